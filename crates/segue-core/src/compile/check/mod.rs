@@ -1,0 +1,180 @@
+//! Everything that can be wrong with a composition, found without calling a tool.
+//!
+//! One pass over the resolved composition: tools and their parameters against the catalog, types
+//! of expressions, order, reachability, and what the author will want to know. Each concern is a
+//! function; all findings come at once.
+
+mod order;
+mod parameters;
+mod practice;
+mod tools;
+
+use super::source::{Source, Span};
+use super::typing::{CallTyping, Typing};
+use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall};
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::expr::{Expr, Finding, Kind, Template, TypeScope};
+use crate::tool::Catalog;
+use crate::types::Type;
+use crate::value::Value;
+
+pub(super) use tools::attach as attach_tools;
+
+/// Checks a composition whose names are resolved and whose tools are attached.
+pub(super) fn check(composition: &Composition, source: &Source, catalog: &Catalog) -> Vec<Diagnostic> {
+    let mut findings = order::check(composition);
+    let typing = Typing::new(composition);
+    let mut checker = Checker { composition, source, typing: &typing, findings: Vec::new(), schemas: parameters::Cache::default() };
+    composition.body.walk(&mut |step| checker.step(step));
+    if let Some(output) = &composition.output {
+        checker.template(output, &typing);
+    }
+    findings.append(&mut checker.findings);
+    findings.extend(tools::recursion(composition, catalog));
+    findings.extend(practice::check(composition, &typing));
+    findings
+}
+
+/// What the checks of one composition share.
+struct Checker<'a> {
+    composition: &'a Composition,
+    source: &'a Source,
+    typing: &'a Typing<'a>,
+    findings: Vec<Diagnostic>,
+    schemas: parameters::Cache,
+}
+
+impl Checker<'_> {
+    fn step(&mut self, step: &Step) {
+        let typing = self.typing;
+        if let Some(when) = &step.when {
+            self.condition(when, typing, "`when`");
+        }
+        match &step.kind {
+            StepKind::Tool(call) => self.tool_step(step, call),
+            StepKind::Parallel { .. } => {}
+            StepKind::Loop(each) => {
+                let over = self.template(&each.over, typing);
+                if let Some(reason) = over.conflict(&Type::array(Type::Any)) {
+                    let span = self.template_span(&each.over, step.id_span);
+                    let message = format!("`over` must be an array: {reason}");
+                    self.findings.push(Diagnostic::error(Code::TypeMismatch, message, span));
+                }
+                if let Some(output) = &each.output {
+                    self.template(output, typing);
+                }
+            }
+            StepKind::Repeat(repeat) => self.condition(&repeat.until, typing, "`until`"),
+            StepKind::Choose { cases, .. } => {
+                for case in cases {
+                    self.condition(&case.when, typing, "`when`");
+                }
+            }
+            StepKind::Set(names) => {
+                for (_, template) in names {
+                    self.template(template, typing);
+                }
+            }
+            StepKind::Approve { message, .. } => {
+                self.template(message, typing);
+            }
+            StepKind::Wait { duration } => {
+                let ty = self.template(duration, typing);
+                let wanted = Type::union([Type::String, Type::Integer]);
+                if let Some(reason) = ty.conflict(&wanted) {
+                    let span = self.template_span(duration, step.id_span);
+                    let message = format!("`wait` must be a duration: {reason}");
+                    self.findings.push(Diagnostic::error(Code::TypeMismatch, message, span));
+                }
+            }
+            StepKind::Expand(template) => {
+                self.template(template, typing);
+            }
+        }
+    }
+
+    fn tool_step(&mut self, step: &Step, call: &ToolCall) {
+        let typing = self.typing;
+        self.call(call, typing);
+        for fallback in &step.fallback {
+            self.call(fallback, typing);
+        }
+        let over_output = CallTyping::of_call(typing, call);
+        if let Some(expr) = &step.success_when {
+            self.condition(expr, &over_output, "`success_when`");
+        }
+        if let Some(expr) = &step.fail_when {
+            self.condition(expr, &over_output, "`fail_when`");
+        }
+        for (_, template) in &step.on_success.transform {
+            self.template(template, &over_output);
+        }
+        if let Some(template) = &step.on_failure.default {
+            self.template(template, typing);
+        }
+        if let StepRollback::Call(rollback) = &step.rollback {
+            self.call(rollback, &over_output);
+        }
+        if let Some(probe) = &step.probe {
+            let args = CallTyping { outer: typing, output: Type::Any, args: over_output.args.clone() };
+            self.call(&probe.call, &args);
+            let answer = CallTyping::of_call(typing, &probe.call);
+            self.condition(&probe.done_when, &answer, "`done_when`");
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall, scope: &dyn TypeScope) {
+        self.template(&call.parameters.template, scope);
+        if let Some(tool) = call.tool.clone() {
+            parameters::check(self, call, &tool, scope);
+        }
+    }
+
+    /// Infers a template, reporting what is wrong inside.
+    fn template(&mut self, template: &Template, scope: &dyn TypeScope) -> Type {
+        let source = self.source;
+        let findings = &mut self.findings;
+        template.infer(scope, &mut |expr, found| {
+            findings.extend(found.into_iter().map(|finding| diagnostic(source, expr, finding)));
+        })
+    }
+
+    fn condition(&mut self, expr: &Expr, scope: &dyn TypeScope, what: &str) {
+        let mut found = Vec::new();
+        let ty = expr.ast().infer(scope, &mut found);
+        let source = self.source;
+        self.findings.extend(found.into_iter().map(|finding| diagnostic(source, expr, finding)));
+        let Some(reason) = ty.conflict(&Type::Bool) else { return };
+        let span = expr.place().locate(source, expr.ast().at);
+        let mut finding =
+            Diagnostic::error(Code::TypeMismatch, format!("{what} must be true or false: {reason}"), span);
+        finding.help = Some(match &expr.ast().kind {
+            Kind::Const(Value::String(_)) => "write the condition without quotes around it".to_owned(),
+            _ => format!("compare it with something, such as `{{{{ {} != … }}}}`", expr.text()),
+        });
+        self.findings.push(finding);
+    }
+
+    /// Where a template stands: its first expression, else the given place.
+    fn template_span(&self, template: &Template, otherwise: Span) -> Span {
+        let mut span = None;
+        template.exprs(&mut |expr| {
+            span.get_or_insert_with(|| expr.place().locate(self.source, expr.ast().at));
+        });
+        span.unwrap_or(otherwise)
+    }
+}
+
+fn diagnostic(source: &Source, expr: &Expr, finding: Finding) -> Diagnostic {
+    let span = expr.place().locate(source, finding.at);
+    let mut diagnostic = match finding.severity {
+        Severity::Error => Diagnostic::error(finding.code, finding.message, span),
+        Severity::Warning => Diagnostic::warning(finding.code, finding.message, span),
+        Severity::Hint => Diagnostic::hint(finding.code, finding.message, span),
+    };
+    diagnostic.help = finding.help;
+    match finding.replacement {
+        Some(replacement) => diagnostic.fix(span, replacement),
+        None => diagnostic,
+    }
+}

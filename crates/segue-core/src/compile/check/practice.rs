@@ -1,0 +1,201 @@
+//! What is not wrong, but will be regretted: steps that never run, outputs that nobody reads,
+//! and work that cannot be undone before work that may fail.
+
+use std::collections::BTreeSet;
+
+use crate::compile::typing::Typing;
+use crate::composition::{Body, Composition, Step, StepKind, StepRollback, Strategy, ToolCall};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::expr::{Ast, Expr, Kind, Root, StepIndex, Template};
+use crate::tool::{DeclaredRollback, Effect};
+use crate::value::Value;
+
+pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    unreachable(composition, &mut findings);
+    irreversible(composition, &mut findings);
+    unused(composition, typing, &mut findings);
+    findings
+}
+
+/// Conditions that are literally false, and cases behind one that is literally true.
+fn unreachable(composition: &Composition, findings: &mut Vec<Diagnostic>) {
+    composition.body.walk(&mut |step| {
+        if step.when.as_ref().is_some_and(|when| literal(when) == Some(false)) {
+            let message = format!("step `{}` can never run: its `when` is false", step.id);
+            let finding = Diagnostic::warning(Code::UnreachableStep, message, step.id_span)
+                .help("remove the step, or make the condition depend on something");
+            findings.push(finding);
+        }
+        let StepKind::Choose { cases, .. } = &step.kind else { return };
+        let mut always = false;
+        for case in cases {
+            let dead = always || literal(&case.when) == Some(false);
+            if let (true, Some(first)) = (dead, case.body.steps.first()) {
+                let message = format!("step `{}` can never run: its case is never chosen", first.id);
+                findings.push(Diagnostic::warning(Code::UnreachableStep, message, first.id_span));
+            }
+            always |= literal(&case.when) == Some(true);
+        }
+    });
+}
+
+fn literal(expr: &Expr) -> Option<bool> {
+    match &expr.ast().kind {
+        Kind::Const(Value::Bool(bool)) => Some(*bool),
+        _ => None,
+    }
+}
+
+/// When rollback is asked for, a step that cannot be undone should come after those that may fail.
+fn irreversible(composition: &Composition, findings: &mut Vec<Diagnostic>) {
+    let handling = &composition.error_handling;
+    if !handling.rollback_on_failure && handling.strategy != Strategy::Rollback {
+        return;
+    }
+    warn_in_body(&composition.body, findings);
+}
+
+fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
+    let dependants = dependants(body);
+    for (position, step) in body.steps.iter().enumerate() {
+        if let Some(reason) = irreversible_reason(step) {
+            let fallible = (0..body.steps.len())
+                .filter(|other| *other != position && !runs_before(&dependants, *other, position))
+                .find(|other| may_fail(&body.steps[*other]));
+            if let Some(other) = fallible {
+                let other = &body.steps[other].id;
+                let message = format!(
+                    "step `{}` cannot be undone ({reason}), and `{other}` may still fail after it",
+                    step.id
+                );
+                let finding = Diagnostic::warning(Code::Irreversible, message, step.id_span)
+                    .help(format!("move `{}` after `{other}`: `depends_on: [{other}]`", step.id));
+                findings.push(finding);
+            }
+        }
+        for inner in step.kind.bodies() {
+            warn_in_body(inner, findings);
+        }
+    }
+}
+
+fn irreversible_reason(step: &Step) -> Option<String> {
+    let StepKind::Tool(call) = &step.kind else { return None };
+    match &step.rollback {
+        StepRollback::Impossible { reason } => Some(reason.to_string()),
+        StepRollback::Declared => match &call.tool.as_ref()?.rollback {
+            DeclaredRollback::Impossible { reason } => Some(reason.to_string()),
+            _ => None,
+        },
+        StepRollback::NotNeeded | StepRollback::Call(_) => None,
+    }
+}
+
+fn may_fail(step: &Step) -> bool {
+    match &step.kind {
+        StepKind::Tool(call) => {
+            call.tool.as_ref().is_none_or(|tool| tool.annotations.effect() != Effect::None)
+        }
+        StepKind::Set(_) | StepKind::Wait { .. } => false,
+        _ => true,
+    }
+}
+
+/// For each position, the positions that need it.
+fn dependants(body: &Body) -> Vec<Vec<usize>> {
+    let mut dependants = vec![Vec::new(); body.steps.len()];
+    for (position, step) in body.steps.iter().enumerate() {
+        for need in &step.needs {
+            dependants[need.position].push(position);
+        }
+    }
+    dependants
+}
+
+fn runs_before(dependants: &[Vec<usize>], first: usize, second: usize) -> bool {
+    let mut seen = vec![false; dependants.len()];
+    let mut work = vec![first];
+    while let Some(at) = work.pop() {
+        if at == second {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[at], true) {
+            work.extend(&dependants[at]);
+        }
+    }
+    false
+}
+
+/// An output that was given a name, in a composition that says what its result is, and is read
+/// neither there nor by a step.
+fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(output) = &composition.output else { return };
+    let mut read = BTreeSet::new();
+    note_template(output, &mut read);
+    composition.body.walk(&mut |step| note_step(step, &mut read));
+    composition.body.walk(&mut |step| {
+        let Some((key, span)) = &step.output_key else { return };
+        if !read.contains(&step.index) && typing.step(step.index).is_some() {
+            let message = format!("nobody reads the output `{key}`");
+            let finding = Diagnostic::hint(Code::Unused, message, *span)
+                .help("use it in a step or in `output`, or drop the `output_key`");
+            findings.push(finding);
+        }
+    });
+}
+
+fn note_step(step: &Step, read: &mut BTreeSet<StepIndex>) {
+    let mut note_call = |call: &ToolCall| note_template(&call.parameters.template, read);
+    if let StepKind::Tool(call) = &step.kind {
+        note_call(call);
+    }
+    step.fallback.iter().for_each(&mut note_call);
+    if let StepRollback::Call(call) = &step.rollback {
+        note_call(call);
+    }
+    if let Some(probe) = &step.probe {
+        note_call(&probe.call);
+        note_ast(probe.done_when.ast(), read);
+    }
+    for expr in [&step.when, &step.success_when, &step.fail_when].into_iter().flatten() {
+        note_ast(expr.ast(), read);
+    }
+    step.on_success.transform.iter().for_each(|(_, template)| note_template(template, read));
+    step.on_failure.default.iter().for_each(|template| note_template(template, read));
+    match &step.kind {
+        StepKind::Loop(each) => {
+            note_template(&each.over, read);
+            each.output.iter().for_each(|output| note_template(output, read));
+        }
+        StepKind::Repeat(repeat) => note_ast(repeat.until.ast(), read),
+        StepKind::Choose { cases, .. } => {
+            cases.iter().for_each(|case| note_ast(case.when.ast(), read));
+        }
+        StepKind::Set(names) => names.iter().for_each(|(_, value)| note_template(value, read)),
+        StepKind::Approve { message, .. } => note_template(message, read),
+        StepKind::Wait { duration } => note_template(duration, read),
+        StepKind::Expand(template) => note_template(template, read),
+        StepKind::Tool(_) | StepKind::Parallel { .. } => {}
+    }
+}
+
+fn note_template(template: &Template, read: &mut BTreeSet<StepIndex>) {
+    template.exprs(&mut |expr| note_ast(expr.ast(), read));
+}
+
+fn note_ast(ast: &Ast, read: &mut BTreeSet<StepIndex>) {
+    ast.walk(&mut |node| {
+        if let Kind::Name { root, .. } = &node.kind {
+            match root {
+                Root::Step(step)
+                | Root::StepStatus(step)
+                | Root::StepError(step)
+                | Root::Given(step, _) => {
+                    read.insert(*step);
+                }
+                _ => {}
+            }
+        }
+    });
+}

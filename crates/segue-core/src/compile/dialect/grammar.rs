@@ -1,0 +1,239 @@
+//! The words of the native dialect, as a table.
+//!
+//! The reader refuses what is not in here and offers the nearest word; the JSON Schema for editors
+//! is generated from the same rows. A field that exists in only one of the two cannot happen.
+
+use crate::composition::Strategy;
+
+/// A kind of object in the language.
+pub struct Record {
+    /// Its name in the JSON Schema.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub doc: &'static str,
+    /// Its fields, in the order in which people write them.
+    pub fields: &'static [Field],
+    /// Fields that must be there.
+    pub required: &'static [&'static str],
+}
+
+/// A field of a record.
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub shape: Shape,
+    /// What it is for, in one line.
+    pub doc: &'static str,
+}
+
+/// What a field may hold.
+pub enum Shape {
+    /// Text.
+    Text,
+    /// The name of a composition.
+    Name,
+    /// The id of a step.
+    Id,
+    /// A semantic version.
+    Version,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number, zero or more.
+    Count,
+    /// A number above zero.
+    Number,
+    /// Text such as `500ms`, `30s`, `2m`.
+    Duration,
+    /// Whole milliseconds.
+    Millis,
+    /// One expression.
+    Condition,
+    /// Anything, with `{{ … }}` in its texts.
+    Template,
+    /// An object of anything.
+    Object,
+    /// An object whose values are templates.
+    Templates,
+    /// An object of names.
+    Names,
+    /// A JSON Schema.
+    Schema,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// An object of this kind.
+    Of(&'static Record),
+    /// A list of this.
+    List(&'static Shape),
+    /// The first of these that fits.
+    Either(&'static [Shape]),
+}
+
+macro_rules! record {
+    ($vis:vis $id:ident $name:literal $doc:literal requires [$($req:literal),*] {
+        $($field:literal: $shape:expr, $fdoc:literal;)*
+    }) => {
+        #[doc = $doc]
+        $vis static $id: Record = Record {
+            name: $name,
+            doc: $doc,
+            fields: &[$(Field { name: $field, shape: $shape, doc: $fdoc },)*],
+            required: &[$($req),*],
+        };
+    };
+}
+
+use Shape::{
+    Bool, Condition, Count, Duration, Either, Id, List, Millis, Name, Names, Number, Object, Of,
+    Schema, Template, Templates, Text, Version, Words,
+};
+
+record!(pub COMPOSITION "composition" "Tools composed into one tool." requires ["name", "steps"] {
+    "$schema": Text, "The schema that editors check this file against.";
+    "dialect": Words(&["composition"]), "Forces the dialect.";
+    "name": Name, "How the composition is called.";
+    "description": Text, "What it does, for people and models.";
+    "version": Version, "Its version.";
+    "input": Schema, "JSON Schema of its input.";
+    "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
+    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "atomic": Bool, "One confirmation for the whole run.";
+    "timeout": Duration, "For the whole run.";
+    "timeout_ms": Millis, "For the whole run, in milliseconds.";
+    "max_concurrency": Count, "Steps that run at once; 16 unless said otherwise.";
+    "steps": List(&Of(&STEP)), "What it does.";
+    "output": Template, "Its result; every output key with its value unless said otherwise.";
+    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "metadata": Object, "Author, tags, estimated duration and the like.";
+});
+
+record!(pub PARAMETER "parameter" "One parameter of the input." requires ["name"] {
+    "name": Text, "Its name.";
+    "type": Words(&["string", "integer", "number", "boolean", "array", "object", "any"]), "Its type.";
+    "required": Bool, "Whether it must be given.";
+    "default": Template, "Its value when it is not given.";
+    "description": Text, "What it is for.";
+});
+
+record!(pub REQUIRES "requires" "What the caller must bring." requires [] {
+    "context": List(&Text), "Keys that the caller's context must carry.";
+});
+
+record!(pub ERROR_HANDLING "error_handling" "What is done about failures." requires [] {
+    "failure_strategy": Words(Strategy::WORDS), "What a failed step means to the run.";
+    "rollback_on_failure": Bool, "Whether completed steps are undone when the run fails.";
+    "max_retries": Count, "Retries of a step that has no number of its own.";
+    "backoff": Of(&BACKOFF), "Waits between attempts.";
+});
+
+record!(pub BACKOFF "backoff" "Waits between attempts." requires [] {
+    "initial": Duration, "Before the first retry; 100ms unless said otherwise.";
+    "factor": Number, "How much longer each time; 2 unless said otherwise.";
+    "max": Duration, "Never longer than this; 5s unless said otherwise.";
+    "jitter": Bool, "Whether waits are drawn at random up to that length.";
+});
+
+record!(pub STEP "step" "One step. It has exactly one of the words tool, parallel, loop, repeat, choose, set, approve, wait and expand." requires [] {
+    "id": Id, "Its name; unique in the composition.";
+    "tool": Text, "Calls a tool.";
+    "parameters": Either(&[Templates, Template]), "The tool's arguments.";
+    "parallel": List(&Of(&STEP)), "Runs branches together. A branch is a step, or an id with steps.";
+    "wait_for": Words(&["all", "any", "first_success"]), "When `parallel` is over.";
+    "loop": Of(&LOOP), "Runs steps once per item of an array.";
+    "repeat": Of(&REPEAT), "Runs steps until a condition holds.";
+    "choose": List(&Of(&CASE)), "Runs the steps of the first case whose condition holds.";
+    "set": Templates, "Names for later steps.";
+    "approve": Of(&APPROVE), "Asks a person.";
+    "wait": Either(&[Duration, Template]), "Waits.";
+    "expand": Template, "Runs a composition that an earlier step made.";
+    "steps": List(&Of(&STEP)), "The steps of a branch of `parallel`.";
+    "depends_on": Either(&[List(&Id), Id]), "Steps that must come first; data says most of it already.";
+    "when": Condition, "Whether to run the step at all.";
+    "output_key": Id, "The name of its value.";
+    "timeout": Duration, "For one attempt.";
+    "timeout_ms": Millis, "For one attempt, in milliseconds.";
+    "retry_count": Count, "How often it is tried again.";
+    "retry": Of(&RETRY), "How it is tried again.";
+    "success_when": Condition, "Over `output`: whether the call succeeded.";
+    "fail_when": Condition, "Over `output`: whether the call failed.";
+    "fallback": List(&Of(&CALL)), "Tools to try when all attempts failed.";
+    "on_success": Of(&ON_SUCCESS), "What to do with its value.";
+    "on_failure": Of(&ON_FAILURE), "What to do with its failure.";
+    "rollback": Either(&[Of(&ROLLBACK), Words(&["none"])]), "How it is taken back.";
+    "idempotent": Bool, "Whether calling it twice is harmless.";
+    "probe": Of(&PROBE), "How to find out whether an unanswered call did its work.";
+    "sensitive": List(&Text), "JSON Pointers to what must never be written down.";
+});
+
+/// The words of which a step has exactly one.
+pub const STEP_KINDS: &[&str] =
+    &["tool", "parallel", "loop", "repeat", "choose", "set", "approve", "wait", "expand"];
+
+record!(pub LOOP "loop" "Runs steps once per item of an array." requires ["over", "steps"] {
+    "over": Template, "The array.";
+    "as": Id, "The item's name inside; `item` unless said otherwise.";
+    "steps": List(&Of(&STEP)), "What is done with each item.";
+    "output": Template, "Each item's value; the last step's unless said otherwise.";
+    "max_concurrency": Count, "Items at once; 1 unless said otherwise.";
+    "max_iterations": Count, "Items at most; more is an error.";
+    "on_item_failure": Words(&["stop", "continue"]), "What a failed item means.";
+});
+
+record!(pub REPEAT "repeat" "Runs steps until a condition holds." requires ["steps", "until", "max_iterations"] {
+    "steps": List(&Of(&STEP)), "What is done each round.";
+    "until": Condition, "When to stop.";
+    "max_iterations": Count, "Rounds at most.";
+    "delay": Duration, "Between rounds.";
+    "delay_ms": Millis, "Between rounds, in milliseconds.";
+});
+
+record!(pub CASE "case" "One case of `choose`." requires [] {
+    "when": Condition, "The condition.";
+    "steps": List(&Of(&STEP)), "What is done when it holds.";
+    "otherwise": List(&Of(&STEP)), "What is done when no condition holds; last, and alone.";
+});
+
+record!(pub APPROVE "approve" "Asks a person." requires ["message"] {
+    "message": Template, "What is asked.";
+    "schema": Schema, "JSON Schema of data that the answer carries.";
+    "timeout": Duration, "How long the question stands.";
+    "timeout_ms": Millis, "How long the question stands, in milliseconds.";
+    "on_timeout": Words(&["deny", "approve"]), "What silence means.";
+});
+
+record!(pub RETRY "retry" "How a step is tried again." requires [] {
+    "max": Count, "How often.";
+    "backoff": Of(&BACKOFF), "Waits between attempts.";
+    "on": List(&Text), "Only after failures with these codes.";
+});
+
+record!(pub CALL "call" "A call of a tool." requires ["tool"] {
+    "tool": Text, "The tool.";
+    "parameters": Either(&[Templates, Template]), "Its arguments.";
+});
+
+record!(pub ROLLBACK "rollback" "How a step is taken back." requires [] {
+    "tool": Text, "The tool that takes it back.";
+    "parameters": Either(&[Templates, Template]), "Its arguments; they see `output`, `args` and `input`.";
+    "impossible": Text, "Why it cannot be taken back.";
+});
+
+record!(pub PROBE "probe" "How to find out whether an unanswered call did its work." requires ["tool", "done_when"] {
+    "tool": Text, "The tool that knows.";
+    "parameters": Either(&[Templates, Template]), "Its arguments; they see `args` and `input`.";
+    "done_when": Condition, "Over `output`: the answer that means it was done.";
+});
+
+record!(pub ON_SUCCESS "on_success" "What to do with a value." requires [] {
+    "map_outputs": Names, "Field of the value → name for later steps.";
+    "transform": Templates, "Name for later steps → its value, after `map_outputs`.";
+    "next": Text, "Where a program goes on; a graph has no such thing.";
+});
+
+record!(pub ON_FAILURE "on_failure" "What to do with a failure." requires [] {
+    "action": Words(&["stop", "retry", "continue"]), "What it means to the run.";
+    "max_retries": Count, "With `retry`: how often; 3 unless said otherwise.";
+    "continue_on_max_retries": Bool, "With `retry`: whether to go on after the last attempt.";
+    "next": Text, "Where a program goes on; a graph has no such thing.";
+    "default": Template, "With `continue`: the value that stands in.";
+});

@@ -1,0 +1,157 @@
+//! The grammar → JSON Schema, for editors and for whoever writes compositions by program.
+
+use super::grammar::{COMPOSITION, Field, Record, STEP_KINDS, Shape};
+use crate::value::{Map, Value};
+
+/// Which JSON Schema to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draft {
+    /// The current one.
+    Draft2020,
+    /// What older editors understand.
+    Draft07,
+}
+
+impl Draft {
+    fn uri(self) -> &'static str {
+        match self {
+            Draft::Draft2020 => "https://json-schema.org/draft/2020-12/schema",
+            Draft::Draft07 => "http://json-schema.org/draft-07/schema#",
+        }
+    }
+
+    fn definitions(self) -> &'static str {
+        match self {
+            Draft::Draft2020 => "$defs",
+            Draft::Draft07 => "definitions",
+        }
+    }
+}
+
+/// The JSON Schema of a native composition.
+pub fn composition_schema(draft: Draft) -> Value {
+    let mut writer = Writer { draft, definitions: Map::new() };
+    let root = writer.record(&COMPOSITION);
+    let mut schema = Map::new();
+    schema.insert("$schema".into(), Value::from(draft.uri()));
+    schema.insert("title".into(), Value::from("Segue composition"));
+    let Value::Object(members) = root else { return Value::Null };
+    schema.extend(members.iter().map(|(key, value)| (key.clone(), value.clone())));
+    writer.definitions.sort_unstable_keys();
+    schema.insert(draft.definitions().into(), writer.definitions.into());
+    schema.into()
+}
+
+struct Writer {
+    draft: Draft,
+    definitions: Map,
+}
+
+impl Writer {
+    fn record(&mut self, record: &'static Record) -> Value {
+        let mut properties = Map::new();
+        for field in record.fields {
+            properties.insert(field.name.into(), self.field(field));
+        }
+        let mut schema = Map::new();
+        schema.insert("description".into(), Value::from(record.doc));
+        schema.insert("type".into(), Value::from("object"));
+        schema.insert("properties".into(), properties.into());
+        if !record.required.is_empty() {
+            schema.insert("required".into(), words(record.required));
+        }
+        schema.insert("additionalProperties".into(), Value::Bool(false));
+        if record.name == "step" {
+            schema.insert("oneOf".into(), one_kind());
+        }
+        schema.into()
+    }
+
+    fn field(&mut self, field: &'static Field) -> Value {
+        let shape = self.shape(&field.shape);
+        let mut schema = Map::new();
+        schema.insert("description".into(), Value::from(field.doc));
+        match shape {
+            // Beside a `$ref`, older drafts ignore everything else.
+            Value::Object(members) if members.contains_key("$ref") => {
+                schema.insert("allOf".into(), vec![Value::Object(members)].into());
+            }
+            Value::Object(members) => {
+                schema.extend(members.iter().map(|(key, value)| (key.clone(), value.clone())));
+            }
+            _ => {}
+        }
+        schema.into()
+    }
+
+    fn shape(&mut self, shape: &'static Shape) -> Value {
+        match shape {
+            Shape::Text => typed("string"),
+            Shape::Name => pattern("^[a-z0-9][a-z0-9_-]{0,63}$"),
+            Shape::Id => pattern(r"^[\p{L}\p{N}_$-]{1,128}$"),
+            Shape::Version => pattern(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"),
+            Shape::Bool => typed("boolean"),
+            Shape::Count | Shape::Millis => {
+                Value::object([("type", Value::from("integer")), ("minimum", Value::from(0))])
+            }
+            Shape::Number => {
+                Value::object([("type", Value::from("number")), ("minimum", Value::from(1))])
+            }
+            Shape::Duration => pattern(r"^(\d+(\.\d+)?(ms|s|m|min|h|d))+$"),
+            Shape::Condition => types(&["string", "boolean"]),
+            Shape::Template => Value::empty_object(),
+            Shape::Object | Shape::Templates => typed("object"),
+            Shape::Names => Value::object([
+                ("type", Value::from("object")),
+                ("additionalProperties", typed("string")),
+            ]),
+            Shape::Schema => types(&["object", "boolean"]),
+            Shape::Words(choices) => Value::object([("enum", words(choices))]),
+            Shape::Of(record) => self.reference(record),
+            Shape::List(item) => {
+                Value::object([("type", Value::from("array")), ("items", self.shape(item))])
+            }
+            Shape::Either(shapes) => {
+                let shapes: Vec<Value> = shapes.iter().map(|shape| self.shape(shape)).collect();
+                Value::object([("anyOf", shapes.into())])
+            }
+        }
+    }
+
+    fn reference(&mut self, record: &'static Record) -> Value {
+        if !self.definitions.contains_key(record.name) {
+            // Reserved first: records refer to each other.
+            self.definitions.insert(record.name.into(), Value::Null);
+            let schema = self.record(record);
+            self.definitions.insert(record.name.into(), schema);
+        }
+        let pointer = format!("#/{}/{}", self.draft.definitions(), record.name);
+        Value::object([("$ref", Value::from(pointer))])
+    }
+}
+
+/// A step has exactly one kind; a branch of `parallel` may have `steps` instead.
+fn one_kind() -> Value {
+    let kinds: Vec<Value> = STEP_KINDS
+        .iter()
+        .chain(&["steps"])
+        .map(|kind| Value::object([("required", words(&[kind]))]))
+        .collect();
+    kinds.into()
+}
+
+fn typed(word: &str) -> Value {
+    Value::object([("type", Value::from(word))])
+}
+
+fn types(choices: &[&str]) -> Value {
+    Value::object([("type", words(choices))])
+}
+
+fn pattern(pattern: &str) -> Value {
+    Value::object([("type", Value::from("string")), ("pattern", Value::from(pattern))])
+}
+
+fn words(words: &[&str]) -> Value {
+    words.iter().map(|word| Value::from(*word)).collect::<Vec<_>>().into()
+}

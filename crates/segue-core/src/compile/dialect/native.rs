@@ -1,0 +1,255 @@
+//! The native dialect: the top of a composition. Its steps are read in [`super::step`].
+
+use std::sync::Arc;
+
+use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, PARAMETER, REQUIRES};
+use super::reader::{Reader, first_line};
+use super::step::read_steps;
+use crate::compile::document::{Node, NodeKind};
+use crate::composition::{Backoff, Body, Composition, Dialect, ErrorHandling, Flow, Strategy};
+use crate::diagnostic::Code;
+use crate::id::is_composition_name;
+use crate::schema::Schema;
+use crate::value::{Map, Value};
+
+/// Steps at once when nobody says otherwise.
+const CONCURRENCY_DEFAULT: u32 = 16;
+
+pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> {
+    if !reader.record(root, &COMPOSITION, "a composition") {
+        return None;
+    }
+    let name = root.get("name").and_then(|node| read_name(reader, node)).unwrap_or_default();
+    let steps = match root.get("steps") {
+        Some(node) => read_all_steps(reader, node),
+        None => Vec::new(),
+    };
+    let metadata = root.get("metadata").map_or_else(Value::empty_object, |node| {
+        if !matches!(node.kind, NodeKind::Object(_)) {
+            let message = format!("`metadata` must be an object, found {}", node.kind_word());
+            reader.error(Code::InvalidField, node.span, message);
+        }
+        node.to_value()
+    });
+    let text = |reader: &mut Reader<'_>, field: &str| {
+        root.get(field).and_then(|node| reader.text(node, &format!("`{field}`")))
+    };
+    Some(Composition {
+        name,
+        description: text(reader, "description").unwrap_or_default(),
+        version: root.get("version").and_then(|node| read_version(reader, node)),
+        dialect: Dialect::Composition,
+        input: read_input(reader, root),
+        requires_context: root.get("requires").map_or_else(Vec::new, |n| read_requires(reader, n)),
+        atomic: root.get("atomic").and_then(|n| reader.bool(n, "`atomic`")).unwrap_or(false),
+        timeout_ms: reader.duration_field(root, "timeout"),
+        max_concurrency: read_concurrency(reader, root).unwrap_or(CONCURRENCY_DEFAULT),
+        body: Body { steps, flow: Flow::Graph },
+        output: root.get("output").map(|node| reader.template(node)),
+        error_handling: root
+            .get("error_handling")
+            .map_or_else(ErrorHandling::default, |node| read_error_handling(reader, node)),
+        metadata,
+    })
+}
+
+fn read_name(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
+    let name = reader.text(node, "`name`")?;
+    if !is_composition_name(&name) {
+        let message = format!("`{name}` cannot name a composition");
+        let help = "use lower-case letters, digits, `_` and `-`, at most 64, not beginning with a sign";
+        reader.error_with_help(Code::InvalidField, node.span, message, help);
+    }
+    Some(name)
+}
+
+fn read_version(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
+    let version = reader.text(node, "`version`")?;
+    if is_semver(&version) {
+        return Some(version);
+    }
+    let message = format!("`{version}` is not a semantic version");
+    reader.error_with_help(Code::InvalidField, node.span, message, "write it as `1.0.0`");
+    None
+}
+
+/// `major.minor.patch`, each a number without leading zeros, then `-pre` and `+build` if any.
+fn is_semver(text: &str) -> bool {
+    let (core, _build) = text.split_once('+').unwrap_or((text, ""));
+    let (core, pre) = core.split_once('-').map_or((core, None), |(core, pre)| (core, Some(pre)));
+    let is_number = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_digit())
+            && (part == "0" || !part.starts_with('0'))
+    };
+    let is_word = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let parts: Vec<&str> = core.split('.').collect();
+    parts.len() == 3
+        && parts.iter().all(|part| is_number(part))
+        && pre.is_none_or(|pre| pre.split('.').all(is_word))
+}
+
+fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<crate::composition::Step> {
+    if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
+        reader.error(Code::NoSteps, node.span, "the composition has no steps");
+        return Vec::new();
+    }
+    let steps = read_steps(reader, node, "`steps`");
+    let count = reader.steps_read();
+    if count > reader.limits.steps_max {
+        let message = format!(
+            "the composition has {count} steps, the limit is {}",
+            reader.limits.steps_max
+        );
+        reader.error(Code::MaxStepsExceeded, first_line(reader.source, node.span), message);
+    }
+    steps
+}
+
+fn read_concurrency(reader: &mut Reader<'_>, root: &Node) -> Option<u32> {
+    let node = root.get("max_concurrency")?;
+    let max = reader.limits.concurrency_max as u64;
+    match reader.count(node, "`max_concurrency`", max)? {
+        0 => {
+            reader.error(Code::InvalidField, node.span, "`max_concurrency` must be at least 1");
+            None
+        }
+        count => Some(count),
+    }
+}
+
+fn read_requires(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {
+    if !reader.record(node, &REQUIRES, "`requires`") {
+        return Vec::new();
+    }
+    let Some(keys) = node.get("context") else { return Vec::new() };
+    reader.list(keys, "`requires.context`").iter().filter_map(|key| reader.text(key, "a key")).collect()
+}
+
+fn read_error_handling(reader: &mut Reader<'_>, node: &Node) -> ErrorHandling {
+    let mut handling = ErrorHandling::default();
+    if !reader.record(node, &ERROR_HANDLING, "`error_handling`") {
+        return handling;
+    }
+    if let Some(word) = node.get("failure_strategy")
+        && let Some(position) = reader.word(word, "`failure_strategy`", Strategy::WORDS)
+    {
+        handling.strategy = Strategy::parse(Strategy::WORDS[position]).unwrap_or_default();
+    }
+    if let Some(flag) = node.get("rollback_on_failure") {
+        handling.rollback_on_failure = reader.bool(flag, "`rollback_on_failure`").unwrap_or(false);
+    }
+    if let Some(count) = node.get("max_retries") {
+        let max = u64::from(reader.limits.retries_max);
+        handling.max_retries = reader.count(count, "`max_retries`", max);
+    }
+    if let Some(backoff) = node.get("backoff") {
+        handling.backoff = read_backoff(reader, backoff);
+    }
+    handling
+}
+
+pub(super) fn read_backoff(reader: &mut Reader<'_>, node: &Node) -> Backoff {
+    let mut backoff = Backoff::default();
+    if !reader.record(node, &BACKOFF, "`backoff`") {
+        return backoff;
+    }
+    if let Some(initial) = node.get("initial").and_then(|n| reader.duration(n, "`initial`")) {
+        backoff.initial_ms = initial;
+    }
+    if let Some(factor) = node.get("factor").and_then(|n| reader.factor(n, "`factor`")) {
+        backoff.factor = factor;
+    }
+    if let Some(max) = node.get("max").and_then(|n| reader.duration(n, "`max`")) {
+        backoff.max_ms = max;
+    }
+    if let Some(jitter) = node.get("jitter").and_then(|n| reader.bool(n, "`jitter`")) {
+        backoff.jitter = jitter;
+    }
+    backoff
+}
+
+fn read_input(reader: &mut Reader<'_>, root: &Node) -> Option<Arc<Schema>> {
+    match (root.get("input"), root.get("parameters")) {
+        (Some(_), Some(second)) => {
+            let message = "`input` and `parameters` say the same thing";
+            reader.error_with_help(Code::InvalidField, second.span, message, "keep one of them");
+            None
+        }
+        (Some(node), None) => read_schema(reader, node, "`input`"),
+        (None, Some(node)) => Some(read_parameters(reader, node)),
+        (None, None) => None,
+    }
+}
+
+pub(super) fn read_schema(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<Arc<Schema>> {
+    if !matches!(node.kind, NodeKind::Object(_) | NodeKind::Bool(_)) {
+        let message = format!("{what} must be a JSON Schema, found {}", node.kind_word());
+        reader.error(Code::InvalidField, node.span, message);
+        return None;
+    }
+    let schema = Schema::new(node.to_value());
+    if let Err(message) = schema.check() {
+        let message = format!("{what} is not a JSON Schema: {message}");
+        reader.error(Code::InvalidField, first_line(reader.source, node.span), message);
+        return None;
+    }
+    Some(Arc::new(schema))
+}
+
+/// A list of parameters is a closed object schema.
+fn read_parameters(reader: &mut Reader<'_>, node: &Node) -> Arc<Schema> {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for parameter in reader.list(node, "`parameters`") {
+        if !reader.record(parameter, &PARAMETER, "a parameter") {
+            continue;
+        }
+        let Some(name) = parameter.get("name").and_then(|n| reader.text(n, "`name`")) else {
+            continue;
+        };
+        let mut schema = Map::new();
+        if let Some(word) = parameter.get("type") {
+            let words = ["string", "integer", "number", "boolean", "array", "object", "any"];
+            match reader.word(word, "`type`", &words) {
+                Some(position) if words[position] != "any" => {
+                    schema.insert("type".into(), Value::from(words[position]));
+                }
+                _ => {}
+            }
+        }
+        for field in ["default", "description"] {
+            if let Some(value) = parameter.get(field) {
+                schema.insert(field.into(), value.to_value());
+            }
+        }
+        let is_required = parameter.get("required").and_then(|n| reader.bool(n, "`required`"));
+        if is_required == Some(true) {
+            required.push(Value::String(name.clone()));
+        }
+        properties.insert(name, schema.into());
+    }
+    Arc::new(Schema::new(Value::object([
+        ("type", Value::from("object")),
+        ("properties", properties.into()),
+        ("required", required.into()),
+        ("additionalProperties", Value::Bool(false)),
+    ])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_semver;
+
+    #[test]
+    fn versions_are_semantic() {
+        for good in ["1.0.0", "0.1.10", "1.0.0-rc.1", "1.2.3-a+b.7"] {
+            assert!(is_semver(good), "{good}");
+        }
+        for bad in ["1", "1.0", "01.0.0", "1.0.x", "1.0.0-", "v1.0.0", ""] {
+            assert!(!is_semver(bad), "{bad}");
+        }
+    }
+}

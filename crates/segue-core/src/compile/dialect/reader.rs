@@ -1,0 +1,368 @@
+//! Reading typed fields out of a document, collecting every finding on the way.
+
+use std::sync::Arc;
+
+use super::grammar::Record;
+use crate::compile::document::{Node, NodeKind};
+use crate::compile::source::{Source, Span};
+use crate::composition::Millis;
+use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::expr::{self, Expr, ParseError, StepIndex, Template};
+use crate::limits::Limits;
+use crate::value::{Number, Value};
+
+/// Reads nodes of one source; what is wrong is collected, what is right is returned.
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a Source,
+    pub(super) limits: &'a Limits,
+    pub(super) findings: Vec<Diagnostic>,
+    next_index: StepIndex,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(source: &'a Source, limits: &'a Limits) -> Reader<'a> {
+        Reader { source, limits, findings: Vec::new(), next_index: 0 }
+    }
+
+    /// The position of the next step in the text.
+    pub(super) fn take_index(&mut self) -> StepIndex {
+        let index = self.next_index;
+        self.next_index += 1;
+        index
+    }
+
+    pub(super) fn steps_read(&self) -> usize {
+        self.next_index as usize
+    }
+
+    pub(super) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) {
+        self.findings.push(Diagnostic::error(code, message, span));
+    }
+
+    pub(super) fn error_with_help(
+        &mut self,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.findings.push(Diagnostic::error(code, message, span).help(help));
+    }
+
+    fn wrong_kind(&mut self, node: &Node, what: &str, wanted: &str) {
+        let message = format!("{what} must be {wanted}, found {}", node.kind_word());
+        self.error(Code::InvalidField, node.span, message);
+    }
+
+    /// Checks that `node` is an object of this record: no unknown fields, all required ones there.
+    pub(super) fn record(&mut self, node: &Node, record: &Record, what: &str) -> bool {
+        if !matches!(node.kind, NodeKind::Object(_)) {
+            self.wrong_kind(node, what, "an object");
+            return false;
+        }
+        for member in node.members() {
+            if record.fields.iter().any(|field| *field.name == *member.key) {
+                continue;
+            }
+            let names = record.fields.iter().map(|field| field.name);
+            let message = format!("{what} has no field `{}`", member.key);
+            let mut finding = Diagnostic::error(Code::InvalidField, message, member.key_span);
+            match nearest(&member.key, names) {
+                Some(near) => finding = finding.fix(self.name_in_key(member.key_span), near),
+                None => finding.help = Some(format!("its fields are {}", field_list(record))),
+            }
+            self.findings.push(finding);
+        }
+        for required in record.required {
+            if node.get(required).is_none() {
+                let message = format!("{what} needs `{required}`");
+                self.error(Code::InvalidField, first_line(self.source, node.span), message);
+            }
+        }
+        true
+    }
+
+    /// A key may be quoted; a replacement goes inside the quotes.
+    fn name_in_key(&self, span: Span) -> Span {
+        let text = self.source.slice(span);
+        if text.len() >= 2 && text.starts_with(['"', '\'']) {
+            Span { start: span.start + 1, end: span.end - 1 }
+        } else {
+            span
+        }
+    }
+
+    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<Arc<str>> {
+        match node.as_str() {
+            Some(text) => Some(text.clone()),
+            None => {
+                self.wrong_kind(node, what, "text");
+                None
+            }
+        }
+    }
+
+    pub(super) fn bool(&mut self, node: &Node, what: &str) -> Option<bool> {
+        match node.kind {
+            NodeKind::Bool(bool) => Some(bool),
+            _ => {
+                self.wrong_kind(node, what, "true or false");
+                None
+            }
+        }
+    }
+
+    pub(super) fn count(&mut self, node: &Node, what: &str, max: u64) -> Option<u32> {
+        let count = match &node.kind {
+            NodeKind::Number(Number::Int(int)) => u64::try_from(*int).ok(),
+            _ => {
+                self.wrong_kind(node, what, "a whole number");
+                return None;
+            }
+        };
+        match count.filter(|count| *count <= max).and_then(|count| u32::try_from(count).ok()) {
+            Some(count) => Some(count),
+            None => {
+                let message = format!("{what} must be between 0 and {max}");
+                self.error(Code::InvalidField, node.span, message);
+                None
+            }
+        }
+    }
+
+    pub(super) fn factor(&mut self, node: &Node, what: &str) -> Option<f64> {
+        let number = match &node.kind {
+            NodeKind::Number(number) => number.as_f64(),
+            _ => None,
+        };
+        match number.filter(|factor| (1.0..=100.0).contains(factor)) {
+            Some(factor) => Some(factor),
+            None => {
+                let message = format!("{what} must be a number between 1 and 100");
+                self.error(Code::InvalidField, node.span, message);
+                None
+            }
+        }
+    }
+
+    pub(super) fn duration(&mut self, node: &Node, what: &str) -> Option<Millis> {
+        let Some(text) = node.as_str() else {
+            let message = format!("{what} must be a duration, found {}", node.kind_word());
+            let help = "write it as text with a unit, such as `500ms`, `30s` or `2m`";
+            self.error_with_help(Code::InvalidField, node.span, message, help);
+            return None;
+        };
+        match parse_duration(text) {
+            Some(millis) => self.bounded(millis, node.span, what),
+            None => {
+                let message = format!("`{text}` is not a duration");
+                let help = "write a number with a unit, such as `500ms`, `30s`, `2m` or `1h`";
+                self.error_with_help(Code::InvalidField, node.span, message, help);
+                None
+            }
+        }
+    }
+
+    pub(super) fn millis(&mut self, node: &Node, what: &str) -> Option<Millis> {
+        let millis = match &node.kind {
+            NodeKind::Number(number) => number.as_u64(),
+            _ => None,
+        };
+        match millis {
+            Some(millis) => self.bounded(millis, node.span, what),
+            None => {
+                let message = format!("{what} must be a whole number of milliseconds");
+                self.error(Code::InvalidField, node.span, message);
+                None
+            }
+        }
+    }
+
+    fn bounded(&mut self, millis: Millis, span: Span, what: &str) -> Option<Millis> {
+        if millis <= self.limits.duration_ms_max {
+            return Some(millis);
+        }
+        let days = self.limits.duration_ms_max / (24 * 3600 * 1000);
+        self.error(Code::Limit, span, format!("{what} is longer than the limit of {days} days"));
+        None
+    }
+
+    /// `timeout` or `timeout_ms`, not both.
+    pub(super) fn duration_field(&mut self, node: &Node, name: &str) -> Option<Millis> {
+        let in_ms = format!("{name}_ms");
+        match (node.get(name), node.get(&in_ms)) {
+            (Some(text), None) => self.duration(text, &format!("`{name}`")),
+            (None, Some(millis)) => self.millis(millis, &format!("`{in_ms}`")),
+            (Some(_), Some(second)) => {
+                let message = format!("`{name}` and `{in_ms}` say the same thing");
+                self.error_with_help(Code::InvalidField, second.span, message, "keep one of them");
+                None
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// The position of the word among `words`.
+    pub(super) fn word(&mut self, node: &Node, what: &str, words: &[&str]) -> Option<usize> {
+        let text = self.text(node, what)?;
+        if let Some(position) = words.iter().position(|word| **word == *text) {
+            return Some(position);
+        }
+        let message = format!("{what} cannot be `{text}`");
+        let choices = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+        let near = nearest(&text, words.iter().copied());
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`? The words are {choices}"),
+            None => format!("the words are {choices}"),
+        };
+        let finding = Diagnostic::error(Code::InvalidField, message, node.span).help(help);
+        let inner = self.name_in_key(node.span);
+        self.findings.push(finding.fix_with(inner, near));
+        None
+    }
+
+    pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+        match &node.kind {
+            NodeKind::Array(items) => items,
+            _ => {
+                self.wrong_kind(node, what, "a list");
+                &[]
+            }
+        }
+    }
+
+    /// Reads every text inside as a template.
+    pub(super) fn template(&mut self, node: &Node) -> Template {
+        match &node.kind {
+            NodeKind::String(text) => match Template::parse(text, node.span, self.limits) {
+                Ok(template) => template,
+                Err(error) => {
+                    self.expression_error(node, text, error);
+                    Template::Literal(Value::Null)
+                }
+            },
+            NodeKind::Array(items) => {
+                let items: Vec<Template> = items.iter().map(|item| self.template(item)).collect();
+                match literals(&items) {
+                    Some(values) => Template::Literal(values.into()),
+                    None => Template::Array(items),
+                }
+            }
+            NodeKind::Object(members) => {
+                let members: Vec<(Arc<str>, Template)> =
+                    members.iter().map(|m| (m.key.clone(), self.template(&m.value))).collect();
+                let is_literal = |(_, member): &(_, Template)| matches!(member, Template::Literal(_));
+                if members.iter().all(is_literal) {
+                    Template::Literal(node.to_value())
+                } else {
+                    Template::Object(members)
+                }
+            }
+            _ => Template::Literal(node.to_value()),
+        }
+    }
+
+    pub(super) fn condition(&mut self, node: &Node, what: &str) -> Option<Expr> {
+        let literal;
+        let text = match &node.kind {
+            NodeKind::String(text) => text,
+            NodeKind::Bool(bool) => {
+                literal = Arc::from(bool.to_string());
+                &literal
+            }
+            _ => {
+                self.wrong_kind(node, what, "a condition");
+                return None;
+            }
+        };
+        match Template::parse_condition(text, node.span, self.limits) {
+            Ok(expr) => Some(expr),
+            Err(error) => {
+                self.expression_error(node, text, error);
+                None
+            }
+        }
+    }
+
+    fn expression_error(&mut self, node: &Node, text: &str, error: ParseError) {
+        let span = expr::locate(self.source, node.span, text, error.at);
+        let code = if error.is_limit { Code::Limit } else { Code::Expression };
+        let mut finding = Diagnostic::error(code, error.message, span);
+        finding.help = error.help;
+        self.findings.push(finding);
+    }
+}
+
+fn literals(items: &[Template]) -> Option<Vec<Value>> {
+    items
+        .iter()
+        .map(|item| match item {
+            Template::Literal(value) => Some(value.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn field_list(record: &Record) -> String {
+    let names: Vec<String> = record.fields.iter().map(|field| format!("`{}`", field.name)).collect();
+    names.join(", ")
+}
+
+/// A finding about a whole object points at its first line, not at a page of text.
+pub(super) fn first_line(source: &Source, span: Span) -> Span {
+    let text = source.slice(span);
+    let end = text.find('\n').unwrap_or(text.len());
+    Span::new(span.start as usize, span.start as usize + text[..end].trim_end().len())
+}
+
+/// `1m30s`, `500ms`, `2h`, `1d`: one or more numbers with units, largest first or not.
+pub fn parse_duration(text: &str) -> Option<Millis> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total: f64 = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit_len = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let unit = match &rest[..unit_len] {
+            "ms" => 1.0,
+            "s" => 1_000.0,
+            "m" | "min" => 60_000.0,
+            "h" => 3_600_000.0,
+            "d" => 86_400_000.0,
+            _ => return None,
+        };
+        total += number * unit;
+        rest = &rest[unit_len..];
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // Saturates, and every duration is bounded far below by its caller.
+    Some(total.round() as Millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_duration;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, expected) in [
+            ("500ms", Some(500)),
+            ("30s", Some(30_000)),
+            ("2m", Some(120_000)),
+            ("1m30s", Some(90_000)),
+            ("1.5s", Some(1_500)),
+            ("1h", Some(3_600_000)),
+            ("5", None),
+            ("-5s", None),
+            ("5 parsecs", None),
+            ("", None),
+            ("s", None),
+        ] {
+            assert_eq!(parse_duration(text), expected, "{text}");
+        }
+    }
+}

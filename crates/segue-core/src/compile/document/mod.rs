@@ -1,0 +1,179 @@
+//! Text → one tree in which every value knows where it was written.
+//!
+//! Two readers, one result: JSON by a strict reader of our own, YAML from a parser's events. Both
+//! keep numbers exactly, refuse duplicate keys and count size, depth, values and aliases while they
+//! read, so a hostile text ends in a finding before it costs memory.
+//!
+//! Not here: what the values mean ([`super::dialect`]).
+
+mod json;
+mod tally;
+mod yaml;
+
+use std::sync::Arc;
+
+use super::source::{Notation, Source, Span};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::limits::Limits;
+use crate::value::{Number, Value};
+
+/// A value with its place in the source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Where the value stands, quotes and brackets included.
+    pub span: Span,
+    /// What it is.
+    pub kind: NodeKind,
+}
+
+/// The value of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeKind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number, exact.
+    Number(Number),
+    /// Text, unescaped.
+    String(Arc<str>),
+    /// A list.
+    Array(Vec<Node>),
+    /// Named values in the order in which they were written; no name occurs twice.
+    Object(Vec<Member>),
+}
+
+/// One `key: value` of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// The name.
+    pub key: Arc<str>,
+    /// Where the name stands.
+    pub key_span: Span,
+    /// The value.
+    pub value: Node,
+}
+
+impl Node {
+    /// A member of an object by name.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.members().iter().find(|member| &*member.key == key).map(|member| &member.value)
+    }
+
+    /// The members of an object; none for anything else.
+    pub fn members(&self) -> &[Member] {
+        match &self.kind {
+            NodeKind::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// The items of an array; none for anything else.
+    pub fn items(&self) -> &[Node] {
+        match &self.kind {
+            NodeKind::Array(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&Arc<str>> {
+        match &self.kind {
+            NodeKind::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The JSON word for the kind of value, for messages.
+    pub fn kind_word(&self) -> &'static str {
+        match &self.kind {
+            NodeKind::Null => "null",
+            NodeKind::Bool(_) => "boolean",
+            NodeKind::Number(_) => "number",
+            NodeKind::String(_) => "string",
+            NodeKind::Array(_) => "array",
+            NodeKind::Object(_) => "object",
+        }
+    }
+
+    /// The value without its places.
+    pub fn to_value(&self) -> Value {
+        match &self.kind {
+            NodeKind::Null => Value::Null,
+            NodeKind::Bool(bool) => Value::Bool(*bool),
+            NodeKind::Number(number) => Value::Number(number.clone()),
+            NodeKind::String(text) => Value::String(text.clone()),
+            NodeKind::Array(items) => items.iter().map(Node::to_value).collect::<Vec<_>>().into(),
+            NodeKind::Object(members) => {
+                Value::object(members.iter().map(|m| (m.key.clone(), m.value.to_value())))
+            }
+        }
+    }
+}
+
+/// What reading a text may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Bytes of text.
+    pub bytes_max: usize,
+    /// Nesting.
+    pub depth_max: usize,
+    /// Values, after aliases are expanded.
+    pub nodes_max: usize,
+    /// Keys of one object.
+    pub keys_max: usize,
+    /// Aliases.
+    pub aliases_max: usize,
+}
+
+impl Budget {
+    /// For documents that people write.
+    pub fn for_documents(limits: &Limits) -> Budget {
+        Budget {
+            bytes_max: limits.document_bytes_max,
+            depth_max: limits.document_depth_max,
+            nodes_max: limits.document_nodes_max,
+            keys_max: limits.document_keys_max,
+            aliases_max: limits.document_aliases_max,
+        }
+    }
+
+    /// For JSON that tools and callers send.
+    pub fn for_values(limits: &Limits) -> Budget {
+        Budget {
+            bytes_max: limits.value_bytes_max,
+            depth_max: limits.value_depth_max,
+            nodes_max: limits.value_nodes_max,
+            keys_max: limits.value_nodes_max,
+            aliases_max: 0,
+        }
+    }
+}
+
+/// Reads a document. Several duplicate keys give several findings; anything else ends the reading
+/// at the first one, because what follows a syntax error is guesswork.
+pub fn read(source: &Source, budget: Budget) -> Result<Node, Vec<Diagnostic>> {
+    if source.text().len() > budget.bytes_max {
+        let message = format!(
+            "document of {} bytes is larger than the limit of {} bytes",
+            source.text().len(),
+            budget.bytes_max
+        );
+        return Err(vec![Diagnostic::error(Code::Limit, message, Span::default())]);
+    }
+    match source.notation() {
+        Notation::Json => json::read(source.text(), budget),
+        Notation::Yaml => yaml::read(source.text(), budget),
+    }
+}
+
+/// Reads JSON that a tool or a caller sent. The error is the first finding, with its byte offset.
+pub fn read_json_value(text: &str, limits: &Limits) -> Result<Value, Diagnostic> {
+    let budget = Budget::for_values(limits);
+    if text.len() > budget.bytes_max {
+        let message = format!("JSON is larger than the limit of {} bytes", budget.bytes_max);
+        return Err(Diagnostic::error(Code::Limit, message, Span::default()));
+    }
+    let node = json::read(text, budget).map_err(|mut findings| findings.swap_remove(0))?;
+    Ok(node.to_value())
+}

@@ -1,0 +1,471 @@
+//! YAML 1.2 → tree, from a parser's events.
+//!
+//! What has no JSON form (foreign tags, keys that are not scalars) or hides something (merge keys)
+//! is refused. Aliases are copies, counted before they are made, so a bomb stops at the budget.
+//!
+//! Nothing here recurses with the text; the parser is told the depth limit, because it reads ahead.
+//!
+//! Spans are those of the tokens. The parser's own differ in three places, mended here: a block
+//! scalar begins at its indicator, a sequence at its first dash, and a block collection ends with
+//! its last value, not with the token after it.
+
+mod scalar;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use granit_parser::{
+    ErrorKind, Event, Parser, ScalarStyle, ScanError, Span as Marks, StructureStyle, Tag,
+};
+
+use self::scalar::{CoreTag, Scalar};
+use super::tally::{Step, Tally, char_span, parse, shown};
+use super::{Budget, Member, Node, NodeKind};
+use crate::compile::source::Span;
+use crate::diagnostic::Diagnostic;
+
+pub(super) fn read(text: &str, budget: Budget) -> Result<Node, Vec<Diagnostic>> {
+    let base = directive_end(text);
+    let mut builder = Builder {
+        text,
+        base,
+        tally: Tally::new(budget),
+        root: None,
+        open: Vec::new(),
+        places: Vec::new(),
+        anchors: BTreeMap::new(),
+        last_end: 0,
+    };
+    // One more than allowed: at the limit itself the finding should be ours, at its exact place.
+    let depth_max = budget.depth_max.saturating_add(1);
+    let options = granit_parser::options! {
+        flow_nesting_limit: depth_max,
+        block_nesting_limit: depth_max,
+        // Of no use without foreign tags, and kept in memory by the hundred thousand.
+        disallow_directives: true,
+    };
+    let root = builder.document(Parser::new_from_str_with_options(&text[base..], options));
+    builder.tally.finish(root)
+}
+
+/// Where the parser begins: after the directive `%YAML 1.2`, which says what holds anyway.
+fn directive_end(text: &str) -> usize {
+    let (first, _) = text.split_once('\n').unwrap_or((text, ""));
+    let directive = first.trim_start_matches('\u{feff}').trim_end();
+    if directive == "%YAML 1.2" { text.len().min(first.len() + 1) } else { 0 }
+}
+
+struct Builder<'a> {
+    text: &'a str,
+    /// Where the part of the text that the parser sees begins.
+    base: usize,
+    tally: Tally,
+    root: Option<Node>,
+    /// The collections that are not closed yet, outermost first.
+    open: Vec<Collection>,
+    /// Where each collection stands, by its number. Values move when their collection closes, so
+    /// an anchor is a place in the tree rather than a copy of the value.
+    places: Vec<Place>,
+    anchors: BTreeMap<usize, Place>,
+    /// Where the last scalar or alias ended, or the last collection opened or closed.
+    last_end: usize,
+}
+
+/// A place in the tree: a child of a numbered collection.
+#[derive(Clone, Copy)]
+struct Place {
+    /// `None` for the root.
+    collection: Option<usize>,
+    index: usize,
+}
+
+/// A collection whose end has not been seen.
+struct Collection {
+    number: usize,
+    start: usize,
+    style: StructureStyle,
+    content: Content,
+}
+
+enum Content {
+    Items(Vec<Node>),
+    Members { members: Vec<Member>, key: Option<(Arc<str>, Span)> },
+}
+
+impl Content {
+    fn len(&self) -> usize {
+        match self {
+            Content::Items(items) => items.len(),
+            Content::Members { members, .. } => members.len(),
+        }
+    }
+
+    fn child(&self, index: usize) -> Option<&Node> {
+        match self {
+            Content::Items(items) => items.get(index),
+            Content::Members { members, .. } => members.get(index).map(|member| &member.value),
+        }
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn document(
+        &mut self,
+        events: impl Iterator<Item = Result<(Event<'a>, Marks), ScanError>>,
+    ) -> Step<Node> {
+        for event in events {
+            let (event, marks) = event.map_err(|error| self.refusal(&error))?;
+            self.event(event, &marks)?;
+        }
+        match self.root.take() {
+            Some(root) if root.kind != NodeKind::Null || root.span.start != root.span.end => {
+                Ok(root)
+            }
+            _ => {
+                Err(parse("the document is empty", Span::new(self.text.len(), self.text.len()))
+                    .into())
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event<'a>, marks: &Marks) -> Step<()> {
+        let span = self.span(marks);
+        match event {
+            Event::DocumentStart(explicit, _) => {
+                if self.root.is_some() {
+                    let finding = parse("a second document begins here", span);
+                    return Err(finding.help("write each document to a file of its own").into());
+                }
+                self.last_end = if explicit { span.range().end } else { span.range().start };
+                Ok(())
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                // For a value that is not there the parser says `~`.
+                let missing = style == ScalarStyle::Plain && span.range().is_empty();
+                let text = if missing { Cow::Borrowed("") } else { text };
+                let tag = self.tag(tag.as_deref(), marks)?;
+                self.scalar(&Scalar { text, style, tag }, anchor, span)
+            }
+            Event::SequenceStart(style, anchor, tag) => {
+                let tag = self.tag(tag.as_deref(), marks)?;
+                let span = Span::new(self.sequence_start(style, span), span.range().end);
+                self.collection(Content::Items(Vec::new()), style, (anchor, tag), span)
+            }
+            Event::MappingStart(style, anchor, tag) => {
+                let tag = self.tag(tag.as_deref(), marks)?;
+                let content = Content::Members { members: Vec::new(), key: None };
+                self.collection(content, style, (anchor, tag), span)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(span),
+            Event::Alias(anchor) => self.alias(anchor, span),
+            // The stream's ends, and what was not asked for: comments, names of anchors.
+            _ => Ok(()),
+        }
+    }
+
+    fn scalar(&mut self, scalar: &Scalar<'_>, anchor: usize, span: Span) -> Step<()> {
+        let span = match scalar.style {
+            ScalarStyle::Literal | ScalarStyle::Folded => self.block_scalar_span(span),
+            _ => span,
+        };
+        self.last_end = span.range().end;
+        if self.awaits_key() {
+            return self.key(scalar, anchor, span);
+        }
+        self.tally.count(1, char_span(self.text, span.range().start))?;
+        let kind = scalar.kind(span)?;
+        self.anchor(anchor);
+        self.insert(Node { span, kind })
+    }
+
+    fn key(&mut self, scalar: &Scalar<'_>, anchor: usize, span: Span) -> Step<()> {
+        let plain = scalar.style == ScalarStyle::Plain;
+        if anchor != 0 {
+            let finding = parse("an anchor cannot stand on a key", span);
+            let help = "to name the whole mapping, put the anchor on a line before it";
+            return Err(finding.help(help).into());
+        }
+        if plain && scalar.text.is_empty() && scalar.tag.is_none() {
+            return Err(parse("a key is missing here", span).into());
+        }
+        if plain && scalar.text == "<<" {
+            let finding = parse("merge key `<<` is not supported: it hides duplicate keys", span);
+            return Err(finding
+                .help("write the keys out, or give the alias a key of its own")
+                .into());
+        }
+        if scalar.tag.is_some() {
+            scalar.kind(span)?;
+        }
+        if let Some(Content::Members { key, .. }) = self.open.last_mut().map(|top| &mut top.content)
+        {
+            *key = Some((Arc::from(&*scalar.text), span));
+        }
+        Ok(())
+    }
+
+    fn collection(
+        &mut self,
+        content: Content,
+        style: StructureStyle,
+        (anchor, tag): (usize, Option<CoreTag>),
+        span: Span,
+    ) -> Step<()> {
+        let at = char_span(self.text, span.range().start);
+        if self.awaits_key() {
+            let finding = parse("a key must be a scalar", at);
+            return Err(finding.help("quote the key if it is meant as text").into());
+        }
+        match (&content, tag) {
+            (_, None)
+            | (Content::Items(_), Some(CoreTag::Seq))
+            | (Content::Members { .. }, Some(CoreTag::Map)) => {}
+            (_, Some(tag)) => {
+                return Err(parse(format!("{} is expected here", tag.noun()), at).into());
+            }
+        }
+        self.tally.count(1, at)?;
+        self.tally.enter(at)?;
+        self.anchor(anchor);
+        let number = self.places.len();
+        self.places.push(self.place());
+        self.open.push(Collection { number, start: span.range().start, style, content });
+        self.last_end = span.range().end;
+        Ok(())
+    }
+
+    fn close(&mut self, end: Span) -> Step<()> {
+        let Some(Collection { start, style, content, .. }) = self.open.pop() else { return Ok(()) };
+        self.tally.leave();
+        if style == StructureStyle::Flow {
+            self.last_end = end.range().end;
+        }
+        let kind = match content {
+            Content::Items(mut items) => {
+                items.shrink_to_fit();
+                NodeKind::Array(items)
+            }
+            Content::Members { mut members, .. } => {
+                self.tally.check_keys(&members)?;
+                members.shrink_to_fit();
+                NodeKind::Object(members)
+            }
+        };
+        self.insert(Node { span: Span::new(start, self.last_end), kind })
+    }
+
+    fn alias(&mut self, anchor: usize, span: Span) -> Step<()> {
+        if self.awaits_key() {
+            return Err(parse("an alias cannot be a key", span).help("write the key out").into());
+        }
+        self.tally.count_alias(span)?;
+        let Some(target) = self.anchors.get(&anchor).and_then(|place| self.find(*place)) else {
+            let message = "the alias stands inside the value that it repeats";
+            return Err(parse(message, span).into());
+        };
+        let nodes = copy_size(target, &self.tally, span)?;
+        let kind = target.kind.clone();
+        self.tally.count(nodes, span)?;
+        self.last_end = span.range().end;
+        self.insert(Node { span, kind })
+    }
+
+    /// Puts a finished value where it belongs.
+    fn insert(&mut self, node: Node) -> Step<()> {
+        match self.open.last_mut().map(|top| &mut top.content) {
+            None => self.root = Some(node),
+            Some(Content::Items(items)) => items.push(node),
+            Some(Content::Members { members, key }) => {
+                let Some((key, key_span)) = key.take() else {
+                    return Err(parse("a key is missing here", node.span).into());
+                };
+                self.tally.count_key(members.len(), key_span)?;
+                members.push(Member { key, key_span, value: node });
+            }
+        }
+        Ok(())
+    }
+
+    fn span(&self, marks: &Marks) -> Span {
+        let range = marks.byte_range().unwrap_or_default();
+        Span::new(self.base + range.start, self.base + range.end.max(range.start))
+    }
+
+    fn awaits_key(&self) -> bool {
+        let top = self.open.last().map(|top| &top.content);
+        matches!(top, Some(Content::Members { key: None, .. }))
+    }
+
+    /// Where the next value will stand.
+    fn place(&self) -> Place {
+        match self.open.last() {
+            Some(top) => Place { collection: Some(top.number), index: top.content.len() },
+            None => Place { collection: None, index: 0 },
+        }
+    }
+
+    fn anchor(&mut self, anchor: usize) {
+        if anchor != 0 {
+            self.anchors.insert(anchor, self.place());
+        }
+    }
+
+    /// The finished value at a place; none while the value is still open.
+    fn find(&self, mut place: Place) -> Option<&Node> {
+        let mut path = Vec::new();
+        while let Some(collection) = place.collection {
+            path.push(place.index);
+            place = self.places[collection];
+        }
+        let mut open = self.open.iter();
+        let mut found: Option<&Node> = None;
+        while let Some(index) = path.pop() {
+            found = match found {
+                Some(node) => child(node, index),
+                // A child that an open collection does not have yet is the next open collection.
+                None => open.next()?.content.child(index),
+            };
+        }
+        found
+    }
+
+    fn tag(&self, tag: Option<&Tag>, marks: &Marks) -> Step<Option<CoreTag>> {
+        let Some(tag) = tag else { return Ok(None) };
+        if let Some(core) = tag.core_suffix().and_then(CoreTag::parse) {
+            return Ok(Some(core));
+        }
+        let span = marks.tag_span().map_or_else(|| self.span(marks), |tag| self.span(&tag));
+        let written = self.text.get(span.range()).unwrap_or_default();
+        Err(parse(format!("tag `{}` is not supported", shown(written)), span).into())
+    }
+
+    /// The parser gives the first content line; the indicator stands before it.
+    fn block_scalar_span(&self, content: Span) -> Span {
+        let start = self.skip_to_value(Dashes::Skip);
+        let start = if start < content.range().start { start } else { content.range().start };
+        let header_end =
+            self.text[start..].find(['\n', '\r']).map_or(self.text.len(), |n| start + n);
+        let end = content.range().end.max(header_end);
+        let written = self.text[start..end].trim_end_matches(['\n', '\r', ' ', '\t']);
+        Span::new(start, start + written.len())
+    }
+
+    /// Under a key, the parser gives a sequence that is not indented the place after its first dash.
+    fn sequence_start(&self, style: StructureStyle, span: Span) -> usize {
+        let top = self.open.last().map(|top| &top.content);
+        let under_key = matches!(top, Some(Content::Members { key: Some(_), .. }));
+        if style == StructureStyle::Flow || !under_key {
+            return span.range().start;
+        }
+        self.skip_to_value(Dashes::Stop).min(span.range().start)
+    }
+
+    /// The first byte of the next value: past indicators, comments, anchors and tags.
+    fn skip_to_value(&self, dashes: Dashes) -> usize {
+        let bytes = self.text.as_bytes();
+        let ends_word = |at: usize| bytes.get(at).is_none_or(u8::is_ascii_whitespace);
+        let mut at = self.last_end;
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' => at += 1,
+                b'-' if dashes == Dashes::Stop => break,
+                b':' | b'?' | b'-' if ends_word(at + 1) => at += 1,
+                b'#' => at += bytes[at..].iter().take_while(|&&b| b != b'\n').count(),
+                b'&' | b'!' => {
+                    at += bytes[at..].iter().take_while(|b| !b.is_ascii_whitespace()).count();
+                }
+                _ => break,
+            }
+        }
+        at
+    }
+
+    /// What the parser refused, at the place that it means.
+    fn refusal(&self, error: &ScanError) -> Diagnostic {
+        let marker = error.marker();
+        let at = marker.byte_offset().map_or(self.text.len(), |offset| self.base + offset);
+        let span = char_span(self.text, at.min(self.text.len()));
+        match error.kind() {
+            ErrorKind::RecursionLimitExceeded => self.tally.too_deep(span),
+            ErrorKind::DirectiveDisallowed => parse("directives are not supported", span)
+                .help("remove the line: a document is YAML 1.2 and has no tags of its own"),
+            ErrorKind::UnknownAnchor => {
+                let rest = self.text.get(at..).unwrap_or_default();
+                let ends = |c: char| c.is_whitespace() || ",[]{}".contains(c);
+                let alias = &rest[..rest.find(ends).unwrap_or(rest.len())];
+                let span = Span::new(at, at + alias.len());
+                parse(format!("alias `{}` has no anchor before it", shown(alias)), span)
+            }
+            ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
+                let tab = self.text[..span.range().end].rfind('\t').unwrap_or(at);
+                let finding = parse(message(error), char_span(self.text, tab));
+                finding.help("indent with spaces")
+            }
+            kind => match advice(kind) {
+                Some(advice) => parse(message(error), span).help(advice),
+                None => parse(message(error), span),
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Dashes {
+    Skip,
+    Stop,
+}
+
+/// The parser's message; it has none when it is built without its feature `error_messages`.
+fn message(error: &ScanError) -> String {
+    Some(error.info())
+        .filter(|info| !info.is_empty())
+        .unwrap_or_else(|| "not valid YAML".to_owned())
+}
+
+fn advice(kind: &ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::MappingValueNotAllowed => {
+            Some("check the indentation, and quote text that contains `: `")
+        }
+        ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
+            Some("write it as an escape, in double quotes")
+        }
+        ErrorKind::UnexpectedCharacter { .. } => Some("quote text that begins with this character"),
+        ErrorKind::UnknownQuotedScalarEscape => {
+            Some(r"write a backslash as `\\`, or use single quotes")
+        }
+        ErrorKind::SimpleKeyExpected => Some("end the key with `:`, or check the indentation"),
+        _ => None,
+    }
+}
+
+fn child(node: &Node, index: usize) -> Option<&Node> {
+    match &node.kind {
+        NodeKind::Array(items) => items.get(index),
+        NodeKind::Object(members) => members.get(index).map(|member| &member.value),
+        _ => None,
+    }
+}
+
+/// How many values a copy would have, unless they are more than there may be. Looks at no more of
+/// them than that, so refusing costs no more than copying.
+fn copy_size(root: &Node, tally: &Tally, span: Span) -> Step<usize> {
+    let mut nodes = 0;
+    let mut left = vec![(root, 1)];
+    while let Some((node, depth)) = left.pop() {
+        nodes += 1;
+        if nodes > tally.nodes_left() {
+            return Err(tally.too_many(span).into());
+        }
+        match &node.kind {
+            NodeKind::Array(_) | NodeKind::Object(_) if depth > tally.depth_left() => {
+                return Err(tally.too_deep(span).into());
+            }
+            NodeKind::Array(items) => left.extend(items.iter().map(|item| (item, depth + 1))),
+            NodeKind::Object(members) => left.extend(members.iter().map(|m| (&m.value, depth + 1))),
+            _ => {}
+        }
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,159 @@
+//! A scalar → what it is, by the core schema of YAML 1.2.
+//!
+//! `no`, `1_000` and `1:30` are text, as the schema says. Refused is what JSON cannot hold (`.inf`)
+//! and what two readers would understand differently (`012`: ten or twelve).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use granit_parser::ScalarStyle;
+
+use crate::compile::document::NodeKind;
+use crate::compile::document::tally::{Step, parse, shown};
+use crate::compile::source::Span;
+use crate::value::Number;
+
+/// The tags of the core schema.
+#[derive(Clone, Copy)]
+pub(super) enum CoreTag {
+    Str,
+    Int,
+    Float,
+    Bool,
+    Null,
+    Map,
+    Seq,
+}
+
+impl CoreTag {
+    pub(super) fn parse(suffix: &str) -> Option<CoreTag> {
+        Some(match suffix {
+            "str" => CoreTag::Str,
+            "int" => CoreTag::Int,
+            "float" => CoreTag::Float,
+            "bool" => CoreTag::Bool,
+            "null" => CoreTag::Null,
+            "map" => CoreTag::Map,
+            "seq" => CoreTag::Seq,
+            _ => return None,
+        })
+    }
+
+    /// What the tag asks for, for messages.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            CoreTag::Str => "text (`!!str`)",
+            CoreTag::Int => "an integer (`!!int`)",
+            CoreTag::Float => "a number (`!!float`)",
+            CoreTag::Bool => "a boolean (`!!bool`)",
+            CoreTag::Null => "null (`!!null`)",
+            CoreTag::Map => "a mapping (`!!map`)",
+            CoreTag::Seq => "a sequence (`!!seq`)",
+        }
+    }
+}
+
+/// A scalar as the parser saw it.
+pub(super) struct Scalar<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) style: ScalarStyle,
+    pub(super) tag: Option<CoreTag>,
+}
+
+impl Scalar<'_> {
+    /// What the scalar is: by its tag, else text if it is quoted, else by how it looks.
+    pub(super) fn kind(&self, span: Span) -> Step<NodeKind> {
+        let text = || NodeKind::String(Arc::from(&*self.text));
+        match self.tag {
+            Some(CoreTag::Str) => return Ok(text()),
+            None if self.style != ScalarStyle::Plain => return Ok(text()),
+            _ => {}
+        }
+        let kind = match constant(&self.text) {
+            Some(kind) => Some(kind),
+            None => number(&self.text, span)?.map(NodeKind::Number),
+        };
+        match (self.tag, kind) {
+            (None, kind) => Ok(kind.unwrap_or_else(text)),
+            (Some(CoreTag::Float), Some(NodeKind::Number(number))) => Ok(NodeKind::Number(number)),
+            (Some(CoreTag::Int), Some(NodeKind::Number(number))) if number.is_integer() => {
+                Ok(NodeKind::Number(number))
+            }
+            (Some(CoreTag::Bool), Some(kind @ NodeKind::Bool(_)))
+            | (Some(CoreTag::Null), Some(kind @ NodeKind::Null)) => Ok(kind),
+            (Some(tag), _) => {
+                let found = shown(&self.text);
+                Err(parse(format!("{} is expected here, found `{found}`", tag.noun()), span).into())
+            }
+        }
+    }
+}
+
+fn constant(text: &str) -> Option<NodeKind> {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Some(NodeKind::Null),
+        "true" | "True" | "TRUE" => Some(NodeKind::Bool(true)),
+        "false" | "False" | "FALSE" => Some(NodeKind::Bool(false)),
+        _ => None,
+    }
+}
+
+/// A number of the core schema, in JSON's form; none for what only resembles one, such as `1_000`.
+fn number(text: &str, span: Span) -> Step<Option<Number>> {
+    if let Some((digits, radix)) = radix_digits(text) {
+        let Ok(number) = u64::from_str_radix(digits, radix) else {
+            let message = format!("`{}` is larger than 64 bits", shown(text));
+            return Err(parse(message, span).help("write it in decimal").into());
+        };
+        return Ok(Some(Number::from_literal(&number.to_string())));
+    }
+    let (sign, unsigned) = match text.strip_prefix('-') {
+        Some(unsigned) => ("-", unsigned),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
+        let finding = parse(format!("`{text}` is not a number that JSON has"), span);
+        return Err(finding.help("use `null`, or quote it as text").into());
+    }
+    let Some((whole, fraction, exponent)) = decimal(unsigned) else { return Ok(None) };
+    if whole.len() > 1 && whole.starts_with('0') {
+        let finding = parse(format!("number `{}` has a leading zero", shown(text)), span);
+        return Err(finding.help("quote it as text or write it without the zero").into());
+    }
+    if !text.starts_with('+') && !whole.is_empty() && fraction != Some("") {
+        return Ok(Some(Number::from_literal(text)));
+    }
+    let or_zero = |digits: &str| if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
+    let fraction = fraction.map_or(String::new(), |digits| format!(".{}", or_zero(digits)));
+    let literal = format!("{sign}{}{fraction}{exponent}", or_zero(whole));
+    Ok(Some(Number::from_literal(&literal)))
+}
+
+fn radix_digits(text: &str) -> Option<(&str, u32)> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text.strip_prefix("0o")?, 8),
+    };
+    (!digits.is_empty() && digits.chars().all(|c| c.is_digit(radix))).then_some((digits, radix))
+}
+
+/// `12`, `1.5`, `1.`, `.5`, each with an exponent or without → whole digits, digits after the
+/// point if there is one, and the exponent with its `e`.
+fn decimal(unsigned: &str) -> Option<(&str, Option<&str>, &str)> {
+    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let split = unsigned.find(['e', 'E']).unwrap_or(unsigned.len());
+    let (mantissa, exponent) = unsigned.split_at(split);
+    if !exponent.is_empty() {
+        let digits = exponent[1..].strip_prefix(['-', '+']).unwrap_or(&exponent[1..]);
+        if digits.is_empty() || !all_digits(digits) {
+            return None;
+        }
+    }
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let some_digit = !whole.is_empty() || fraction.is_some_and(|digits| !digits.is_empty());
+    let well_formed = all_digits(whole) && fraction.is_none_or(all_digits);
+    (some_digit && well_formed).then_some((whole, fraction, exponent))
+}

@@ -1,0 +1,106 @@
+//! Text → [`Composition`](crate::composition::Composition), with every finding at once.
+//!
+//! `source → document → dialect → resolve → check`. Compilation does not fail: it gives a
+//! composition when there are no errors, and all findings in any case. The path is the same for
+//! checking and for running, so what was checked is what runs.
+
+mod check;
+pub mod dialect;
+pub mod document;
+mod resolve;
+pub mod source;
+mod typing;
+
+use std::sync::Arc;
+
+use crate::composition::{Body, Composition};
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::limits::Limits;
+use crate::tool::Catalog;
+use crate::types::Type;
+use document::Budget;
+use source::{Source, Span};
+
+pub(crate) use typing::Typing;
+
+/// What came out of a text.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The composition, when nothing is wrong with it.
+    pub composition: Option<Arc<Composition>>,
+    /// What was found, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Compiled {
+    /// Whether anything stops the composition from running.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|finding| finding.severity == Severity::Error)
+    }
+}
+
+/// Compiles a text against the tools that are known.
+pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
+    let root = match document::read(source, Budget::for_documents(limits)) {
+        Ok(root) => root,
+        Err(diagnostics) => return Compiled { composition: None, diagnostics },
+    };
+    let (composition, mut diagnostics) = dialect::read(source, &root, limits);
+    let Some(mut composition) = composition else {
+        return finish(None, diagnostics, limits);
+    };
+    diagnostics.extend(resolve::resolve(&mut composition, source));
+    diagnostics.extend(check::attach_tools(&mut composition, source, catalog));
+    diagnostics.extend(check::check(&composition, source, catalog));
+    forget_nodes(&mut composition.body);
+    finish(Some(composition), diagnostics, limits)
+}
+
+/// Reads only what a composition is called and what it takes, so that others can be checked
+/// against it before it is compiled itself.
+pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
+    let root = document::read(source, Budget::for_documents(limits)).ok()?;
+    dialect::read(source, &root, limits).0
+}
+
+/// What is known of a composition's result.
+pub fn output_type(composition: &Composition) -> Type {
+    Typing::new(composition).output()
+}
+
+fn finish(
+    composition: Option<Composition>,
+    mut diagnostics: Vec<Diagnostic>,
+    limits: &Limits,
+) -> Compiled {
+    diagnostics.sort_by_key(|finding| (finding.span.start, finding.severity, finding.code));
+    diagnostics.dedup();
+    if diagnostics.len() > limits.diagnostics_max {
+        let more = diagnostics.len() - limits.diagnostics_max;
+        diagnostics.truncate(limits.diagnostics_max);
+        let message = format!("{more} more findings are not shown");
+        diagnostics.push(Diagnostic::error(Code::Limit, message, Span::default()));
+    }
+    let is_sound = !diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+    Compiled { composition: composition.filter(|_| is_sound).map(Arc::new), diagnostics }
+}
+
+/// Places inside parameters serve the check alone; a composition that lives on need not carry them.
+fn forget_nodes(body: &mut Body) {
+    use crate::composition::{StepKind, StepRollback};
+    for step in &mut body.steps {
+        if let StepKind::Tool(call) = &mut step.kind {
+            call.parameters.node = None;
+        }
+        step.fallback.iter_mut().for_each(|call| call.parameters.node = None);
+        if let StepRollback::Call(call) = &mut step.rollback {
+            call.parameters.node = None;
+        }
+        if let Some(probe) = &mut step.probe {
+            probe.call.parameters.node = None;
+        }
+        for inner in step.kind.bodies_mut() {
+            forget_nodes(inner);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What is known of every step's value, worked out when asked for.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::resolve::given_names;
+use crate::composition::{
+    Body, Composition, FailureAction, ItemFailure, Step, StepKind, ToolCall, WaitFor,
+};
+use crate::expr::{Root, StepIndex, Template, TypeScope};
+use crate::types::{Field, Type};
+
+/// The types of one composition.
+pub(crate) struct Typing<'a> {
+    composition: &'a Composition,
+    /// By index; a step that could not be read leaves a gap.
+    steps: Vec<Option<&'a Step>>,
+    known: RefCell<Vec<Known>>,
+}
+
+#[derive(Clone)]
+enum Known {
+    Not,
+    /// Being worked out: whoever asks now is part of a cycle.
+    Asked,
+    Yes(Type),
+}
+
+impl<'a> Typing<'a> {
+    pub(crate) fn new(composition: &'a Composition) -> Typing<'a> {
+        let mut steps = Vec::new();
+        composition.body.walk(&mut |step| {
+            let at = step.index as usize;
+            if steps.len() <= at {
+                steps.resize(at + 1, None);
+            }
+            steps[at] = Some(step);
+        });
+        let known = RefCell::new(vec![Known::Not; steps.len()]);
+        Typing { composition, steps, known }
+    }
+
+    pub(crate) fn step(&self, index: StepIndex) -> Option<&'a Step> {
+        self.steps.get(index as usize).copied().flatten()
+    }
+
+    /// The type of a step's value.
+    pub(crate) fn value(&self, index: StepIndex) -> Type {
+        let Some(step) = self.step(index) else { return Type::Any };
+        let before = std::mem::replace(&mut self.known.borrow_mut()[index as usize], Known::Asked);
+        let ty = match before {
+            Known::Yes(ty) => ty,
+            Known::Asked => Type::Any,
+            Known::Not => self.work_out(step),
+        };
+        self.known.borrow_mut()[index as usize] = Known::Yes(ty.clone());
+        ty
+    }
+
+    fn work_out(&self, step: &Step) -> Type {
+        let value = self.of_kind(step);
+        let fallbacks = step.fallback.iter().map(output_type);
+        let mut alternatives: Vec<Type> = std::iter::once(value).chain(fallbacks).collect();
+        if step.on_failure.action == FailureAction::Continue {
+            alternatives.push(step.on_failure.default.as_ref().map_or(Type::Null, |t| self.of(t)));
+        }
+        Type::union(alternatives)
+    }
+
+    fn of_kind(&self, step: &Step) -> Type {
+        match &step.kind {
+            StepKind::Tool(call) => output_type(call),
+            StepKind::Parallel { branches, wait_for: WaitFor::All } => {
+                Type::record(branches.iter().map(|b| (b.id.clone(), self.last_of(&b.body))))
+            }
+            StepKind::Parallel { branches, .. } => Type::record([
+                ("winner", Type::String),
+                ("value", Type::union(branches.iter().map(|b| self.last_of(&b.body)))),
+            ]),
+            StepKind::Loop(each) => {
+                let item = each
+                    .output
+                    .as_ref()
+                    .map_or_else(|| self.last_of(&each.body), |output| self.of(output));
+                match each.on_item_failure {
+                    ItemFailure::Stop => Type::array(item),
+                    ItemFailure::Continue => Type::array(Type::union([item, Type::Null])),
+                }
+            }
+            StepKind::Repeat(repeat) => self.last_of(&repeat.body),
+            StepKind::Choose { cases, otherwise } => {
+                let none = otherwise.as_ref().map_or(Type::Null, |body| self.last_of(body));
+                let chosen = cases.iter().map(|case| self.last_of(&case.body));
+                Type::union(chosen.chain([none]).collect::<Vec<_>>())
+            }
+            StepKind::Set(names) => {
+                Type::record(names.iter().map(|(name, value)| (name.clone(), self.of(value))))
+            }
+            StepKind::Approve { schema, .. } => Type::record([
+                ("approved", Type::Bool),
+                ("by", Type::String),
+                ("at", Type::String),
+                ("data", schema.as_ref().map_or(Type::Any, |schema| schema.ty().clone())),
+            ]),
+            StepKind::Wait { .. } => Type::Null,
+            StepKind::Expand(_) => Type::Any,
+        }
+    }
+
+    fn last_of(&self, body: &Body) -> Type {
+        body.steps.last().map_or(Type::Null, |step| self.value(step.index))
+    }
+
+    /// The type of a template; what is wrong with it is somebody else's concern.
+    pub(crate) fn of(&self, template: &Template) -> Type {
+        template.infer(self, &mut |_, _| {})
+    }
+
+    /// The type of the composition's result.
+    pub(crate) fn output(&self) -> Type {
+        match &self.composition.output {
+            Some(output) => self.of(output),
+            None => Type::record(self.composition.body.steps.iter().map(|step| {
+                let name = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
+                (name.clone(), self.value(step.index))
+            })),
+        }
+    }
+
+    fn given(&self, index: StepIndex, name: &Arc<str>) -> Type {
+        let Some(step) = self.step(index) else { return Type::Any };
+        if let StepKind::Set(names) = &step.kind
+            && let Some((_, template)) = names.iter().find(|(given, _)| given == name)
+        {
+            return self.of(template);
+        }
+        if let Some((_, template)) =
+            step.on_success.transform.iter().find(|(given, _)| given == name)
+        {
+            return self.of(template);
+        }
+        debug_assert!(given_names(step).contains(name));
+        let source = step.on_success.map_outputs.iter().find(|(_, given)| given == name);
+        match source {
+            Some((field, _)) if &**field == "." => self.value(index),
+            // A field may also be found in the value's `data`, so only a declared one is certain.
+            Some((field, _)) => match self.value(index).field(field) {
+                Field::Found { ty, required: true } => ty,
+                _ => Type::Any,
+            },
+            None => Type::Any,
+        }
+    }
+}
+
+fn output_type(call: &ToolCall) -> Type {
+    let output = call.tool.as_ref().and_then(|tool| tool.output.as_ref());
+    output.map_or(Type::Any, |schema| schema.ty().clone())
+}
+
+impl TypeScope for Typing<'_> {
+    fn type_of(&self, root: &Root) -> Type {
+        let input = || self.composition.input.as_ref().map_or(Type::Any, |s| s.ty().clone());
+        match root {
+            Root::Input => input(),
+            Root::InputField(name) => match input().field(name) {
+                Field::Found { ty, .. } => ty,
+                _ => Type::Any,
+            },
+            Root::Step(index) => self.value(*index),
+            Root::StepStatus(_) => Type::String,
+            Root::Given(index, name) => self.given(*index, name),
+            Root::Item(index) => match self.step(*index).map(|step| &step.kind) {
+                Some(StepKind::Loop(each)) => self.of(&each.over).item().unwrap_or(Type::Any),
+                _ => Type::Any,
+            },
+            Root::Loop(_) => Type::record([
+                ("index", Type::Integer),
+                ("first", Type::Bool),
+                ("last", Type::Bool),
+                ("length", Type::Integer),
+            ]),
+            Root::Run => Type::record([
+                ("id", Type::String),
+                ("name", Type::String),
+                ("started_at", Type::String),
+            ]),
+            Root::Unresolved
+            | Root::Lambda
+            | Root::Context
+            | Root::State
+            | Root::StepError(_)
+            | Root::Output
+            | Root::Args
+            | Root::Error => Type::Any,
+        }
+    }
+}
+
+/// The same names, with what a call at hand returned and was given.
+pub(crate) struct CallTyping<'a> {
+    pub(crate) outer: &'a Typing<'a>,
+    pub(crate) output: Type,
+    pub(crate) args: Type,
+}
+
+impl TypeScope for CallTyping<'_> {
+    fn type_of(&self, root: &Root) -> Type {
+        match root {
+            Root::Output => self.output.clone(),
+            Root::Args => self.args.clone(),
+            other => self.outer.type_of(other),
+        }
+    }
+}
+
+impl<'a> CallTyping<'a> {
+    /// For expressions over what this call returned.
+    pub(crate) fn of_call(outer: &'a Typing<'a>, call: &ToolCall) -> CallTyping<'a> {
+        let args = call.tool.as_ref().map_or(Type::Any, |tool| tool.input.ty().clone());
+        CallTyping { outer, output: output_type(call), args }
+    }
+}

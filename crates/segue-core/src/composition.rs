@@ -1,0 +1,497 @@
+//! The one intermediate representation: what a composition means, whatever dialect it came in.
+//!
+//! Holding a [`Composition`] that came out of [`crate::compile::compile`] proves that its names
+//! resolve, its expressions parse, its tools exist and its steps are reachable. Nothing in here
+//! knows a dialect or a notation; spans are kept for messages alone.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compile::source::Span;
+use crate::expr::{Expr, StepIndex, Template};
+use crate::schema::Schema;
+use crate::tool::ToolSpec;
+use crate::value::Value;
+
+/// A length of time in milliseconds.
+pub type Millis = u64;
+
+/// Which language a composition was written in; only results are shaped by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// Steps with `tool`, `parallel`, … — the native one.
+    #[default]
+    Composition,
+    /// `implementation.type: composite`
+    Chain,
+    /// Steps with `tool_id`.
+    Skill,
+    /// A tool made of declared sub-tools.
+    Composed,
+    /// `tools[]` with `dependsOn`.
+    Plan,
+}
+
+/// What is done when a step fails for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Stop at once.
+    #[default]
+    FailFast,
+    /// Go on with what does not depend on it.
+    PartialSuccess,
+    /// Stop, then undo.
+    Rollback,
+    /// Retry, then stop.
+    Retry,
+}
+
+impl Strategy {
+    /// The words of the language, in its order.
+    pub const WORDS: &'static [&'static str] =
+        &["fail_fast", "partial_success", "rollback", "retry"];
+
+    /// The strategy of this name.
+    pub fn parse(word: &str) -> Option<Strategy> {
+        match word {
+            "fail_fast" => Some(Strategy::FailFast),
+            "partial_success" => Some(Strategy::PartialSuccess),
+            "rollback" => Some(Strategy::Rollback),
+            "retry" => Some(Strategy::Retry),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Strategy::FailFast => "fail_fast",
+            Strategy::PartialSuccess => "partial_success",
+            Strategy::Rollback => "rollback",
+            Strategy::Retry => "retry",
+        }
+    }
+}
+
+/// How long to wait between attempts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// Before the first retry.
+    pub initial_ms: Millis,
+    /// How much longer each time.
+    pub factor: f64,
+    /// Never longer than this.
+    pub max_ms: Millis,
+    /// Whether the wait is drawn from zero up to that length.
+    pub jitter: bool,
+}
+
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff { initial_ms: 100, factor: 2.0, max_ms: 5_000, jitter: true }
+    }
+}
+
+/// What the whole composition does about failures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ErrorHandling {
+    /// When a step fails for good.
+    pub strategy: Strategy,
+    /// Whether completed steps are undone when the run fails.
+    pub rollback_on_failure: bool,
+    /// Retries of a step that has no number of its own.
+    pub max_retries: Option<u32>,
+    /// Waits between attempts, where a step has none of its own.
+    pub backoff: Backoff,
+}
+
+/// A composition.
+#[derive(Clone, Debug)]
+pub struct Composition {
+    /// `[a-z0-9][a-z0-9_-]*`
+    pub name: Arc<str>,
+    /// For people and models.
+    pub description: Arc<str>,
+    /// Semantic version, as written.
+    pub version: Option<Arc<str>>,
+    /// Where it came from.
+    pub dialect: Dialect,
+    /// JSON Schema of the input; absent means anything.
+    pub input: Option<Arc<Schema>>,
+    /// Keys that the caller's context must carry.
+    pub requires_context: Vec<Arc<str>>,
+    /// One confirmation for the whole run.
+    pub atomic: bool,
+    /// For the whole run.
+    pub timeout_ms: Option<Millis>,
+    /// Steps at once.
+    pub max_concurrency: u32,
+    /// The steps.
+    pub body: Body,
+    /// The result; absent means every output key with its value.
+    pub output: Option<Template>,
+    /// What to do about failures.
+    pub error_handling: ErrorHandling,
+    /// Author, tags and whatever else was written.
+    pub metadata: Value,
+}
+
+/// How the steps of a body follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flow {
+    /// Each as soon as what it needs is there.
+    #[default]
+    Graph,
+    /// One cursor that may jump.
+    Program,
+}
+
+/// Steps that belong together.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// In the order of the text.
+    pub steps: Vec<Step>,
+    /// How they follow each other.
+    pub flow: Flow,
+}
+
+impl Body {
+    /// Calls `visit` for every step, bodies included, in the order of the text.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Step)) {
+        for step in &self.steps {
+            visit(step);
+            for body in step.kind.bodies() {
+                body.walk(visit);
+            }
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its position in the text, bodies included; what references and plans call it.
+    pub index: StepIndex,
+    /// Unique in the composition.
+    pub id: Arc<str>,
+    /// Where the id stands, or the step when it has none.
+    pub id_span: Span,
+    /// The whole step.
+    pub span: Span,
+    /// What it does.
+    pub kind: StepKind,
+    /// Steps that the author says must come first.
+    pub depends_on: Vec<(Arc<str>, Span)>,
+    /// Everything that must come first: by data, by word, by order. Positions in its own body.
+    pub needs: Vec<Need>,
+    /// Whether to run it at all.
+    pub when: Option<Expr>,
+    /// Under which name its value is known, and where that was said.
+    pub output_key: Option<(Arc<str>, Span)>,
+    /// For one attempt.
+    pub timeout_ms: Option<Millis>,
+    /// How often it is tried again.
+    pub retry: Retry,
+    /// Whether what came back is a success.
+    pub success_when: Option<Expr>,
+    /// Whether what came back is a failure.
+    pub fail_when: Option<Expr>,
+    /// Tools to try when all attempts failed.
+    pub fallback: Vec<ToolCall>,
+    /// What to do with a value.
+    pub on_success: OnSuccess,
+    /// What to do with a failure.
+    pub on_failure: OnFailure,
+    /// How it is taken back.
+    pub rollback: StepRollback,
+    /// The author's word that calling it twice is harmless, or not.
+    pub idempotent: Option<bool>,
+    /// How to find out whether an unanswered call did its work.
+    pub probe: Option<Probe>,
+    /// JSON Pointers to what must never be written down.
+    pub sensitive: Vec<Arc<str>>,
+}
+
+/// Something that must finish before a step starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Position in the same body.
+    pub position: usize,
+    /// Whether the step reads its value without a `default(…)`: then a skipped need skips it too.
+    pub reads_value: bool,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub enum StepKind {
+    /// Calls a tool.
+    Tool(ToolCall),
+    /// Runs branches together.
+    Parallel {
+        /// The branches.
+        branches: Vec<Branch>,
+        /// When it is over.
+        wait_for: WaitFor,
+    },
+    /// Runs a body once per item.
+    Loop(Box<LoopStep>),
+    /// Runs a body until a condition holds.
+    Repeat(Box<RepeatStep>),
+    /// Runs the first body whose condition holds.
+    Choose {
+        /// In order.
+        cases: Vec<Case>,
+        /// When none holds.
+        otherwise: Option<Body>,
+    },
+    /// Names for later steps.
+    Set(Vec<(Arc<str>, Template)>),
+    /// Asks a person.
+    Approve {
+        /// What is asked.
+        message: Template,
+        /// JSON Schema of the answer's data.
+        schema: Option<Arc<Schema>>,
+        /// How long the question stands.
+        timeout_ms: Option<Millis>,
+        /// What silence means.
+        on_timeout: Silence,
+    },
+    /// Waits.
+    Wait {
+        /// How long: milliseconds or text such as `30s`, known when it runs.
+        duration: Template,
+    },
+    /// Runs a composition that an earlier step made.
+    Expand(Template),
+}
+
+impl StepKind {
+    /// The word that the language has for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            StepKind::Tool(_) => "tool",
+            StepKind::Parallel { .. } => "parallel",
+            StepKind::Loop(_) => "loop",
+            StepKind::Repeat(_) => "repeat",
+            StepKind::Choose { .. } => "choose",
+            StepKind::Set(_) => "set",
+            StepKind::Approve { .. } => "approve",
+            StepKind::Wait { .. } => "wait",
+            StepKind::Expand(_) => "expand",
+        }
+    }
+
+    /// The bodies inside, in the order of the text.
+    pub fn bodies(&self) -> Vec<&Body> {
+        match self {
+            StepKind::Parallel { branches, .. } => branches.iter().map(|b| &b.body).collect(),
+            StepKind::Loop(each) => vec![&each.body],
+            StepKind::Repeat(repeat) => vec![&repeat.body],
+            StepKind::Choose { cases, otherwise } => {
+                cases.iter().map(|case| &case.body).chain(otherwise).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The bodies inside, to change them.
+    pub fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        match self {
+            StepKind::Parallel { branches, .. } => {
+                branches.iter_mut().map(|b| &mut b.body).collect()
+            }
+            StepKind::Loop(each) => vec![&mut each.body],
+            StepKind::Repeat(repeat) => vec![&mut repeat.body],
+            StepKind::Choose { cases, otherwise } => {
+                cases.iter_mut().map(|case| &mut case.body).chain(otherwise).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    /// As written.
+    pub name: Arc<str>,
+    /// Where the name stands.
+    pub name_span: Span,
+    /// The tool that is meant; known after checking.
+    pub tool: Option<Arc<ToolSpec>>,
+    /// Its arguments.
+    pub parameters: Params,
+}
+
+/// Arguments, with the places of their names.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// An object, or one expression that gives an object.
+    pub template: Template,
+    /// The whole of it; the step when there is none.
+    pub span: Span,
+    /// The document's node, so that literals can be pointed into.
+    pub node: Option<Arc<crate::compile::document::Node>>,
+}
+
+/// A branch of `parallel`.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// The branch's name in the result.
+    pub id: Arc<str>,
+    /// Its steps. A branch that is a step is a body of one.
+    pub body: Body,
+}
+
+/// When `parallel` is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitFor {
+    /// All branches.
+    #[default]
+    All,
+    /// The first that settles.
+    Any,
+    /// The first that succeeds.
+    FirstSuccess,
+}
+
+/// `loop`
+#[derive(Clone, Debug)]
+pub struct LoopStep {
+    /// The array.
+    pub over: Template,
+    /// The item's name inside.
+    pub item: Arc<str>,
+    /// What is done with each.
+    pub body: Body,
+    /// Each item's value; absent means the last step's.
+    pub output: Option<Template>,
+    /// Items at once.
+    pub max_concurrency: u32,
+    /// Items at all.
+    pub max_iterations: Option<u32>,
+    /// Whether one failed item fails the loop.
+    pub on_item_failure: ItemFailure,
+}
+
+/// What a failed item means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemFailure {
+    /// The loop fails.
+    #[default]
+    Stop,
+    /// The item is null and listed among the errors.
+    Continue,
+}
+
+/// `repeat`
+#[derive(Clone, Debug)]
+pub struct RepeatStep {
+    /// What is done each round.
+    pub body: Body,
+    /// When to stop.
+    pub until: Expr,
+    /// Rounds at most.
+    pub max_iterations: u32,
+    /// Between rounds.
+    pub delay_ms: Millis,
+}
+
+/// A case of `choose`.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The condition.
+    pub when: Expr,
+    /// What is done then.
+    pub body: Body,
+}
+
+/// What silence means to a question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Silence {
+    /// No.
+    #[default]
+    Deny,
+    /// Yes.
+    Approve,
+}
+
+/// How often a step is tried again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Retry {
+    /// Times; absent means the composition's number.
+    pub max: Option<u32>,
+    /// Waits; absent means the composition's.
+    pub backoff: Option<Backoff>,
+    /// Only after these failures; empty means all that may be retried.
+    pub on: Vec<crate::diagnostic::Code>,
+}
+
+/// What to do with a value.
+#[derive(Clone, Debug, Default)]
+pub struct OnSuccess {
+    /// Field of the value → name in the state.
+    pub map_outputs: Vec<(Arc<str>, Arc<str>)>,
+    /// Name in the state → template.
+    pub transform: Vec<(Arc<str>, Template)>,
+    /// Where a program goes on.
+    pub next: Option<(Arc<str>, Span)>,
+}
+
+/// What to do with a failure.
+#[derive(Clone, Debug, Default)]
+pub struct OnFailure {
+    /// Go on, with this value in place of the missing one.
+    pub action: FailureAction,
+    /// The value that stands in.
+    pub default: Option<Template>,
+    /// Whether `action: retry` goes on after its last attempt.
+    pub continue_on_max_retries: bool,
+    /// Where a program goes on.
+    pub next: Option<(Arc<str>, Span)>,
+}
+
+/// What a failure of a step means to the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureAction {
+    /// What the composition's strategy says.
+    #[default]
+    Strategy,
+    /// Stop, whatever the strategy.
+    Stop,
+    /// Go on as if it had succeeded with `default`.
+    Continue,
+}
+
+/// How a step is taken back, as its author says.
+#[derive(Clone, Debug, Default)]
+pub enum StepRollback {
+    /// By what the tool declares.
+    #[default]
+    Declared,
+    /// It leaves no trace.
+    NotNeeded,
+    /// By this call; its templates see `output`, `args` and `input`.
+    Call(ToolCall),
+    /// Not at all, and why.
+    Impossible {
+        /// Why not.
+        reason: Arc<str>,
+    },
+}
+
+/// How to find out whether an unanswered call did its work.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The question.
+    pub call: ToolCall,
+    /// The answer that means "done".
+    pub done_when: Expr,
+}

@@ -1,0 +1,217 @@
+//! The tree of an expression, free of the parser that made it.
+
+use std::sync::Arc;
+
+use super::Root;
+use crate::value::Value;
+
+/// A range of bytes in the template's text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// A node and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ast {
+    /// Where it stands in the template's text.
+    pub at: At,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// The kinds of nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A literal.
+    Const(Value),
+    /// The name that a path begins with.
+    Name {
+        /// As written.
+        name: Arc<str>,
+        /// What it means; [`Root::Unresolved`] until names are resolved.
+        root: Root,
+    },
+    /// `base.name`
+    Field(Box<Ast>, Arc<str>),
+    /// `base[index]`
+    Index(Box<Ast>, Box<Ast>),
+    /// `base[start:stop:step]`
+    Slice(Box<Ast>, [Option<Box<Ast>>; 3]),
+    /// `not x`
+    Not(Box<Ast>),
+    /// `-x`
+    Negate(Box<Ast>),
+    /// `a and b`, `a or b`
+    Logic(Logic, Box<Ast>, Box<Ast>),
+    /// `a + b` and the like
+    Arithmetic(Arithmetic, Box<Ast>, Box<Ast>),
+    /// `a < b`, also chained: `a < b < c`
+    Compare(Box<Ast>, Vec<(Comparison, Ast)>),
+    /// `a if condition else b`
+    If {
+        /// The condition.
+        test: Box<Ast>,
+        /// When it holds.
+        then: Box<Ast>,
+        /// When it does not; absent means undefined.
+        otherwise: Option<Box<Ast>>,
+    },
+    /// `x | name(args)`
+    Filter(Arc<str>, Box<Ast>, Vec<Arg>),
+    /// `x is name(args)`
+    Test(Arc<str>, Box<Ast>, Vec<Arg>),
+    /// `name(args)`
+    Call(Arc<str>, Vec<Arg>),
+    /// `[a, b]`
+    List(Vec<Ast>),
+    /// `{a: b}`
+    Object(Vec<(Ast, Ast)>),
+    /// `lambda x: body`, only as the argument of `filter` and `map`
+    Lambda(Arc<str>, Box<Ast>),
+}
+
+/// An argument of a filter, test or function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arg {
+    /// Its name, when it is given by name.
+    pub name: Option<Arc<str>>,
+    /// Its value.
+    pub value: Ast,
+}
+
+/// `and`, `or`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logic {
+    /// The first value that is false, else the last.
+    And,
+    /// The first value that is true, else the last.
+    Or,
+}
+
+/// Operators that make a new value of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    FloorDivide,
+    Remainder,
+    Power,
+    /// `~`: both sides as text.
+    Concat,
+}
+
+/// Operators that compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    NotIn,
+}
+
+impl Ast {
+    /// Calls `visit` for this node and everything below it, outermost first.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Ast)) {
+        visit(self);
+        self.children(&mut |child| child.walk(visit));
+    }
+
+    /// Calls `visit` for each direct child.
+    pub fn children<'a>(&'a self, visit: &mut dyn FnMut(&'a Ast)) {
+        match &self.kind {
+            Kind::Const(_) | Kind::Name { .. } => {}
+            Kind::Field(base, _) | Kind::Not(base) | Kind::Negate(base) | Kind::Lambda(_, base) => {
+                visit(base);
+            }
+            Kind::Index(a, b) | Kind::Logic(_, a, b) | Kind::Arithmetic(_, a, b) => {
+                visit(a);
+                visit(b);
+            }
+            Kind::Slice(base, bounds) => {
+                visit(base);
+                bounds.iter().flatten().for_each(|bound| visit(bound));
+            }
+            Kind::Compare(first, rest) => {
+                visit(first);
+                rest.iter().for_each(|(_, operand)| visit(operand));
+            }
+            Kind::If { test, then, otherwise } => {
+                visit(test);
+                visit(then);
+                otherwise.iter().for_each(|otherwise| visit(otherwise));
+            }
+            Kind::Filter(_, base, args) | Kind::Test(_, base, args) => {
+                visit(base);
+                args.iter().for_each(|arg| visit(&arg.value));
+            }
+            Kind::Call(_, args) => args.iter().for_each(|arg| visit(&arg.value)),
+            Kind::List(items) => items.iter().for_each(visit),
+            Kind::Object(members) => members.iter().for_each(|(key, value)| {
+                visit(key);
+                visit(value);
+            }),
+        }
+    }
+
+    /// Calls `visit` for each direct child, to change it.
+    pub fn children_mut(&mut self, visit: &mut dyn FnMut(&mut Ast)) {
+        match &mut self.kind {
+            Kind::Const(_) | Kind::Name { .. } => {}
+            Kind::Field(base, _) | Kind::Not(base) | Kind::Negate(base) | Kind::Lambda(_, base) => {
+                visit(base);
+            }
+            Kind::Index(a, b) | Kind::Logic(_, a, b) | Kind::Arithmetic(_, a, b) => {
+                visit(a);
+                visit(b);
+            }
+            Kind::Slice(base, bounds) => {
+                visit(base);
+                bounds.iter_mut().flatten().for_each(|bound| visit(bound));
+            }
+            Kind::Compare(first, rest) => {
+                visit(first);
+                rest.iter_mut().for_each(|(_, operand)| visit(operand));
+            }
+            Kind::If { test, then, otherwise } => {
+                visit(test);
+                visit(then);
+                otherwise.iter_mut().for_each(|otherwise| visit(otherwise));
+            }
+            Kind::Filter(_, base, args) | Kind::Test(_, base, args) => {
+                visit(base);
+                args.iter_mut().for_each(|arg| visit(&mut arg.value));
+            }
+            Kind::Call(_, args) => args.iter_mut().for_each(|arg| visit(&mut arg.value)),
+            Kind::List(items) => items.iter_mut().for_each(visit),
+            Kind::Object(members) => members.iter_mut().for_each(|(key, value)| {
+                visit(key);
+                visit(value);
+            }),
+        }
+    }
+
+    /// The path as people write it, for messages: `search.items[0]`.
+    pub fn path(&self) -> String {
+        match &self.kind {
+            Kind::Name { name, .. } => name.to_string(),
+            Kind::Field(base, name) => format!("{}.{name}", base.path()),
+            Kind::Index(base, index) => match &index.kind {
+                Kind::Const(value) => format!("{}[{}]", base.path(), value.to_json()),
+                _ => format!("{}[…]", base.path()),
+            },
+            _ => "…".to_owned(),
+        }
+    }
+}

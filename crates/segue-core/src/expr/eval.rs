@@ -1,0 +1,527 @@
+//! Tree → value, charging each operation against a budget before it is done.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind, Logic};
+use super::{Root, Scope, filters};
+use crate::diagnostic::Code;
+use crate::limits::Limits;
+use crate::value::{Map, Number, Value};
+
+/// Why an expression has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvalError {
+    /// `unresolved-reference`, `expression` or `limit`.
+    pub code: Code,
+    /// The place in the template's text.
+    pub at: At,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl EvalError {
+    fn new(at: At, message: impl Into<String>) -> EvalError {
+        EvalError { code: Code::Expression, at, message: message.into() }
+    }
+
+    pub(super) fn unresolved(at: At, path: &str) -> EvalError {
+        let message = format!("`{path}` has no value");
+        EvalError { code: Code::UnresolvedReference, at, message }
+    }
+
+    pub(super) fn too_large(at: At, limits: &Limits) -> EvalError {
+        let message = format!(
+            "the expression makes more than {} bytes of data",
+            limits.expression_output_bytes_max
+        );
+        EvalError { code: Code::Limit, at, message }
+    }
+}
+
+type Result<T, E = EvalError> = std::result::Result<T, E>;
+
+pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Value> {
+    // Most expressions are plain paths: they need neither budget nor evaluator.
+    if let Some(found) = eval_path(ast, scope) {
+        return found.map(Cow::into_owned);
+    }
+    let mut evaluator = Evaluator::new(scope, limits);
+    evaluator.eval(ast)
+}
+
+/// The value at the end of a plain path, borrowed; `None` when the tree is something else.
+fn eval_path<'a>(ast: &Ast, scope: &'a dyn Scope) -> Option<Result<Cow<'a, Value>>> {
+    let absent = || EvalError::unresolved(ast.at, &ast.path());
+    let step = |base: Result<Cow<'a, Value>>, get: &dyn Fn(&Value) -> Option<&Value>| {
+        base.and_then(|base| match base {
+            Cow::Borrowed(base) => get(base).map(Cow::Borrowed).ok_or_else(absent),
+            Cow::Owned(base) => get(&base).cloned().map(Cow::Owned).ok_or_else(absent),
+        })
+    };
+    match &ast.kind {
+        Kind::Name { root: Root::Lambda, .. } => None,
+        Kind::Name { root, .. } => Some(scope.lookup(root).ok_or_else(absent)),
+        Kind::Field(base, name) => {
+            eval_path(base, scope).map(|base| step(base, &|value| value.get(name)))
+        }
+        Kind::Index(base, index) => match &index.kind {
+            Kind::Const(Value::Number(Number::Int(index))) => eval_path(base, scope)
+                .map(|base| step(base, &|value| item(value, *index))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// An item by position; negative positions count from the end. Objects may have numbers as names.
+fn item(value: &Value, index: i64) -> Option<&Value> {
+    match value {
+        Value::Array(items) => items.get(position(index, items.len())?),
+        Value::Object(members) => members.get(index.to_string().as_str()),
+        _ => None,
+    }
+}
+
+fn position(index: i64, len: usize) -> Option<usize> {
+    let from_start = if index < 0 { index.checked_add(i64::try_from(len).ok()?)? } else { index };
+    usize::try_from(from_start).ok()
+}
+
+/// One evaluation and what it has used up.
+pub(super) struct Evaluator<'a> {
+    scope: &'a dyn Scope,
+    limits: &'a Limits,
+    fuel: u64,
+    bytes_left: usize,
+    /// Parameters of the lambdas around the current place, innermost last.
+    locals: Vec<(Arc<str>, Value)>,
+}
+
+impl<'a> Evaluator<'a> {
+    fn new(scope: &'a dyn Scope, limits: &'a Limits) -> Evaluator<'a> {
+        Evaluator {
+            scope,
+            limits,
+            fuel: limits.expression_fuel_max,
+            bytes_left: limits.expression_output_bytes_max,
+            locals: Vec::new(),
+        }
+    }
+
+    /// Pays for `bytes` of new data.
+    pub(super) fn charge(&mut self, at: At, bytes: usize) -> Result<()> {
+        match self.bytes_left.checked_sub(bytes) {
+            Some(left) => {
+                self.bytes_left = left;
+                self.burn(at, 1 + (bytes as u64) / 256)
+            }
+            None => Err(EvalError::too_large(at, self.limits)),
+        }
+    }
+
+    /// Pays for `work` operations.
+    pub(super) fn burn(&mut self, at: At, work: u64) -> Result<()> {
+        match self.fuel.checked_sub(work) {
+            Some(left) => {
+                self.fuel = left;
+                Ok(())
+            }
+            None => {
+                let message = format!(
+                    "the expression takes more than {} operations",
+                    self.limits.expression_fuel_max
+                );
+                Err(EvalError { code: Code::Limit, at, message })
+            }
+        }
+    }
+
+    fn eval(&mut self, ast: &Ast) -> Result<Value> {
+        self.burn(ast.at, 1)?;
+        match &ast.kind {
+            Kind::Const(value) => Ok(value.clone()),
+            Kind::Name { name, root } => self.name(ast, name, root),
+            Kind::Field(base, name) => {
+                let base = self.eval(base)?;
+                let absent = || EvalError::unresolved(ast.at, &ast.path());
+                base.get(name).cloned().ok_or_else(absent)
+            }
+            Kind::Index(base, index) => self.index(ast, base, index),
+            Kind::Slice(base, bounds) => self.slice(ast, base, bounds),
+            Kind::Not(operand) => Ok(Value::Bool(!is_true(&self.eval(operand)?))),
+            Kind::Negate(operand) => negate(&self.eval(operand)?, ast.at),
+            Kind::Logic(logic, left, right) => {
+                let left = self.eval(left)?;
+                match (logic, is_true(&left)) {
+                    (Logic::And, true) | (Logic::Or, false) => self.eval(right),
+                    _ => Ok(left),
+                }
+            }
+            Kind::Arithmetic(op, left, right) => {
+                let (left, right) = (self.eval(left)?, self.eval(right)?);
+                self.arithmetic(*op, &left, &right, ast.at)
+            }
+            Kind::Compare(first, rest) => self.compare(first, rest),
+            Kind::If { test, then, otherwise } => match (is_true(&self.eval(test)?), otherwise) {
+                (true, _) => self.eval(then),
+                (false, Some(otherwise)) => self.eval(otherwise),
+                (false, None) => Err(EvalError::unresolved(ast.at, "else")),
+            },
+            Kind::Filter(name, input, args) => self.filter(ast, name, input, args),
+            Kind::Test(name, input, args) => self.test(ast, name, input, args),
+            Kind::Call(name, args) => {
+                let args = self.args(args)?;
+                filters::call_function(self, ast.at, name, &args)
+            }
+            Kind::List(items) => {
+                self.charge(ast.at, items.len() * std::mem::size_of::<Value>())?;
+                let items: Result<Vec<Value>> = items.iter().map(|item| self.eval(item)).collect();
+                items.map(Value::from)
+            }
+            Kind::Object(members) => self.object(members),
+            Kind::Lambda(..) => {
+                Err(EvalError::new(ast.at, "a lambda is only an argument of `filter` and `map`"))
+            }
+        }
+    }
+
+    fn name(&self, ast: &Ast, name: &Arc<str>, root: &Root) -> Result<Value> {
+        if *root == Root::Lambda {
+            let local = self.locals.iter().rev().find(|(local, _)| local == name);
+            return local
+                .map(|(_, value)| value.clone())
+                .ok_or_else(|| EvalError::unresolved(ast.at, name));
+        }
+        let found = self.scope.lookup(root).map(Cow::into_owned);
+        found.ok_or_else(|| EvalError::unresolved(ast.at, name))
+    }
+
+    fn index(&mut self, ast: &Ast, base: &Ast, index: &Ast) -> Result<Value> {
+        let base = self.eval(base)?;
+        let index = self.eval(index)?;
+        let found = match &index {
+            Value::Number(number) => number.as_i64().and_then(|index| item(&base, index)),
+            Value::String(name) => base.get(name),
+            _ => None,
+        };
+        found.cloned().ok_or_else(|| EvalError::unresolved(ast.at, &ast.path()))
+    }
+
+    fn slice(&mut self, ast: &Ast, base: &Ast, bounds: &[Option<Box<Ast>>; 3]) -> Result<Value> {
+        let base = self.eval(base)?;
+        let mut numbers = [None; 3];
+        for (number, bound) in numbers.iter_mut().zip(bounds) {
+            if let Some(bound) = bound {
+                let value = self.eval(bound)?;
+                let whole = value.as_i64();
+                *number = Some(whole.ok_or_else(|| {
+                    EvalError::new(bound.at, "the bounds of a slice are integers")
+                })?);
+            }
+        }
+        self.charge(ast.at, base.size_up_to(self.bytes_left + 1))?;
+        match &base {
+            Value::Array(items) => {
+                Ok(slice_indices(items.len(), numbers, ast.at)?
+                    .map(|index| items[index].clone())
+                    .collect::<Vec<_>>()
+                    .into())
+            }
+            Value::String(text) => {
+                let chars: Vec<char> = text.chars().collect();
+                let indices = slice_indices(chars.len(), numbers, ast.at)?;
+                Ok(indices.map(|index| chars[index]).collect::<String>().into())
+            }
+            other => Err(EvalError::new(ast.at, format!("{} cannot be sliced", other.kind()))),
+        }
+    }
+
+    fn object(&mut self, members: &[(Ast, Ast)]) -> Result<Value> {
+        let mut map = Map::with_capacity(members.len());
+        for (key, value) in members {
+            let name = self.eval(key)?;
+            let Value::String(name) = name else {
+                return Err(EvalError::new(key.at, "names of members are text"));
+            };
+            self.charge(key.at, name.len() + std::mem::size_of::<Value>())?;
+            map.insert(name, self.eval(value)?);
+        }
+        Ok(map.into())
+    }
+
+    fn compare(&mut self, first: &Ast, rest: &[(Comparison, Ast)]) -> Result<Value> {
+        let mut left = self.eval(first)?;
+        for (op, operand) in rest {
+            let right = self.eval(operand)?;
+            self.burn(operand.at, (left.size_up_to(1 << 20) / 256) as u64)?;
+            if !compare(*op, &left, &right, operand.at)? {
+                return Ok(Value::Bool(false));
+            }
+            left = right;
+        }
+        Ok(Value::Bool(true))
+    }
+
+    fn arithmetic(&mut self, op: Arithmetic, left: &Value, right: &Value, at: At) -> Result<Value> {
+        match (op, left, right) {
+            (Arithmetic::Concat, _, _) => {
+                let room = self.bytes_left + 1;
+                self.charge(at, left.size_up_to(room) + right.size_up_to(room))?;
+                Ok(format!("{left}{right}").into())
+            }
+            (Arithmetic::Add, Value::String(a), Value::String(b)) => {
+                self.charge(at, a.len() + b.len())?;
+                Ok(format!("{a}{b}").into())
+            }
+            (Arithmetic::Add, Value::Array(a), Value::Array(b)) => {
+                self.charge(at, (a.len() + b.len()) * std::mem::size_of::<Value>())?;
+                Ok(a.iter().chain(b.iter()).cloned().collect::<Vec<_>>().into())
+            }
+            (Arithmetic::Multiply, Value::String(text), Value::Number(times))
+            | (Arithmetic::Multiply, Value::Number(times), Value::String(text)) => {
+                let times = repetitions(times, at)?;
+                self.charge(at, text.len().saturating_mul(times))?;
+                Ok(text.repeat(times).into())
+            }
+            (op, Value::Number(a), Value::Number(b)) => numeric(op, a, b, at).map(Value::Number),
+            (_, a, b) => {
+                let message = format!("{} and {} cannot be combined so", a.kind(), b.kind());
+                Err(EvalError::new(at, message))
+            }
+        }
+    }
+
+    fn filter(&mut self, ast: &Ast, name: &str, input: &Ast, args: &[Arg]) -> Result<Value> {
+        if matches!(name, "default" | "d") {
+            return self.default(ast, input, args);
+        }
+        if let ("filter" | "map", [Arg { name: None, value: Ast { kind: Kind::Lambda(param, body), .. } }]) =
+            (name, args)
+        {
+            return self.each(ast, name == "filter", input, param, body);
+        }
+        let input = self.eval(input)?;
+        let args = self.args(args)?;
+        filters::apply(self, ast.at, name, input, &args)
+    }
+
+    /// `default(value)` also covers what is missing along the way; with a second argument that is
+    /// true, it covers everything that counts as false.
+    fn default(&mut self, ast: &Ast, input: &Ast, args: &[Arg]) -> Result<Value> {
+        let also_false = match args.get(1) {
+            Some(flag) => is_true(&self.eval(&flag.value)?),
+            None => false,
+        };
+        match self.eval(input) {
+            Ok(value) if !also_false || is_true(&value) => Ok(value),
+            Ok(_) => self.default_value(ast, args),
+            Err(error) if error.code == Code::UnresolvedReference => self.default_value(ast, args),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn default_value(&mut self, ast: &Ast, args: &[Arg]) -> Result<Value> {
+        match args.first() {
+            Some(arg) => self.eval(&arg.value),
+            None => Err(EvalError::new(ast.at, "`default` needs a value to fall back to")),
+        }
+    }
+
+    /// `filter(lambda x: …)` and `map(lambda x: …)`.
+    fn each(
+        &mut self,
+        ast: &Ast,
+        keep: bool,
+        input: &Ast,
+        param: &Arc<str>,
+        body: &Ast,
+    ) -> Result<Value> {
+        let input = self.eval(input)?;
+        let Value::Array(items) = &input else {
+            let message = format!("expected an array to go through, found {}", input.kind());
+            return Err(EvalError::new(ast.at, message));
+        };
+        self.charge(ast.at, items.len() * std::mem::size_of::<Value>())?;
+        let mut out = Vec::new();
+        for item in items.iter() {
+            self.locals.push((param.clone(), item.clone()));
+            let value = self.eval(body);
+            self.locals.pop();
+            match (keep, value?) {
+                (true, verdict) if is_true(&verdict) => out.push(item.clone()),
+                (true, _) => {}
+                (false, value) => out.push(value),
+            }
+        }
+        Ok(out.into())
+    }
+
+    fn test(&mut self, ast: &Ast, name: &str, input: &Ast, args: &[Arg]) -> Result<Value> {
+        let input = match self.eval(input) {
+            Err(error) if error.code == Code::UnresolvedReference => None,
+            other => Some(other?),
+        };
+        match (name, input) {
+            ("defined", input) => Ok(Value::Bool(input.is_some())),
+            ("undefined", input) => Ok(Value::Bool(input.is_none())),
+            (name, Some(input)) => {
+                let args = self.args(args)?;
+                filters::perform_test(self, ast.at, name, &input, &args).map(Value::Bool)
+            }
+            (_, None) => Err(EvalError::unresolved(ast.at, &ast.path())),
+        }
+    }
+
+    fn args(&mut self, args: &[Arg]) -> Result<Vec<(Option<Arc<str>>, Value)>> {
+        args.iter().map(|arg| Ok((arg.name.clone(), self.eval(&arg.value)?))).collect()
+    }
+
+    pub(super) fn bytes_left(&self) -> usize {
+        self.bytes_left
+    }
+
+    pub(super) fn error(at: At, message: impl Into<String>) -> EvalError {
+        EvalError::new(at, message)
+    }
+}
+
+/// `false`, `null`, zero and everything empty count as false.
+pub(super) fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(bool) => *bool,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}
+
+fn compare(op: Comparison, left: &Value, right: &Value, at: At) -> Result<bool> {
+    Ok(match op {
+        Comparison::Equal => left == right,
+        Comparison::NotEqual => left != right,
+        Comparison::In => contains(right, left, at)?,
+        Comparison::NotIn => !contains(right, left, at)?,
+        Comparison::Less => order(left, right, at)?.is_lt(),
+        Comparison::LessOrEqual => order(left, right, at)?.is_le(),
+        Comparison::Greater => order(left, right, at)?.is_gt(),
+        Comparison::GreaterOrEqual => order(left, right, at)?.is_ge(),
+    })
+}
+
+fn order(left: &Value, right: &Value, at: At) -> Result<Ordering> {
+    let ordering = match (left, right) {
+        (Value::Number(a), Value::Number(b)) => a.partial_cmp(b),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+        _ => None,
+    };
+    ordering.ok_or_else(|| {
+        let message = format!("{} and {} have no order", left.kind(), right.kind());
+        EvalError::new(at, message)
+    })
+}
+
+fn contains(container: &Value, wanted: &Value, at: At) -> Result<bool> {
+    match (container, wanted) {
+        (Value::Array(items), wanted) => Ok(items.contains(wanted)),
+        (Value::Object(members), Value::String(name)) => Ok(members.contains_key(name)),
+        (Value::String(text), Value::String(part)) => Ok(text.contains(&**part)),
+        (container, wanted) => {
+            let message = format!("{} cannot be in {}", wanted.kind(), container.kind());
+            Err(EvalError::new(at, message))
+        }
+    }
+}
+
+fn repetitions(times: &Number, at: At) -> Result<usize> {
+    let times = times.as_u64().and_then(|times| usize::try_from(times).ok());
+    times.ok_or_else(|| EvalError::new(at, "text can be repeated a whole number of times only"))
+}
+
+fn negate(value: &Value, at: At) -> Result<Value> {
+    match value {
+        Value::Number(number) => {
+            numeric(Arithmetic::Subtract, &Number::Int(0), number, at).map(Value::Number)
+        }
+        other => Err(EvalError::new(at, format!("{} has no negative", other.kind()))),
+    }
+}
+
+/// Integers stay integers, exactly; a float on either side makes a float.
+fn numeric(op: Arithmetic, a: &Number, b: &Number, at: At) -> Result<Number> {
+    if let (Some(a), Some(b)) = (as_i128(a), as_i128(b))
+        && op != Arithmetic::Divide
+    {
+        return integer(op, a, b, at);
+    }
+    let (Some(a), Some(b)) = (a.as_f64(), b.as_f64()) else {
+        return Err(EvalError::new(at, "the number is too large to calculate with"));
+    };
+    let result = match op {
+        Arithmetic::Add | Arithmetic::Concat => a + b,
+        Arithmetic::Subtract => a - b,
+        Arithmetic::Multiply => a * b,
+        Arithmetic::Divide => a / b,
+        Arithmetic::FloorDivide => a.div_euclid(b),
+        Arithmetic::Remainder => a.rem_euclid(b),
+        Arithmetic::Power => a.powf(b),
+    };
+    if result.is_finite() {
+        Ok(Number::Float(result))
+    } else {
+        Err(EvalError::new(at, "the result is not a finite number"))
+    }
+}
+
+fn as_i128(number: &Number) -> Option<i128> {
+    match number {
+        Number::Int(int) => Some(i128::from(*int)),
+        Number::UInt(uint) => Some(i128::from(*uint)),
+        Number::Float(_) => None,
+        Number::Written(text) => text.parse().ok(),
+    }
+}
+
+fn integer(op: Arithmetic, a: i128, b: i128, at: At) -> Result<Number> {
+    let result = match op {
+        Arithmetic::Add | Arithmetic::Concat => a.checked_add(b),
+        Arithmetic::Subtract => a.checked_sub(b),
+        Arithmetic::Multiply => a.checked_mul(b),
+        Arithmetic::FloorDivide | Arithmetic::Divide => a.checked_div_euclid(b),
+        Arithmetic::Remainder => a.checked_rem_euclid(b),
+        Arithmetic::Power => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
+    };
+    let too_large = || EvalError::new(at, "the result is too large, or divided by zero");
+    Ok(Number::from_literal(&result.ok_or_else(too_large)?.to_string()))
+}
+
+/// The positions that `[start:stop:step]` names, in order.
+fn slice_indices(
+    len: usize,
+    [start, stop, step]: [Option<i64>; 3],
+    at: At,
+) -> Result<Box<dyn Iterator<Item = usize>>> {
+    let step = step.unwrap_or(1);
+    let clamp = |bound: i64| -> usize {
+        let len = i64::try_from(len).unwrap_or(i64::MAX);
+        let from_start = if bound < 0 { bound.saturating_add(len) } else { bound };
+        usize::try_from(from_start.clamp(0, len)).unwrap_or(0)
+    };
+    let stride = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX).max(1);
+    match step.cmp(&0) {
+        Ordering::Equal => Err(EvalError::new(at, "the step of a slice cannot be zero")),
+        Ordering::Greater => {
+            let (from, to) = (start.map_or(0, clamp), stop.map_or(len, clamp));
+            Ok(Box::new((from..to.max(from)).step_by(stride)))
+        }
+        Ordering::Less => {
+            let from = start.map_or(len, |start| (clamp(start) + 1).min(len));
+            let to = stop.map_or(0, |stop| clamp(stop) + 1);
+            Ok(Box::new((to.min(from)..from).rev().step_by(stride)))
+        }
+    }
+}

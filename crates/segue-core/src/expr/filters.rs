@@ -1,0 +1,379 @@
+//! MiniJinja's filters, tests and functions over our values.
+//!
+//! Values are handed over without a copy. Whatever could blow up — `replace`, `join`, `range`, a
+//! huge `indent` — is measured before it is done; everything else is at most linear in its input
+//! and measured after.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use minijinja::value::{Enumerator, Kwargs, Object, ObjectExt, ObjectRepr, ValueKind};
+use minijinja::{Environment, Value as Jinja};
+
+use super::ast::At;
+use super::eval::{EvalError, Evaluator};
+use super::jq::Jq;
+use crate::diagnostic::nearest;
+use crate::value::{Map, Number, Value};
+
+/// Arguments, some of them by name.
+pub(super) type Args = [(Option<Arc<str>>, Value)];
+
+/// The largest number that a filter takes as a width, a count or the like.
+const FILTER_NUMBER_MAX: i64 = 10_000;
+
+/// Bytes that a single character of text may cost when a filter takes the text apart.
+const BYTES_PER_CHAR: usize = 32;
+
+/// The filters that may be used; what is missing from MiniJinja's own is not data, but markup.
+pub(super) const FILTERS: &[&str] = &[
+    "abs", "attr", "batch", "bool", "capitalize", "chain", "count", "d", "default", "dictsort",
+    "filter", "first", "float", "groupby", "indent", "int", "items", "join", "json_query", "last",
+    "length", "lines", "list", "lower", "map", "max", "min", "pprint", "reject", "rejectattr",
+    "replace", "reverse", "round", "select", "selectattr", "slice", "sort", "split", "string",
+    "sum", "title", "tojson", "trim", "unique", "upper", "urlencode", "zip",
+];
+
+/// The tests that may be used.
+pub(super) const TESTS: &[&str] = &[
+    "boolean", "defined", "divisibleby", "endingwith", "eq", "equalto", "even", "false", "filter",
+    "float", "ge", "greaterthan", "gt", "in", "integer", "iterable", "le", "lessthan", "lower",
+    "lt", "mapping", "ne", "none", "number", "odd", "sequence", "startingwith", "string", "test",
+    "true", "undefined", "upper",
+];
+
+/// The functions that may be called.
+pub(super) const FUNCTIONS: &[&str] = &["dict", "range"];
+
+fn environment() -> &'static Environment<'static> {
+    static ENVIRONMENT: OnceLock<Environment<'static>> = OnceLock::new();
+    ENVIRONMENT.get_or_init(|| {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+        environment
+    })
+}
+
+pub(super) fn apply(
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    name: &str,
+    input: Value,
+    args: &Args,
+) -> Result<Value, EvalError> {
+    match (name, args) {
+        ("replace", [(None, from), (None, to)]) => return replace(evaluator, at, &input, from, to),
+        ("join", _) => return join(evaluator, at, &input, args),
+        ("json_query", [(None, Value::String(program))]) => {
+            let jq = Jq::compile(program).map_err(|error| Evaluator::error(at, error.to_string()))?;
+            let value = jq.run(&input, evaluator.bytes_left());
+            return value.map_err(|error| Evaluator::error(at, error.to_string()));
+        }
+        ("length" | "count", []) => return length(at, &input),
+        ("tojson", []) => {
+            evaluator.charge(at, input.size_up_to(evaluator.bytes_left() + 1))?;
+            return Ok(input.to_json().into());
+        }
+        _ => {}
+    }
+    if !FILTERS.contains(&name) {
+        return Err(unknown(at, "filter", name, FILTERS));
+    }
+    refuse_huge_numbers(at, name, args)?;
+    evaluator.charge(at, cost_of_taking_apart(name, &input, args))?;
+    let mut jinja_args = vec![to_jinja(&input, at)?];
+    jinja_args.extend(arguments(args, at)?);
+    let mut state = environment().empty_state();
+    let result = state.apply_filter(name, &jinja_args).map_err(|error| failure(at, &error))?;
+    from_jinja(&result, evaluator, at, 0)
+}
+
+pub(super) fn perform_test(
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    name: &str,
+    input: &Value,
+    args: &Args,
+) -> Result<bool, EvalError> {
+    if !TESTS.contains(&name) {
+        return Err(unknown(at, "test", name, TESTS));
+    }
+    evaluator.burn(at, 1)?;
+    let mut jinja_args = vec![to_jinja(input, at)?];
+    jinja_args.extend(arguments(args, at)?);
+    let mut state = environment().empty_state();
+    state.perform_test(name, &jinja_args).map_err(|error| failure(at, &error))
+}
+
+pub(super) fn call_function(
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    name: &str,
+    args: &Args,
+) -> Result<Value, EvalError> {
+    match name {
+        "range" => range(evaluator, at, args),
+        "dict" => {
+            let members = args.iter().filter_map(|(name, value)| {
+                name.clone().map(|name| (name, value.clone()))
+            });
+            Ok(Value::object(members))
+        }
+        _ => Err(unknown(at, "function", name, FUNCTIONS)),
+    }
+}
+
+fn unknown(at: At, what: &str, name: &str, known: &[&str]) -> EvalError {
+    let hint = nearest(name, known.iter().copied())
+        .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    Evaluator::error(at, format!("there is no {what} `{name}`{hint}"))
+}
+
+fn failure(at: At, error: &minijinja::Error) -> EvalError {
+    let message = error.detail().map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
+    Evaluator::error(at, message)
+}
+
+fn refuse_huge_numbers(at: At, name: &str, args: &Args) -> Result<(), EvalError> {
+    let huge = |value: &Value| value.as_i64().is_some_and(|n| n.abs() > FILTER_NUMBER_MAX);
+    let grows = matches!(name, "indent" | "batch" | "slice" | "tojson" | "round" | "pprint");
+    if grows && args.iter().any(|(_, value)| huge(value)) {
+        let message = format!("`{name}` takes numbers up to {FILTER_NUMBER_MAX}");
+        return Err(Evaluator::error(at, message));
+    }
+    Ok(())
+}
+
+/// What a filter may cost at most, beyond its input.
+fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
+    let size = input.size_up_to(1 << 30);
+    match (name, input) {
+        ("split" | "lines" | "list" | "sort" | "unique" | "batch" | "slice" | "map" | "select"
+        | "reject" | "min" | "max", Value::String(text)) => {
+            text.len().saturating_mul(BYTES_PER_CHAR)
+        }
+        ("indent", Value::String(text)) => {
+            let width = args.first().and_then(|(_, value)| value.as_u64()).unwrap_or(0);
+            let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+            size + lines.saturating_mul(usize::try_from(width).unwrap_or(usize::MAX))
+        }
+        ("batch" | "slice", _) => size.saturating_add(
+            args.first()
+                .and_then(|(_, value)| value.as_u64())
+                .and_then(|count| usize::try_from(count).ok())
+                .unwrap_or(0)
+                .saturating_mul(std::mem::size_of::<Value>()),
+        ),
+        _ => size,
+    }
+}
+
+fn length(at: At, input: &Value) -> Result<Value, EvalError> {
+    match input {
+        Value::String(text) => Ok(Value::from(text.chars().count())),
+        Value::Array(items) => Ok(Value::from(items.len())),
+        Value::Object(members) => Ok(Value::from(members.len())),
+        other => Err(Evaluator::error(at, format!("{} has no length", other.kind()))),
+    }
+}
+
+fn replace(
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    input: &Value,
+    from: &Value,
+    to: &Value,
+) -> Result<Value, EvalError> {
+    let (Value::String(text), Value::String(from), Value::String(to)) = (input, from, to) else {
+        return Err(Evaluator::error(at, "`replace` works on text"));
+    };
+    evaluator.burn(at, 1 + (text.len() as u64) / 256)?;
+    let matches = if from.is_empty() { text.len() + 1 } else { text.matches(&**from).count() };
+    let size = text.len().saturating_add(matches.saturating_mul(to.len()));
+    evaluator.charge(at, size)?;
+    Ok(text.replace(&**from, to).into())
+}
+
+fn join(
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    input: &Value,
+    args: &Args,
+) -> Result<Value, EvalError> {
+    let Value::Array(items) = input else {
+        return Err(Evaluator::error(at, format!("`join` needs an array, found {}", input.kind())));
+    };
+    let separator = match args {
+        [] => "",
+        [(_, Value::String(separator))] => separator,
+        _ => return Err(Evaluator::error(at, "`join` takes one separator, as text")),
+    };
+    let room = evaluator.bytes_left() + 1;
+    let size = items.iter().try_fold(0usize, |sum, item| {
+        let sum = sum + separator.len() + item.size_up_to(room);
+        if sum > room { Err(sum) } else { Ok(sum) }
+    });
+    evaluator.charge(at, size.unwrap_or_else(|size| size))?;
+    let parts: Vec<String> = items.iter().map(ToString::to_string).collect();
+    Ok(parts.join(separator).into())
+}
+
+fn range(evaluator: &mut Evaluator<'_>, at: At, args: &Args) -> Result<Value, EvalError> {
+    let numbers: Option<Vec<i64>> = args.iter().map(|(_, value)| value.as_i64()).collect();
+    let (from, to, step) = match numbers.as_deref() {
+        Some([to]) => (0, *to, 1),
+        Some([from, to]) => (*from, *to, 1),
+        Some([from, to, step]) if *step > 0 => (*from, *to, *step),
+        _ => return Err(Evaluator::error(at, "`range` takes one to three whole numbers")),
+    };
+    let count = to.saturating_sub(from).max(0) / step;
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    evaluator.charge(at, count.saturating_mul(std::mem::size_of::<Value>()))?;
+    let step = usize::try_from(step).unwrap_or(usize::MAX);
+    Ok((from..to).step_by(step).map(Value::from).collect::<Vec<_>>().into())
+}
+
+fn arguments(args: &Args, at: At) -> Result<Vec<Jinja>, EvalError> {
+    let mut positional = Vec::new();
+    let mut named = Vec::new();
+    for (name, value) in args {
+        let value = to_jinja(value, at)?;
+        match name {
+            Some(name) => named.push((name.to_string(), value)),
+            None => positional.push(value),
+        }
+    }
+    if !named.is_empty() {
+        positional.push(Kwargs::from_iter(named).into());
+    }
+    Ok(positional)
+}
+
+/// Hands a value over; arrays and objects stay where they are.
+fn to_jinja(value: &Value, at: At) -> Result<Jinja, EvalError> {
+    Ok(match value {
+        Value::Null => Jinja::from(()),
+        Value::Bool(bool) => Jinja::from(*bool),
+        Value::Number(Number::Int(int)) => Jinja::from(*int),
+        Value::Number(Number::UInt(uint)) => Jinja::from(*uint),
+        Value::Number(Number::Float(float)) => Jinja::from(*float),
+        Value::Number(Number::Written(text)) => match text.parse::<i128>() {
+            Ok(int) => Jinja::from(int),
+            Err(_) => return Err(Evaluator::error(at, "the number is too large for a filter")),
+        },
+        Value::String(text) => Jinja::from(text.clone()),
+        Value::Array(items) => Jinja::from_object(SharedArray(items.clone())),
+        Value::Object(members) => Jinja::from_object(SharedObject(members.clone())),
+    })
+}
+
+/// Inside a lazily read array or object there is nobody to report to; the one kind of value that
+/// cannot be handed over becomes its text.
+fn to_jinja_inner(value: &Value) -> Jinja {
+    to_jinja(value, At::default()).unwrap_or_else(|_| Jinja::from(value.to_json()))
+}
+
+struct SharedArray(Arc<Vec<Value>>);
+
+impl fmt::Debug for SharedArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Object for SharedArray {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        self.0.get(key.as_usize()?).map(to_jinja_inner)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.0.len())
+    }
+}
+
+struct SharedObject(Arc<Map>);
+
+impl fmt::Debug for SharedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Object for SharedObject {
+    fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        self.0.get(key.as_str()?).map(to_jinja_inner)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        self.mapped_enumerator(|this| {
+            Box::new(this.0.keys().map(|key| Jinja::from(key.clone())))
+        })
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+/// Takes a result back, paying for what is new.
+fn from_jinja(
+    value: &Jinja,
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    depth: usize,
+) -> Result<Value, EvalError> {
+    const RESULT_DEPTH_MAX: usize = 64;
+    if depth > RESULT_DEPTH_MAX {
+        return Err(Evaluator::error(at, "the result nests too deep"));
+    }
+    if let Some(array) = value.downcast_object_ref::<SharedArray>() {
+        return Ok(Value::Array(array.0.clone()));
+    }
+    if let Some(object) = value.downcast_object_ref::<SharedObject>() {
+        return Ok(Value::Object(object.0.clone()));
+    }
+    evaluator.charge(at, std::mem::size_of::<Value>())?;
+    match value.kind() {
+        ValueKind::None => Ok(Value::Null),
+        ValueKind::Undefined => Err(EvalError::unresolved(at, "the result")),
+        ValueKind::Bool => Ok(Value::Bool(value.is_true())),
+        ValueKind::Number => number_from_jinja(value, at),
+        ValueKind::String => {
+            let text = value.to_str().unwrap_or_default();
+            evaluator.charge(at, text.len())?;
+            Ok(Value::String(text))
+        }
+        ValueKind::Map => {
+            let mut members = Map::new();
+            for key in value.try_iter().map_err(|error| failure(at, &error))? {
+                let name: Arc<str> = key.to_string().into();
+                let member = value.get_item(&key).map_err(|error| failure(at, &error))?;
+                evaluator.charge(at, name.len())?;
+                members.insert(name, from_jinja(&member, evaluator, at, depth + 1)?);
+            }
+            Ok(members.into())
+        }
+        ValueKind::Seq | ValueKind::Iterable => {
+            let mut items = Vec::new();
+            for item in value.try_iter().map_err(|error| failure(at, &error))? {
+                items.push(from_jinja(&item, evaluator, at, depth + 1)?);
+            }
+            Ok(items.into())
+        }
+        other => Err(Evaluator::error(at, format!("the result is a {other}, which is not data"))),
+    }
+}
+
+fn number_from_jinja(value: &Jinja, at: At) -> Result<Value, EvalError> {
+    if value.is_integer() {
+        return Ok(Value::Number(Number::from_literal(&value.to_string())));
+    }
+    match f64::try_from(value.clone()) {
+        Ok(float) if float.is_finite() => Ok(Value::Number(Number::Float(float))),
+        _ => Err(Evaluator::error(at, "the result is not a finite number")),
+    }
+}

@@ -1,0 +1,403 @@
+//! Tree → type, with what is surely wrong about it.
+//!
+//! A finding is made only when no value would do. What is not known stays [`Type::Any`].
+
+use std::sync::Arc;
+
+use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind};
+use super::filters::{FILTERS, FUNCTIONS, TESTS};
+use super::{Jq, Piece, Root, Template};
+use crate::diagnostic::{Code, Severity, nearest};
+use crate::types::{Field, Type};
+use crate::value::Value;
+
+/// Something that is surely wrong about an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The place in the template's text.
+    pub at: At,
+    /// What kind.
+    pub code: Code,
+    /// How bad.
+    pub severity: Severity,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// What to write there instead.
+    pub replacement: Option<String>,
+}
+
+/// Where inference finds the types of names.
+pub trait TypeScope {
+    /// What is known of a name's value.
+    fn type_of(&self, root: &Root) -> Type;
+}
+
+impl Ast {
+    /// What is known of the value, adding what is surely wrong to `findings`.
+    pub fn infer(&self, scope: &dyn TypeScope, findings: &mut Vec<Finding>) -> Type {
+        Inference { scope, findings, locals: Vec::new(), lenient: 0 }.infer(self)
+    }
+}
+
+impl Template {
+    /// What is known of the value. `report` is told of each expression's findings.
+    pub fn infer(
+        &self,
+        scope: &dyn TypeScope,
+        report: &mut dyn FnMut(&super::Expr, Vec<Finding>),
+    ) -> Type {
+        let mut infer_expr = |expr: &super::Expr| {
+            let mut findings = Vec::new();
+            let ty = expr.ast.infer(scope, &mut findings);
+            report(expr, findings);
+            ty
+        };
+        match self {
+            Template::Literal(value) => Type::of_value(value),
+            Template::Expr(expr) => infer_expr(expr),
+            Template::Text(pieces) => {
+                for piece in pieces {
+                    if let Piece::Expr(expr) = piece {
+                        infer_expr(expr);
+                    }
+                }
+                Type::String
+            }
+            Template::Array(items) => {
+                Type::array(Type::union(items.iter().map(|item| item.infer(scope, report))))
+            }
+            Template::Object(members) => Type::record(
+                members.iter().map(|(key, member)| (key.clone(), member.infer(scope, report))),
+            ),
+        }
+    }
+}
+
+struct Inference<'a> {
+    scope: &'a dyn TypeScope,
+    findings: &'a mut Vec<Finding>,
+    locals: Vec<(Arc<str>, Type)>,
+    /// Above zero inside `default(…)` and `is defined`, where absence is expected.
+    lenient: usize,
+}
+
+impl Inference<'_> {
+    fn report(&mut self, at: At, code: Code, message: impl Into<String>) {
+        self.report_with(at, code, message, None, None);
+    }
+
+    fn report_with(
+        &mut self,
+        at: At,
+        code: Code,
+        message: impl Into<String>,
+        help: Option<String>,
+        replacement: Option<String>,
+    ) {
+        let message = message.into();
+        let severity = Severity::Error;
+        self.findings.push(Finding { at, code, severity, message, help, replacement });
+    }
+
+    fn infer(&mut self, ast: &Ast) -> Type {
+        match &ast.kind {
+            Kind::Const(value) => Type::of_value(value),
+            Kind::Name { name, root: Root::Lambda } => {
+                let local = self.locals.iter().rev().find(|(local, _)| local == name);
+                local.map_or(Type::Any, |(_, ty)| ty.clone())
+            }
+            Kind::Name { root, .. } => self.scope.type_of(root),
+            Kind::Field(base, name) => self.field(ast, base, name),
+            Kind::Index(base, index) => self.index(ast, base, index),
+            Kind::Slice(base, _) => self.infer(base),
+            Kind::Not(operand) => {
+                self.infer(operand);
+                Type::Bool
+            }
+            Kind::Negate(operand) => {
+                let ty = self.infer(operand);
+                self.expect(operand.at, &ty, &Type::Number);
+                ty
+            }
+            Kind::Logic(_, left, right) => {
+                let (left, right) = (self.infer(left), self.infer(right));
+                Type::union([left, right])
+            }
+            Kind::Arithmetic(op, left, right) => self.arithmetic(ast, *op, left, right),
+            Kind::Compare(first, rest) => self.compare(first, rest),
+            Kind::If { test, then, otherwise } => {
+                self.infer(test);
+                let then = self.infer(then);
+                let otherwise = otherwise.as_ref().map_or(Type::Any, |other| self.infer(other));
+                Type::union([then, otherwise])
+            }
+            Kind::Filter(name, input, args) => self.filter(ast, name, input, args),
+            Kind::Test(name, input, args) => self.test(ast, name, input, args),
+            Kind::Call(name, args) => self.call(ast, name, args),
+            Kind::List(items) => {
+                let items: Vec<Type> = items.iter().map(|item| self.infer(item)).collect();
+                Type::array(Type::union(items))
+            }
+            Kind::Object(members) => self.object(members),
+            Kind::Lambda(_, body) => {
+                let message = "a lambda is only an argument of `filter` and `map`";
+                self.report(body.at, Code::Expression, message);
+                Type::Any
+            }
+        }
+    }
+
+    fn expect(&mut self, at: At, ty: &Type, wanted: &Type) {
+        if let Some(reason) = ty.conflict(wanted) {
+            self.report(at, Code::TypeMismatch, reason);
+        }
+    }
+
+    fn field(&mut self, ast: &Ast, base: &Ast, name: &Arc<str>) -> Type {
+        let base_ty = self.infer(base);
+        match base_ty.field(name) {
+            Field::Found { ty, .. } => ty,
+            Field::Unknown => Type::Any,
+            Field::NotAnObject => {
+                if self.lenient == 0 {
+                    let message = format!("`{}` is {base_ty} and has no `{name}`", base.path());
+                    self.report(ast.at, Code::UnknownPath, message);
+                }
+                Type::Any
+            }
+            Field::Undeclared { surely, declared } => {
+                self.undeclared(ast, base, name, surely, &declared);
+                Type::Any
+            }
+        }
+    }
+
+    fn undeclared(&mut self, ast: &Ast, base: &Ast, name: &str, surely: bool, declared: &[Arc<str>]) {
+        if self.lenient > 0 {
+            return;
+        }
+        let near = nearest(name, declared.iter().map(|name| &**name)).map(ToOwned::to_owned);
+        let what = if surely { "has no" } else { "does not declare" };
+        let message = format!("`{}` {what} `{name}`", base.path());
+        let names: Vec<String> = declared.iter().map(|name| format!("`{name}`")).collect();
+        let help = match &near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if names.is_empty() => "it has no fields at all".to_owned(),
+            None => format!("it has {}", names.join(", ")),
+        };
+        // JSON Schema allows what it does not declare, so an unfamiliar name is only doubtful; one
+        // that is a slip away from a declared name is that name.
+        let severity = if surely || near.is_some() { Severity::Error } else { Severity::Warning };
+        let replacement = near.map(|near| format!("{}.{near}", base.path()));
+        self.findings.push(Finding {
+            at: ast.at,
+            code: Code::UnknownPath,
+            severity,
+            message,
+            help: Some(help),
+            replacement,
+        });
+    }
+
+    fn index(&mut self, ast: &Ast, base: &Ast, index: &Ast) -> Type {
+        let base_ty = self.infer(base);
+        let index_ty = self.infer(index);
+        if let Some(item) = base_ty.item() {
+            return item;
+        }
+        let is_object = base_ty.parts().iter().any(|part| matches!(part, Type::Object(_)));
+        if is_object && index_ty.conflict(&Type::String).is_none() {
+            return Type::Any;
+        }
+        if self.lenient == 0 {
+            let message = format!("`{}` is {base_ty}, not an array", base.path());
+            self.report(ast.at, Code::UnknownPath, message);
+        }
+        Type::Any
+    }
+
+    fn object(&mut self, members: &[(Ast, Ast)]) -> Type {
+        let mut known = Vec::new();
+        for (key, value) in members {
+            let ty = self.infer(value);
+            match &key.kind {
+                Kind::Const(Value::String(name)) => known.push((name.clone(), ty)),
+                _ => {
+                    self.infer(key);
+                    return Type::any_object();
+                }
+            }
+        }
+        Type::record(known)
+    }
+
+    fn arithmetic(&mut self, ast: &Ast, op: Arithmetic, left: &Ast, right: &Ast) -> Type {
+        let (a, b) = (self.infer(left), self.infer(right));
+        if op == Arithmetic::Concat {
+            return Type::String;
+        }
+        let numeric = |ty: &Type| matches!(ty, Type::Integer | Type::Number);
+        match (op, &a, &b) {
+            (_, Type::Any, _) | (_, _, Type::Any) | (_, Type::OneOf(_), _) | (_, _, Type::OneOf(_)) => {
+                Type::Any
+            }
+            (Arithmetic::Divide, a, b) if numeric(a) && numeric(b) => Type::Number,
+            (_, Type::Integer, Type::Integer) => Type::Integer,
+            (_, a, b) if numeric(a) && numeric(b) => Type::Number,
+            (Arithmetic::Add, Type::String, Type::String) => Type::String,
+            (Arithmetic::Add, Type::Array(x), Type::Array(y)) => {
+                Type::array(Type::union([(**x).clone(), (**y).clone()]))
+            }
+            (Arithmetic::Multiply, Type::String, Type::Integer)
+            | (Arithmetic::Multiply, Type::Integer, Type::String) => Type::String,
+            (_, a, b) => {
+                let message = format!("{a} and {b} cannot be combined so");
+                let help = "`~` puts any two values together as text".to_owned();
+                self.report_with(ast.at, Code::TypeMismatch, message, Some(help), None);
+                Type::Any
+            }
+        }
+    }
+
+    fn compare(&mut self, first: &Ast, rest: &[(Comparison, Ast)]) -> Type {
+        let mut left = self.infer(first);
+        for (op, operand) in rest {
+            let right = self.infer(operand);
+            let ordered = matches!(
+                op,
+                Comparison::Less
+                    | Comparison::LessOrEqual
+                    | Comparison::Greater
+                    | Comparison::GreaterOrEqual
+            );
+            if ordered && left.conflict(&right).is_some() {
+                let message = format!("{left} and {right} have no order");
+                self.report(operand.at, Code::TypeMismatch, message);
+            }
+            left = right;
+        }
+        Type::Bool
+    }
+
+    fn filter(&mut self, ast: &Ast, name: &str, input: &Ast, args: &[Arg]) -> Type {
+        if matches!(name, "default" | "d") {
+            return self.default(ast, input, args);
+        }
+        let input_ty = self.infer(input);
+        if !FILTERS.contains(&name) {
+            self.unknown(ast, "filter", name, FILTERS);
+            return Type::Any;
+        }
+        if let ("filter" | "map", [Arg { value: Ast { kind: Kind::Lambda(param, body), .. }, .. }]) =
+            (name, args)
+        {
+            self.expect(input.at, &input_ty, &Type::array(Type::Any));
+            self.locals.push((param.clone(), input_ty.item().unwrap_or(Type::Any)));
+            let body = self.infer(body);
+            self.locals.pop();
+            return if name == "map" { Type::array(body) } else { input_ty };
+        }
+        for arg in args {
+            self.infer(&arg.value);
+        }
+        if let ("json_query", [Arg { value: Ast { kind: Kind::Const(Value::String(program)), at }, .. }]) =
+            (name, args)
+            && let Err(error) = Jq::compile(program)
+        {
+            self.report(*at, Code::Expression, error.to_string());
+        }
+        self.filter_type(name, input, &input_ty, args)
+    }
+
+    fn filter_type(&mut self, name: &str, input: &Ast, ty: &Type, args: &[Arg]) -> Type {
+        let item = || ty.item().unwrap_or(Type::Any);
+        match name {
+            "upper" | "lower" | "title" | "capitalize" | "trim" | "replace" | "tojson"
+            | "string" | "indent" | "urlencode" | "pprint" => Type::String,
+            "join" => {
+                self.expect(input.at, ty, &Type::array(Type::Any));
+                Type::String
+            }
+            "length" | "count" => {
+                let sized = [Type::String, Type::array(Type::Any), Type::any_object()];
+                self.expect(input.at, ty, &Type::union(sized));
+                Type::Integer
+            }
+            "int" => Type::Integer,
+            "float" | "round" => Type::Number,
+            "bool" => Type::Bool,
+            "split" | "lines" => Type::array(Type::String),
+            "first" | "last" | "min" | "max" => item(),
+            "list" | "sort" | "unique" => ty.item().map_or(Type::Any, Type::array),
+            "select" | "reject" | "selectattr" | "rejectattr" => {
+                self.expect(input.at, ty, &Type::array(Type::Any));
+                ty.clone()
+            }
+            "batch" | "slice" => Type::array(Type::array(item())),
+            "map" => match args {
+                [Arg { name: Some(word), value: Ast { kind: Kind::Const(Value::String(field)), .. } }]
+                    if &**word == "attribute" =>
+                {
+                    match item().field(field) {
+                        Field::Found { ty, .. } => Type::array(ty),
+                        _ => Type::array(Type::Any),
+                    }
+                }
+                _ => Type::array(Type::Any),
+            },
+            _ => Type::Any,
+        }
+    }
+
+    fn default(&mut self, ast: &Ast, input: &Ast, args: &[Arg]) -> Type {
+        self.lenient += 1;
+        let input = self.infer(input);
+        self.lenient -= 1;
+        let Some(fallback) = args.first() else {
+            self.report(ast.at, Code::Expression, "`default` needs a value to fall back to");
+            return input;
+        };
+        let fallback = self.infer(&fallback.value);
+        Type::union([input, fallback])
+    }
+
+    fn test(&mut self, ast: &Ast, name: &str, input: &Ast, args: &[Arg]) -> Type {
+        let absence_is_fine = matches!(name, "defined" | "undefined");
+        self.lenient += usize::from(absence_is_fine);
+        self.infer(input);
+        self.lenient -= usize::from(absence_is_fine);
+        if !TESTS.contains(&name) {
+            self.unknown(ast, "test", name, TESTS);
+        }
+        for arg in args {
+            self.infer(&arg.value);
+        }
+        Type::Bool
+    }
+
+    fn call(&mut self, ast: &Ast, name: &str, args: &[Arg]) -> Type {
+        for arg in args {
+            self.infer(&arg.value);
+        }
+        match name {
+            "range" => Type::array(Type::Integer),
+            "dict" => Type::any_object(),
+            _ => {
+                self.unknown(ast, "function", name, FUNCTIONS);
+                Type::Any
+            }
+        }
+    }
+
+    fn unknown(&mut self, ast: &Ast, what: &str, name: &str, known: &[&str]) {
+        let near = nearest(name, known.iter().copied());
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the {what}s are {}", known.join(", ")),
+        };
+        let message = format!("there is no {what} `{name}`");
+        self.report_with(ast.at, Code::Expression, message, Some(help), None);
+    }
+}

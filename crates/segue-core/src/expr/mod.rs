@@ -1,0 +1,364 @@
+//! The expression language: MiniJinja's grammar, filters and tests over shared JSON values.
+//!
+//! `text → Template → Value`. The parser is MiniJinja's, the tree and the evaluation are ours: so
+//! every node keeps its place for messages, types flow through it before anything runs, values are
+//! shared instead of converted, and each operation is charged against a budget before it is done.
+//! A value that is put into a text is data; nothing is ever parsed at run time.
+//!
+//! Not here: what names mean ([`crate::compile::resolve`] decides and writes it into [`Root`]).
+
+pub mod ast;
+mod eval;
+mod filters;
+mod infer;
+mod jq;
+mod parse;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+pub use ast::{Ast, At, Kind};
+pub use eval::EvalError;
+pub use infer::{Finding, TypeScope};
+
+pub use jq::{Jq, JqError};
+pub use parse::ParseError;
+
+use crate::compile::source::{Source, Span};
+use crate::limits::Limits;
+use crate::value::{Map, Value};
+
+/// The position of a step in its composition, counted in the order of the text, bodies included.
+pub type StepIndex = u32;
+
+/// What the first name of a path means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Root {
+    /// Not resolved yet, or unknown; evaluation never sees it in a checked composition.
+    Unresolved,
+    /// A parameter of a lambda around this place.
+    Lambda,
+    /// `input`
+    Input,
+    /// A name of the input schema, written without `input.`.
+    InputField(Arc<str>),
+    /// `context`
+    Context,
+    /// `run`: id, name and start of this run.
+    Run,
+    /// `state`, where flow is a program and names change over time.
+    State,
+    /// The value of a step.
+    Step(StepIndex),
+    /// `steps.ID.status`
+    StepStatus(StepIndex),
+    /// `steps.ID.error`
+    StepError(StepIndex),
+    /// A name given by a step with `set`, `map_outputs` or `transform`.
+    Given(StepIndex, Arc<str>),
+    /// The item of the loop at this step.
+    Item(StepIndex),
+    /// `loop`: index and the like of the loop at this step.
+    Loop(StepIndex),
+    /// `output`: what the call at hand returned.
+    Output,
+    /// `args`: what the call at hand was given.
+    Args,
+    /// `error`: how the call at hand failed.
+    Error,
+}
+
+/// Where evaluation finds the values of names.
+pub trait Scope {
+    /// The value of a name, or nothing when it has none (yet).
+    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>>;
+}
+
+/// One expression, `{{ … }}` taken off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    /// The whole string that it stands in.
+    text: Arc<str>,
+    /// Where that string stands in the source.
+    site: Span,
+    ast: Ast,
+}
+
+/// A value with holes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Template {
+    /// No holes at all.
+    Literal(Value),
+    /// Exactly one `{{ … }}`: keeps the type of its value.
+    Expr(Expr),
+    /// Text around one or more `{{ … }}`.
+    Text(Vec<Piece>),
+    /// An array with holes.
+    Array(Vec<Template>),
+    /// An object with holes.
+    Object(Vec<(Arc<str>, Template)>),
+}
+
+/// A part of a text with holes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// Text as it is.
+    Text(Arc<str>),
+    /// A hole.
+    Expr(Expr),
+}
+
+impl Expr {
+    /// The tree.
+    pub fn ast(&self) -> &Ast {
+        &self.ast
+    }
+
+    /// The tree, to resolve its names.
+    pub fn ast_mut(&mut self) -> &mut Ast {
+        &mut self.ast
+    }
+
+    /// The text of the expression.
+    pub fn text(&self) -> &str {
+        self.slice(self.ast.at)
+    }
+
+    fn slice(&self, at: At) -> &str {
+        self.text.get(at.start as usize..at.end as usize).unwrap_or("")
+    }
+
+    /// Where the expression stands.
+    pub fn place(&self) -> Place {
+        Place { text: self.text.clone(), site: self.site }
+    }
+
+    /// The value of the expression.
+    pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
+        eval::eval(&self.ast, scope, limits)
+    }
+}
+
+/// The string that an expression stands in, and where that is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    text: Arc<str>,
+    site: Span,
+}
+
+impl Place {
+    /// The place in the source of a part of the string.
+    ///
+    /// Exact when the string stands in the source as it is; where escapes or folded lines come in
+    /// between, the part is searched for, and the whole string is named when that fails too.
+    pub fn locate(&self, source: &Source, at: At) -> Span {
+        locate(source, self.site, &self.text, at)
+    }
+}
+
+pub(crate) fn locate(source: &Source, site: Span, text: &str, at: At) -> Span {
+    let raw = source.slice(site);
+    let start = site.start as usize;
+    if let Some(offset) = raw.find(text) {
+        return Span::new(start + offset + at.start as usize, start + offset + at.end as usize);
+    }
+    let part = text.get(at.start as usize..at.end as usize).unwrap_or("");
+    // A part may stand in the string more than once: count how many come before it.
+    let before = text.get(..at.start as usize).map_or(0, |head| head.matches(part).count());
+    match raw.match_indices(part).nth(before) {
+        Some((offset, _)) if !part.is_empty() => {
+            Span::new(start + offset, start + offset + part.len())
+        }
+        _ => site,
+    }
+}
+
+impl Template {
+    /// Reads a string that may hold `{{ … }}`.
+    pub fn parse(text: &Arc<str>, site: Span, limits: &Limits) -> Result<Template, ParseError> {
+        parse::template(text, site, limits)
+    }
+
+    /// Reads a string as one expression, with or without braces around it: `when: x > 1` is as
+    /// good as `when: "{{ x > 1 }}"`.
+    pub fn parse_condition(
+        text: &Arc<str>,
+        site: Span,
+        limits: &Limits,
+    ) -> Result<Expr, ParseError> {
+        parse::condition(text, site, limits)
+    }
+
+    /// The value, with every hole filled.
+    pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
+        match self {
+            Template::Literal(value) => Ok(value.clone()),
+            Template::Expr(expr) => expr.eval(scope, limits),
+            Template::Text(pieces) => eval_text(pieces, scope, limits),
+            Template::Array(items) => {
+                let items: Result<Vec<Value>, EvalError> =
+                    items.iter().map(|item| item.eval(scope, limits)).collect();
+                items.map(Value::from)
+            }
+            Template::Object(members) => {
+                let mut map = Map::with_capacity(members.len());
+                for (key, member) in members {
+                    map.insert(key.clone(), member.eval(scope, limits)?);
+                }
+                Ok(map.into())
+            }
+        }
+    }
+
+    /// Every expression, in the order of the text.
+    pub fn exprs<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        match self {
+            Template::Literal(_) => {}
+            Template::Expr(expr) => visit(expr),
+            Template::Text(pieces) => {
+                for piece in pieces {
+                    if let Piece::Expr(expr) = piece {
+                        visit(expr);
+                    }
+                }
+            }
+            Template::Array(items) => items.iter().for_each(|item| item.exprs(visit)),
+            Template::Object(members) => members.iter().for_each(|(_, member)| member.exprs(visit)),
+        }
+    }
+
+    /// Every expression, to resolve its names.
+    pub fn exprs_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+        match self {
+            Template::Literal(_) => {}
+            Template::Expr(expr) => visit(expr),
+            Template::Text(pieces) => {
+                for piece in pieces {
+                    if let Piece::Expr(expr) = piece {
+                        visit(expr);
+                    }
+                }
+            }
+            Template::Array(items) => items.iter_mut().for_each(|item| item.exprs_mut(visit)),
+            Template::Object(members) => {
+                members.iter_mut().for_each(|(_, member)| member.exprs_mut(visit));
+            }
+        }
+    }
+
+    /// The template as it was written, for plans and hashes.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Template::Literal(value) => value.clone(),
+            Template::Expr(expr) => Value::String(expr.text.clone()),
+            Template::Text(pieces) => Value::from(
+                pieces
+                    .iter()
+                    .map(|piece| match piece {
+                        Piece::Text(text) => text.to_string(),
+                        Piece::Expr(expr) => format!("{{{{ {} }}}}", expr.text().trim()),
+                    })
+                    .collect::<String>(),
+            ),
+            Template::Array(items) => items.iter().map(Template::to_value).collect::<Vec<_>>().into(),
+            Template::Object(members) => {
+                Value::object(members.iter().map(|(k, v)| (k.clone(), v.to_value())))
+            }
+        }
+    }
+}
+
+fn eval_text(pieces: &[Piece], scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
+    use fmt::Write as _;
+    let mut text = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(part) => text.push_str(part),
+            Piece::Expr(expr) => {
+                let value = expr.eval(scope, limits)?;
+                let left = limits.expression_output_bytes_max.saturating_sub(text.len());
+                if value.size_up_to(left) > left {
+                    return Err(EvalError::too_large(expr.ast.at, limits));
+                }
+                let _ = write!(text, "{value}");
+            }
+        }
+    }
+    Ok(text.into())
+}
+
+/// A template over one value that is called `args`, as the operator's configuration has them: the
+/// words of a command, the address of an HTTP operation.
+#[derive(Clone, Debug)]
+pub struct ArgsTemplate(Template);
+
+impl ArgsTemplate {
+    /// Reads a value whose texts may hold `{{ args.… }}`; the error says what is wrong.
+    pub fn parse(value: &Value, limits: &Limits) -> Result<ArgsTemplate, String> {
+        let mut template = template_of(value, limits).map_err(|error| error.message)?;
+        let mut unknown = None;
+        template.exprs_mut(&mut |expr| {
+            resolve_args(&mut expr.ast, &mut Vec::new(), &mut unknown);
+        });
+        match unknown {
+            Some(name) => Err(format!("`{name}` is not known here, only `args` is")),
+            None => Ok(ArgsTemplate(template)),
+        }
+    }
+
+    /// The value for these arguments.
+    pub fn eval(&self, args: &Value, limits: &Limits) -> Result<Value, EvalError> {
+        self.0.eval(&ArgsScope(args), limits)
+    }
+}
+
+struct ArgsScope<'a>(&'a Value);
+
+impl Scope for ArgsScope<'_> {
+    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
+        matches!(root, Root::Args).then_some(Cow::Borrowed(self.0))
+    }
+}
+
+/// Reads every text inside a value as a template.
+fn template_of(value: &Value, limits: &Limits) -> Result<Template, ParseError> {
+    Ok(match value {
+        Value::String(text) => Template::parse(text, Span::default(), limits)?,
+        Value::Array(items) => {
+            let items: Result<_, _> = items.iter().map(|item| template_of(item, limits)).collect();
+            Template::Array(items?)
+        }
+        Value::Object(members) => {
+            let members: Result<_, ParseError> = members
+                .iter()
+                .map(|(key, member)| Ok((key.clone(), template_of(member, limits)?)))
+                .collect();
+            Template::Object(members?)
+        }
+        literal => Template::Literal(literal.clone()),
+    })
+}
+
+fn resolve_args(ast: &mut Ast, params: &mut Vec<Arc<str>>, unknown: &mut Option<Arc<str>>) {
+    if let Kind::Name { name, root } = &mut ast.kind {
+        if params.contains(name) {
+            *root = Root::Lambda;
+        } else if &**name == "args" {
+            *root = Root::Args;
+        } else {
+            unknown.get_or_insert_with(|| name.clone());
+        }
+    }
+    let param = match &ast.kind {
+        Kind::Lambda(param, _) => Some(param.clone()),
+        _ => None,
+    };
+    let depth = params.len();
+    params.extend(param);
+    ast.children_mut(&mut |child| resolve_args(child, params, unknown));
+    params.truncate(depth);
+}
+
+#[cfg(test)]
+mod tests;

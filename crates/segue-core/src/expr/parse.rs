@@ -1,0 +1,504 @@
+//! Text → [`Template`]: finds the holes, reads plain paths itself and leaves the rest to MiniJinja's
+//! parser, whose tree is lowered to ours at once.
+
+use std::sync::Arc;
+
+use minijinja::machinery::{self, ast as jinja};
+use minijinja::value::ValueKind;
+
+use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind, Logic};
+use super::{Expr, Piece, Root, Template};
+use crate::compile::source::Span;
+use crate::limits::Limits;
+use crate::value::{Number, Value};
+
+/// Why a text is not a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// The place in the template's text.
+    pub at: At,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// Whether a limit was reached, rather than a rule broken.
+    pub is_limit: bool,
+}
+
+impl ParseError {
+    fn new(start: usize, end: usize, message: impl Into<String>) -> ParseError {
+        ParseError { at: at(start, end), message: message.into(), help: None, is_limit: false }
+    }
+
+    fn help(mut self, help: impl Into<String>) -> ParseError {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+fn at(start: usize, end: usize) -> At {
+    let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
+    At { start: clamp(start), end: clamp(end) }
+}
+
+pub(super) fn template(
+    text: &Arc<str>,
+    site: Span,
+    limits: &Limits,
+) -> Result<Template, ParseError> {
+    if !text.contains("{{") {
+        return Ok(Template::Literal(Value::String(text.clone())));
+    }
+    let mut pieces = Vec::new();
+    let mut rest = 0;
+    while let Some(open) = text[rest..].find("{{").map(|found| rest + found) {
+        if open > rest {
+            pieces.push(Piece::Text(text[rest..open].into()));
+        }
+        let close = find_close(text, open + 2)?;
+        let ast = expression(text, open + 2, close, limits)?;
+        pieces.push(Piece::Expr(Expr { text: text.clone(), site, ast }));
+        rest = close + 2;
+    }
+    if rest < text.len() {
+        pieces.push(Piece::Text(text[rest..].into()));
+    }
+    match <[Piece; 1]>::try_from(pieces) {
+        Ok([Piece::Expr(expr)]) => Ok(Template::Expr(expr)),
+        Ok(single) => Ok(Template::Text(single.into())),
+        Err(pieces) => Ok(Template::Text(pieces)),
+    }
+}
+
+pub(super) fn condition(text: &Arc<str>, site: Span, limits: &Limits) -> Result<Expr, ParseError> {
+    match template(text, site, limits)? {
+        Template::Expr(expr) => Ok(expr),
+        Template::Literal(_) => {
+            let ast = expression(text, 0, text.len(), limits)?;
+            Ok(Expr { text: text.clone(), site, ast })
+        }
+        _ => Err(ParseError::new(0, text.len(), "a condition is one expression, not text")
+            .help("put the whole condition into one pair of braces: `{{ a and b }}`")),
+    }
+}
+
+/// The offset of the `}}` that ends the hole begun before `start`; quotes and brackets nest.
+fn find_close(text: &str, start: usize) -> Result<usize, ParseError> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut quote, mut index) = (0usize, None, start);
+    while index < bytes.len() {
+        let byte = bytes[index];
+        match (quote, byte) {
+            (Some(_), b'\\') => index += 1,
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'}') if depth == 0 && bytes.get(index + 1) == Some(&b'}') => return Ok(index),
+            (None, b'(' | b'[' | b'{') => depth += 1,
+            (None, b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+        index += 1;
+    }
+    Err(ParseError::new(start - 2, text.len(), "`{{` is never closed")
+        .help("close it with `}}`; to write the braces themselves use `{{ '{{' }}`"))
+}
+
+/// Reads the expression between two offsets of `text`.
+fn expression(text: &str, start: usize, end: usize, limits: &Limits) -> Result<Ast, ParseError> {
+    let raw = &text[start..end];
+    if raw.len() > limits.expression_bytes_max {
+        let message = format!(
+            "expression of {} bytes is longer than the limit of {} bytes",
+            raw.len(),
+            limits.expression_bytes_max
+        );
+        return Err(ParseError { is_limit: true, ..ParseError::new(start, end, message) });
+    }
+    let lead = raw.len() - raw.trim_start().len();
+    let trimmed = raw.trim();
+    let start = start + lead;
+    if trimmed.is_empty() {
+        return Err(ParseError::new(start, end, "the expression is empty"));
+    }
+    if let Some(path) = plain_path(trimmed, start) {
+        return Ok(path);
+    }
+    let (blanked, lambdas) = blank_lambdas(trimmed)?;
+    // The parser recurses; its own bound is generous, brackets alone tell enough beforehand.
+    check_depth(&blanked, start, limits)?;
+    let parsed = machinery::parse_expr(&blanked).map_err(|error| syntax_error(&error, trimmed, start))?;
+    Lowering { text: &blanked, lambdas: &lambdas, base: start, limits }.lower(&parsed, 0)
+}
+
+/// What the parser recurses on, counted beforehand: brackets, prefixes and words that nest to the
+/// right. Counting too much refuses an expression that nobody could read anyway.
+fn check_depth(text: &str, start: usize, limits: &Limits) -> Result<(), ParseError> {
+    let (mut depth, mut deepest, mut prefixes, mut run) = (0usize, 0, 0, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        run = match byte {
+            b'-' | b'*' => run + 1,
+            b' ' => run,
+            _ => 0,
+        };
+        deepest = deepest.max(depth);
+        prefixes = prefixes.max(run);
+    }
+    let words: usize = ["not", "if"].iter().map(|word| word_offsets(text, word).len()).sum();
+    let powers = text.matches("**").count();
+    if deepest + prefixes + words + powers <= limits.expression_depth_max {
+        return Ok(());
+    }
+    Err(too_deep(at(start, start + text.len()), limits))
+}
+
+fn too_deep(at: At, limits: &Limits) -> ParseError {
+    let message =
+        format!("the expression nests deeper than the limit of {}", limits.expression_depth_max);
+    ParseError { at, message, help: None, is_limit: true }
+}
+
+fn syntax_error(error: &minijinja::Error, text: &str, base: usize) -> ParseError {
+    let range = error.range().unwrap_or(0..text.len());
+    let (start, end) = (range.start.min(text.len()), range.end.min(text.len()));
+    let message = error.detail().unwrap_or("the expression cannot be read").to_owned();
+    let found = ParseError::new(base + start, base + end.max(start), message);
+    if text.contains("&&") || text.contains("||") {
+        return found.help("write `and` and `or` for `&&` and `||`");
+    }
+    if text.contains("===") {
+        return found.help("write `==` for `===`");
+    }
+    if text.contains('?') {
+        return found.help("write `a if condition else b` for `condition ? a : b`");
+    }
+    found
+}
+
+/// Names joined by `.` and `[n]`; names may contain `-` and `$`, an index may be written `.0`.
+fn plain_path(text: &str, base: usize) -> Option<Ast> {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
+    let first_len = text.find(|c| !is_name(c)).unwrap_or(text.len());
+    let first = &text[..first_len];
+    let keyword = matches!(first, "true" | "false" | "none" | "null" | "True" | "False" | "None" | "not");
+    let number = first.bytes().all(|byte| byte.is_ascii_digit()) || first.starts_with('-');
+    if first.is_empty() || keyword || number {
+        return None;
+    }
+    let name = Kind::Name { name: first.into(), root: Root::Unresolved };
+    let mut path = Ast { at: at(base, base + first_len), kind: name };
+    let mut rest = first_len;
+    while rest < text.len() {
+        let (kind, len): (fn(Box<Ast>, &str) -> Kind, usize) = match text.as_bytes()[rest] {
+            b'.' => {
+                let len = text[rest + 1..].find(|c| !is_name(c)).unwrap_or(text.len() - rest - 1);
+                (|base, name| match name.parse::<u32>() {
+                    Ok(index) => index_kind(base, index),
+                    Err(_) => Kind::Field(base, name.into()),
+                }, len)
+            }
+            b'[' => {
+                let len = text[rest + 1..].find(']')?;
+                text[rest + 1..rest + 1 + len].parse::<u32>().ok()?;
+                (|base, digits| index_kind(base, digits.parse().unwrap_or(0)), len)
+            }
+            _ => return None,
+        };
+        if len == 0 {
+            return None;
+        }
+        let inner = &text[rest + 1..rest + 1 + len];
+        let closing = usize::from(text.as_bytes()[rest] == b'[');
+        rest += 1 + len + closing;
+        path = Ast { at: at(base, base + rest), kind: kind(Box::new(path), inner) };
+    }
+    Some(path)
+}
+
+fn index_kind(base: Box<Ast>, index: u32) -> Kind {
+    let end = base.at.end;
+    let index = Ast { at: At { start: end, end }, kind: Kind::Const(Value::from(i64::from(index))) };
+    Kind::Index(base, Box::new(index))
+}
+
+/// A `lambda NAME: body` that was taken out of a text.
+struct Lambda {
+    param: Arc<str>,
+    /// Where the body begins.
+    body: usize,
+}
+
+/// Replaces every `lambda NAME:` by spaces, so that the parser reads the body as a plain argument
+/// and every offset stays where it was.
+fn blank_lambdas(text: &str) -> Result<(String, Vec<Lambda>), ParseError> {
+    let mut blanked = text.to_owned();
+    let mut lambdas = Vec::new();
+    for start in word_offsets(text, "lambda") {
+        let head = &text[start + "lambda".len()..];
+        let usage = || {
+            ParseError::new(start, start + "lambda".len(), "this `lambda` cannot be read")
+                .help("write it as `filter(lambda x: x.value > 50)`")
+        };
+        let colon = head.find(':').ok_or_else(usage)?;
+        let param = head[..colon].trim();
+        let is_name = !param.is_empty() && param.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if !is_name {
+            return Err(usage());
+        }
+        let body = start + "lambda".len() + colon + 1;
+        blanked.replace_range(start..body, &" ".repeat(body - start));
+        lambdas.push(Lambda { param: param.into(), body });
+    }
+    Ok((blanked, lambdas))
+}
+
+/// The offsets at which `word` stands as a word of its own, outside of quotes.
+fn word_offsets(text: &str, word: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let (mut found, mut quote, mut index) = (Vec::new(), None, 0);
+    while index < bytes.len() {
+        match (quote, bytes[index]) {
+            (Some(_), b'\\') => index += 1,
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), _) => {}
+            (None, byte @ (b'"' | b'\'')) => quote = Some(byte),
+            (None, _) => {
+                let alone = text.as_bytes()[index..].starts_with(word.as_bytes())
+                    && !is_part(index.checked_sub(1).and_then(|before| bytes.get(before)))
+                    && !is_part(bytes.get(index + word.len()));
+                if alone {
+                    found.push(index);
+                }
+            }
+        }
+        index += 1;
+    }
+    found
+}
+
+/// Turns the parser's tree into ours.
+struct Lowering<'a> {
+    text: &'a str,
+    lambdas: &'a [Lambda],
+    base: usize,
+    limits: &'a Limits,
+}
+
+impl Lowering<'_> {
+    fn lower(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<Ast, ParseError> {
+        let span = expr.span();
+        let mut place = at(self.base + span.start_offset as usize, self.base + span.end_offset as usize);
+        if depth > self.limits.expression_depth_max {
+            return Err(too_deep(place, self.limits));
+        }
+        let kind = self.kind(expr, depth + 1)?;
+        let mut ast = Ast { at: place, kind };
+        // The parser's spans of infix and postfix nodes begin at some token before or after the
+        // operand; ours begin where the first operand does.
+        let begins_with_operand = !matches!(
+            ast.kind,
+            Kind::Not(_) | Kind::Negate(_) | Kind::List(_) | Kind::Object(_) | Kind::Call(..)
+        );
+        let mut first = u32::MAX;
+        ast.children(&mut |child| first = first.min(child.at.start));
+        if begins_with_operand && first != u32::MAX {
+            place.start = first;
+        }
+        ast.at = place;
+        Ok(ast)
+    }
+
+    fn boxed(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<Box<Ast>, ParseError> {
+        self.lower(expr, depth).map(Box::new)
+    }
+
+    fn optional(
+        &self,
+        expr: Option<&jinja::Expr<'_>>,
+        depth: usize,
+    ) -> Result<Option<Box<Ast>>, ParseError> {
+        expr.map(|expr| self.boxed(expr, depth)).transpose()
+    }
+
+    fn kind(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<Kind, ParseError> {
+        use jinja::Expr as E;
+        Ok(match expr {
+            E::Var(var) => Kind::Name { name: var.id.into(), root: Root::Unresolved },
+            E::Const(constant) => Kind::Const(constant_value(&constant.value)),
+            E::Slice(slice) => Kind::Slice(
+                self.boxed(&slice.expr, depth)?,
+                [
+                    self.optional(slice.start.as_ref(), depth)?,
+                    self.optional(slice.stop.as_ref(), depth)?,
+                    self.optional(slice.step.as_ref(), depth)?,
+                ],
+            ),
+            E::UnaryOp(unary) => {
+                let operand = self.boxed(&unary.expr, depth)?;
+                match unary.op {
+                    jinja::UnaryOpKind::Not => Kind::Not(operand),
+                    jinja::UnaryOpKind::Neg => Kind::Negate(operand),
+                }
+            }
+            E::BinOp(binary) => self.binary(binary, depth)?,
+            E::Compare(compare) => {
+                let rest: Result<Vec<_>, ParseError> = compare
+                    .ops
+                    .iter()
+                    .map(|op| Ok((comparison(op.op), self.lower(&op.expr, depth)?)))
+                    .collect();
+                Kind::Compare(self.boxed(&compare.expr, depth)?, rest?)
+            }
+            E::IfExpr(branch) => Kind::If {
+                test: self.boxed(&branch.test_expr, depth)?,
+                then: self.boxed(&branch.true_expr, depth)?,
+                otherwise: self.optional(branch.false_expr.as_ref(), depth)?,
+            },
+            E::Filter(filter) => {
+                let Some(input) = &filter.expr else { return Err(self.unsupported(expr)) };
+                let args = self.args(&filter.args, depth)?;
+                Kind::Filter(filter.name.into(), self.boxed(input, depth)?, args)
+            }
+            E::Test(test) => {
+                let args = self.args(&test.args, depth)?;
+                Kind::Test(test.name.into(), self.boxed(&test.expr, depth)?, args)
+            }
+            E::GetAttr(attr) => Kind::Field(self.boxed(&attr.expr, depth)?, attr.name.into()),
+            E::GetItem(item) => {
+                let base = self.boxed(&item.expr, depth)?;
+                let index = self.boxed(&item.subscript_expr, depth)?;
+                match &index.kind {
+                    Kind::Const(Value::String(name)) => Kind::Field(base, name.clone()),
+                    _ => Kind::Index(base, index),
+                }
+            }
+            E::Call(call) => self.call(call, expr, depth)?,
+            E::List(list) => Kind::List(self.all(&list.items, depth)?),
+            E::Tuple(tuple) => Kind::List(self.all(&tuple.items, depth)?),
+            E::Map(map) => {
+                let keys = self.all(&map.keys, depth)?;
+                let values = self.all(&map.values, depth)?;
+                Kind::Object(keys.into_iter().zip(values).collect())
+            }
+        })
+    }
+
+    fn all(&self, exprs: &[jinja::Expr<'_>], depth: usize) -> Result<Vec<Ast>, ParseError> {
+        exprs.iter().map(|expr| self.lower(expr, depth)).collect()
+    }
+
+    fn binary(&self, binary: &jinja::BinOp<'_>, depth: usize) -> Result<Kind, ParseError> {
+        use jinja::BinOpKind as Op;
+        let left = self.boxed(&binary.left, depth)?;
+        let right = self.boxed(&binary.right, depth)?;
+        let compare = |op| {
+            let right = (*right).clone();
+            Kind::Compare(left.clone(), vec![(op, right)])
+        };
+        Ok(match binary.op {
+            Op::Eq => compare(Comparison::Equal),
+            Op::Ne => compare(Comparison::NotEqual),
+            Op::Lt => compare(Comparison::Less),
+            Op::Lte => compare(Comparison::LessOrEqual),
+            Op::Gt => compare(Comparison::Greater),
+            Op::Gte => compare(Comparison::GreaterOrEqual),
+            Op::In => compare(Comparison::In),
+            Op::ScAnd => Kind::Logic(Logic::And, left, right),
+            Op::ScOr => Kind::Logic(Logic::Or, left, right),
+            Op::Add => Kind::Arithmetic(Arithmetic::Add, left, right),
+            Op::Sub => Kind::Arithmetic(Arithmetic::Subtract, left, right),
+            Op::Mul => Kind::Arithmetic(Arithmetic::Multiply, left, right),
+            Op::Div => Kind::Arithmetic(Arithmetic::Divide, left, right),
+            Op::FloorDiv => Kind::Arithmetic(Arithmetic::FloorDivide, left, right),
+            Op::Rem => Kind::Arithmetic(Arithmetic::Remainder, left, right),
+            Op::Pow => Kind::Arithmetic(Arithmetic::Power, left, right),
+            Op::Concat => Kind::Arithmetic(Arithmetic::Concat, left, right),
+        })
+    }
+
+    fn call(
+        &self,
+        call: &jinja::Call<'_>,
+        expr: &jinja::Expr<'_>,
+        depth: usize,
+    ) -> Result<Kind, ParseError> {
+        match call.identify_call() {
+            jinja::CallType::Function(name) => {
+                Ok(Kind::Call(name.into(), self.args(&call.args, depth)?))
+            }
+            _ => Err(self.unsupported(expr).help(
+                "values have no methods: use a filter, such as `{{ name | upper }}`",
+            )),
+        }
+    }
+
+    fn args(&self, args: &[jinja::CallArg<'_>], depth: usize) -> Result<Vec<Arg>, ParseError> {
+        args.iter()
+            .map(|arg| match arg {
+                jinja::CallArg::Pos(expr) => {
+                    Ok(Arg { name: None, value: self.argument(expr, depth)? })
+                }
+                jinja::CallArg::Kwarg(name, expr) => {
+                    Ok(Arg { name: Some((*name).into()), value: self.lower(expr, depth)? })
+                }
+                jinja::CallArg::PosSplat(expr) | jinja::CallArg::KwargSplat(expr) => {
+                    Err(self.unsupported(expr))
+                }
+            })
+            .collect()
+    }
+
+    /// An argument, put back into the lambda that it was taken out of.
+    fn argument(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<Ast, ParseError> {
+        let body = self.lower(expr, depth)?;
+        let start = (body.at.start as usize).saturating_sub(self.base);
+        let begins = |lambda: &&Lambda| {
+            let lead = self.text.get(lambda.body..start);
+            lead.is_some_and(|lead| lead.chars().all(|c| c == '(' || c.is_whitespace()))
+        };
+        match self.lambdas.iter().find(begins) {
+            Some(lambda) => Ok(Ast {
+                at: body.at,
+                kind: Kind::Lambda(lambda.param.clone(), Box::new(body)),
+            }),
+            None => Ok(body),
+        }
+    }
+
+    fn unsupported(&self, expr: &jinja::Expr<'_>) -> ParseError {
+        let span = expr.span();
+        let (start, end) = (span.start_offset as usize, span.end_offset as usize);
+        let message = format!("this {} is not part of the expression language", expr.description());
+        ParseError::new(self.base + start, self.base + end, message)
+    }
+}
+
+fn comparison(op: jinja::CompareOpKind) -> Comparison {
+    use jinja::CompareOpKind as Op;
+    match op {
+        Op::Eq => Comparison::Equal,
+        Op::Ne => Comparison::NotEqual,
+        Op::Lt => Comparison::Less,
+        Op::Lte => Comparison::LessOrEqual,
+        Op::Gt => Comparison::Greater,
+        Op::Gte => Comparison::GreaterOrEqual,
+        Op::In => Comparison::In,
+        Op::NotIn => Comparison::NotIn,
+    }
+}
+
+/// Literals are scalars: lists and maps of the grammar have nodes of their own.
+fn constant_value(value: &minijinja::Value) -> Value {
+    match value.kind() {
+        ValueKind::Bool => Value::Bool(value.is_true()),
+        ValueKind::String => Value::from(value.as_str().unwrap_or("")),
+        ValueKind::Number => Value::Number(Number::from_literal(&value.to_string())),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,17 @@
+//! The part of Segue that thinks: text → composition → plan → run, without any I/O.
+//!
+//! No clock, no randomness, no files, no network, no threads: time and ids arrive in events, and
+//! what should be done leaves as effects. Everything here can be tested by calling a function.
+//!
+//! Read in the order of the data: [`compile`] → [`composition`] → [`plan`] → [`run`] → [`view`].
+
+pub mod compile;
+pub mod composition;
+pub mod diagnostic;
+pub mod expr;
+pub mod id;
+pub mod limits;
+pub mod schema;
+pub mod tool;
+pub mod types;
+pub mod value;

@@ -1,0 +1,87 @@
+//! Every bound of the core, in one place, each with its unit in its name.
+//!
+//! A bound that is reached ends in an error that names it; nothing is ever cut silently.
+
+use serde::{Deserialize, Serialize};
+
+/// What a text, a plan and a run may cost at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Size of one document.
+    pub document_bytes_max: usize,
+    /// Nesting of one document.
+    pub document_depth_max: usize,
+    /// Values in one document, after aliases are expanded.
+    pub document_nodes_max: usize,
+    /// Keys of one object in a document.
+    pub document_keys_max: usize,
+    /// YAML aliases in one document.
+    pub document_aliases_max: usize,
+    /// Nesting of JSON that comes from a tool or a caller.
+    pub value_depth_max: usize,
+    /// Values in JSON that comes from a tool or a caller.
+    pub value_nodes_max: usize,
+    /// Size of JSON that comes from a tool or a caller.
+    pub value_bytes_max: usize,
+    /// Length of one expression.
+    pub expression_bytes_max: usize,
+    /// Nesting of one expression.
+    pub expression_depth_max: usize,
+    /// Operations in one evaluation.
+    pub expression_fuel_max: u64,
+    /// Bytes that one evaluation may create, intermediate values included.
+    pub expression_output_bytes_max: usize,
+    /// Steps in one composition, bodies included.
+    pub steps_max: usize,
+    /// Nesting of bodies, and of compositions that call compositions.
+    pub nesting_depth_max: usize,
+    /// Items of one loop.
+    pub loop_items_max: usize,
+    /// Rounds of one `repeat`.
+    pub repeat_rounds_max: u32,
+    /// Calls that one run may make, attempts included.
+    pub run_calls_max: u64,
+    /// Steps of one run that may be under way at once.
+    pub concurrency_max: usize,
+    /// Retries of one step.
+    pub retries_max: u32,
+    /// The longest duration that may be asked for.
+    pub duration_ms_max: u64,
+    /// The longest wait that a tool may ask for with `Retry-After`.
+    pub retry_after_ms_max: u64,
+    /// Findings reported for one document; the rest is counted.
+    pub diagnostics_max: usize,
+    /// Length of one message that comes from a tool.
+    pub message_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            document_bytes_max: 4 * 1024 * 1024,
+            document_depth_max: 64,
+            document_nodes_max: 100_000,
+            document_keys_max: 10_000,
+            document_aliases_max: 1_000,
+            value_depth_max: 64,
+            value_nodes_max: 1_000_000,
+            value_bytes_max: 64 * 1024 * 1024,
+            expression_bytes_max: 16 * 1024,
+            expression_depth_max: 128,
+            expression_fuel_max: 1_000_000,
+            expression_output_bytes_max: 16 * 1024 * 1024,
+            steps_max: 20_000,
+            nesting_depth_max: 8,
+            loop_items_max: 100_000,
+            repeat_rounds_max: 10_000,
+            run_calls_max: 1_000_000,
+            concurrency_max: 1_024,
+            retries_max: 100,
+            duration_ms_max: 366 * 24 * 3600 * 1000,
+            retry_after_ms_max: 60_000,
+            diagnostics_max: 200,
+            message_bytes_max: 16 * 1024,
+        }
+    }
+}

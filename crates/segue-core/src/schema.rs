@@ -1,0 +1,173 @@
+//! JSON Schemas: kept as they came, compiled when first needed, checked without copying values.
+//!
+//! Patterns run on the linear `regex` engine and remote references are never fetched, so a tool's
+//! schema can neither stall nor phone home.
+
+mod shared;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use jsonschema::{PatternOptions, Validator};
+
+use crate::types::Type;
+use crate::value::Value;
+use shared::Shared;
+
+/// Regular expressions in schemas may compile to at most this many bytes.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// Violations reported for one value; the first ones say enough.
+const VIOLATIONS_MAX: usize = 8;
+
+/// A JSON Schema.
+pub struct Schema {
+    json: Value,
+    validator: OnceLock<Result<Validator<Shared>, String>>,
+    ty: OnceLock<Type>,
+}
+
+/// One way in which a value does not fit its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// JSON Pointer into the value.
+    pub pointer: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pointer.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{} at `{}`", self.message, self.pointer)
+        }
+    }
+}
+
+impl Schema {
+    /// A schema; whether it is a sound one is known when it is first used, or by [`Schema::check`].
+    pub fn new(json: Value) -> Schema {
+        Schema { json, validator: OnceLock::new(), ty: OnceLock::new() }
+    }
+
+    /// The schema that everything fits.
+    pub fn any() -> Arc<Schema> {
+        Arc::new(Schema::new(Value::Bool(true)))
+    }
+
+    /// The schema that every object fits.
+    pub fn any_object() -> Arc<Schema> {
+        Arc::new(Schema::new(Value::object([("type", Value::from("object"))])))
+    }
+
+    /// The schema as it came.
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    /// What is known of the values that fit, for static checks.
+    pub fn ty(&self) -> &Type {
+        self.ty.get_or_init(|| Type::from_schema(&self.json))
+    }
+
+    /// Whether this is a schema at all.
+    pub fn check(&self) -> Result<(), String> {
+        self.validator().map(|_| ())
+    }
+
+    /// Every way in which `value` does not fit, at most a handful.
+    pub fn violations(&self, value: &Value) -> Vec<Violation> {
+        let validator = match self.validator() {
+            Ok(validator) => validator,
+            Err(message) => {
+                let message = format!("the schema itself is wrong: {message}");
+                return vec![Violation { pointer: String::new(), message }];
+            }
+        };
+        if validator.is_valid(value) {
+            return Vec::new();
+        }
+        validator
+            .iter_errors(value)
+            .take(VIOLATIONS_MAX)
+            .map(|error| Violation {
+                pointer: error.instance_path().as_str().to_owned(),
+                message: shorten(&error.to_string()),
+            })
+            .collect()
+    }
+
+    fn validator(&self) -> Result<&Validator<Shared>, String> {
+        let compiled = self.validator.get_or_init(|| {
+            jsonschema::options_for::<Shared>()
+                .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
+                .build(&serde_json::Value::from(&self.json))
+                .map_err(|error| error.to_string())
+        });
+        compiled.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// A message quotes the value that does not fit; a long one is cut, at a character.
+fn shorten(message: &str) -> String {
+    const MESSAGE_CHARS_MAX: usize = 300;
+    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((cut, _)) => format!("{}…", &message[..cut]),
+        None => message.to_owned(),
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schema({})", self.json)
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Schema) -> bool {
+        self.json == other.json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(text: &str) -> Schema {
+        Schema::new(serde_json::from_str(text).unwrap())
+    }
+
+    fn value(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn violations_name_the_place() {
+        let schema = schema(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
+        assert!(schema.violations(&value(r#"{"n":9007199254740993}"#)).is_empty());
+        let found = schema.violations(&value(r#"{"n":"x"}"#));
+        assert_eq!(found[0].pointer, "/n");
+        assert!(schema.violations(&value("{}"))[0].message.contains("required"));
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_integers_too() {
+        let big = Value::Number(crate::value::Number::from_literal("18446744073709551616"));
+        assert!(schema(r#"{"type":"integer"}"#).violations(&big).is_empty());
+        assert!(!schema(r#"{"type":"string"}"#).violations(&big).is_empty());
+    }
+
+    /// Hostile input 14: a pattern that would backtrack for ever elsewhere is linear here.
+    #[test]
+    fn patterns_run_in_linear_time() {
+        let schema = schema(r#"{"type":"string","pattern":"(a+)+$"}"#);
+        assert!(!schema.violations(&Value::from(format!("{}b", "a".repeat(100_000)))).is_empty());
+    }
+
+    #[test]
+    fn a_wrong_schema_is_said_to_be_wrong() {
+        assert!(schema(r#"{"type":"objekt"}"#).check().is_err());
+    }
+}

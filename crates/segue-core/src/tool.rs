@@ -1,0 +1,285 @@
+//! What is known of the tools: their definitions, as data, and the catalog of them at one moment.
+//!
+//! A [`Catalog`] is a snapshot. Plans copy the definitions they use, so a server that changes its
+//! tools cannot change a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::composition::Composition;
+use crate::diagnostic::nearest;
+use crate::id::ToolId;
+use crate::schema::Schema;
+use crate::value::Value;
+
+/// What a tool does to the world, as far as it is known. `None` is "nobody said".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Annotations {
+    /// It changes nothing.
+    pub read_only: Option<bool>,
+    /// It may destroy something; without it, writes only add.
+    pub destructive: Option<bool>,
+    /// Calling it again with the same arguments changes nothing more.
+    pub idempotent: Option<bool>,
+    /// It reaches beyond this machine.
+    pub open_world: Option<bool>,
+}
+
+/// What a call does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing is called.
+    None,
+    /// Reads only.
+    Reads,
+    /// Adds or changes something.
+    Writes,
+    /// May destroy something.
+    Destroys,
+    /// Nothing is known of it, so the worst is assumed.
+    Unknown,
+}
+
+impl Annotations {
+    /// The effect that follows from what is known; unknown means the worst.
+    pub fn effect(self) -> Effect {
+        match (self.read_only, self.destructive) {
+            (Some(true), _) => Effect::Reads,
+            (_, Some(true)) => Effect::Destroys,
+            (_, Some(false)) => Effect::Writes,
+            (_, None) => Effect::Unknown,
+        }
+    }
+}
+
+/// When a call asks a person first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confirm {
+    /// When it destroys, or when nothing is known of it.
+    #[default]
+    ByEffect,
+    /// Every time.
+    Always,
+    /// Never: the operator vouches for it.
+    Never,
+}
+
+/// How a tool's work is taken back, as its operator declared it: a tool and a template of its
+/// arguments, in the notation of compositions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeclaredRollback {
+    /// Nobody said anything.
+    Unknown,
+    /// It leaves no trace.
+    NotNeeded,
+    /// Another tool takes it back; `parameters` may hold templates over `output`, `args`, `input`.
+    Call {
+        /// The tool that takes it back.
+        tool: Arc<str>,
+        /// Its arguments.
+        parameters: Value,
+    },
+    /// It cannot be taken back, and why.
+    Impossible {
+        /// Why not.
+        reason: Arc<str>,
+    },
+}
+
+/// Everything that is known of one tool.
+#[derive(Clone, Debug)]
+pub struct ToolSpec {
+    /// `namespace:name`
+    pub id: ToolId,
+    /// What it does, for people and models.
+    pub description: Arc<str>,
+    /// JSON Schema of its arguments.
+    pub input: Arc<Schema>,
+    /// JSON Schema of its value, when it declares one.
+    pub output: Option<Arc<Schema>>,
+    /// What it does to the world.
+    pub annotations: Annotations,
+    /// How its work is taken back.
+    pub rollback: DeclaredRollback,
+    /// When it asks first.
+    pub confirm: Confirm,
+    /// Rights that it needs.
+    pub scopes: Vec<Arc<str>>,
+    /// Words that it is found by.
+    pub tags: Vec<Arc<str>>,
+    /// The composition behind it, when it is one.
+    pub composition: Option<Arc<Composition>>,
+}
+
+impl ToolSpec {
+    /// A tool of which only the name and the argument schema are known.
+    pub fn new(id: ToolId, description: impl Into<Arc<str>>, input: Arc<Schema>) -> ToolSpec {
+        ToolSpec {
+            id,
+            description: description.into(),
+            input,
+            output: None,
+            annotations: Annotations::default(),
+            rollback: DeclaredRollback::Unknown,
+            confirm: Confirm::ByEffect,
+            scopes: Vec::new(),
+            tags: Vec::new(),
+            composition: None,
+        }
+    }
+
+    /// Whether calling it again after an unanswered call is safe.
+    pub fn is_repeatable(&self) -> bool {
+        self.annotations.read_only == Some(true) || self.annotations.idempotent == Some(true)
+    }
+
+    /// Whether a call asks a person first.
+    pub fn needs_confirmation(&self) -> bool {
+        match self.confirm {
+            Confirm::Always => true,
+            Confirm::Never => false,
+            Confirm::ByEffect => {
+                matches!(self.annotations.effect(), Effect::Destroys | Effect::Unknown)
+            }
+        }
+    }
+
+    /// The definition as a value: what is pinned in a plan and what its hash covers.
+    pub fn definition(&self) -> Value {
+        let text = |text: &str| Value::from(text);
+        let flag = |flag: Option<bool>| flag.map_or(Value::Null, Value::Bool);
+        let words = |words: &[Arc<str>]| {
+            Value::from(words.iter().map(|w| Value::String(w.clone())).collect::<Vec<_>>())
+        };
+        let Annotations { read_only, destructive, idempotent, open_world } = self.annotations;
+        Value::object([
+            ("id", text(self.id.as_str())),
+            ("description", text(&self.description)),
+            ("input_schema", self.input.json().clone()),
+            ("output_schema", self.output.as_ref().map_or(Value::Null, |s| s.json().clone())),
+            (
+                "annotations",
+                Value::object([
+                    ("read_only", flag(read_only)),
+                    ("destructive", flag(destructive)),
+                    ("idempotent", flag(idempotent)),
+                    ("open_world", flag(open_world)),
+                ]),
+            ),
+            ("scopes", words(&self.scopes)),
+            ("tags", words(&self.tags)),
+        ])
+    }
+
+    /// The hash of the definition, in hex.
+    pub fn hash(&self) -> String {
+        hex_digest(self.definition().to_canonical_json().as_bytes())
+    }
+}
+
+/// SHA-256 in lower-case hex.
+pub fn hex_digest(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// What a name leads to in a catalog.
+#[derive(Debug)]
+pub enum Lookup<'a> {
+    /// One tool.
+    Found(&'a Arc<ToolSpec>),
+    /// Several tools have this short name.
+    Ambiguous(Vec<&'a ToolId>),
+    /// None does; perhaps this one was meant.
+    Missing {
+        /// The nearest id, as short as it may be written.
+        nearest: Option<String>,
+    },
+}
+
+/// The tools known at one moment, by id.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    tools: BTreeMap<ToolId, Arc<ToolSpec>>,
+    /// Short names, and the ids that end in them.
+    names: BTreeMap<Arc<str>, Vec<ToolId>>,
+}
+
+impl Catalog {
+    /// A catalog of these tools; an equal id replaces the earlier one.
+    pub fn new(tools: impl IntoIterator<Item = Arc<ToolSpec>>) -> Catalog {
+        let mut catalog = Catalog::default();
+        for tool in tools {
+            catalog.insert(tool);
+        }
+        catalog
+    }
+
+    /// Adds or replaces a tool.
+    pub fn insert(&mut self, tool: Arc<ToolSpec>) {
+        let id = tool.id.clone();
+        if self.tools.insert(id.clone(), tool).is_none() {
+            self.names.entry(id.name().into()).or_default().push(id);
+        }
+    }
+
+    /// Every tool, by id.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.tools.values()
+    }
+
+    /// The tool of exactly this id.
+    pub fn get(&self, id: &ToolId) -> Option<&Arc<ToolSpec>> {
+        self.tools.get(id)
+    }
+
+    /// The tool that a composition means by `name`: an id, or a short name that only one tool has.
+    /// A built-in keeps its short name whatever else is called so.
+    pub fn find(&self, name: &str) -> Lookup<'_> {
+        if let Some(tool) = self.tools.get(&ToolId::from(name)) {
+            return Lookup::Found(tool);
+        }
+        let ids = self.names.get(name).map_or(&[][..], Vec::as_slice);
+        if let [id] = ids {
+            return Lookup::Found(&self.tools[id]);
+        }
+        if let Some(builtin) = ids.iter().find(|id| id.namespace() == BUILTIN) {
+            return Lookup::Found(&self.tools[builtin]);
+        }
+        if ids.len() > 1 {
+            return Lookup::Ambiguous(ids.iter().collect());
+        }
+        Lookup::Missing { nearest: self.nearest(name) }
+    }
+
+    fn nearest(&self, name: &str) -> Option<String> {
+        let ids = self.tools.keys().map(ToolId::as_str);
+        if let Some(id) = nearest(name, ids) {
+            return Some(id.to_owned());
+        }
+        let short = name.rsplit_once(':').map_or(name, |(_, short)| short);
+        let names = self.names.keys().map(|name| &**name);
+        let found = nearest(short, names).or_else(|| {
+            self.names.get_key_value(short).map(|(name, _)| &**name)
+        })?;
+        match self.names[found].as_slice() {
+            [id] if id.namespace() != BUILTIN => Some(id.to_string()),
+            _ => Some(found.to_owned()),
+        }
+    }
+}
+
+/// The namespace of the built-in tools.
+pub const BUILTIN: &str = "builtin";
+
+/// The namespace of compositions that are callable as tools.
+pub const COMPOSITION: &str = "composition";

@@ -1,0 +1,84 @@
+//! What the tests of the core share: the corpus and the tools that it is written against.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use segue_core::compile::document::{Budget, Node, read};
+use segue_core::compile::source::Source;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::schema::Schema;
+use segue_core::tool::{Annotations, Catalog, DeclaredRollback, ToolSpec};
+use segue_core::value::Value;
+
+pub fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+/// The folders below a part of the corpus, by name.
+pub fn cases(part: &str) -> Vec<PathBuf> {
+    let folder = corpus().join(part);
+    let mut cases: Vec<PathBuf> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    cases.sort();
+    assert!(!cases.is_empty(), "no cases below {part}");
+    cases
+}
+
+/// The composition of a case, named without its folder so that expectations stay short.
+pub fn composition_of(case: &Path) -> Source {
+    for name in ["composition.yaml", "composition.json"] {
+        if let Ok(text) = fs::read_to_string(case.join(name)) {
+            return Source::new(name, text);
+        }
+    }
+    panic!("{} has no composition", case.display());
+}
+
+/// The tools of `tools.yaml`.
+pub fn catalog() -> Catalog {
+    let text = fs::read_to_string(corpus().join("tools.yaml")).unwrap();
+    let source = Source::new("tools.yaml", text);
+    let root = read(&source, Budget::for_documents(&Limits::default())).unwrap();
+    Catalog::new(root.get("tools").unwrap().items().iter().map(|tool| Arc::new(tool_spec(tool))))
+}
+
+fn tool_spec(node: &Node) -> ToolSpec {
+    let text = |name: &str| node.get(name).and_then(Node::as_str).cloned();
+    let schema = |name: &str| node.get(name).map(|node| Arc::new(Schema::new(node.to_value())));
+    let id = text("id").unwrap();
+    let input = schema("input").unwrap_or_else(Schema::any_object);
+    let mut spec = ToolSpec::new(ToolId::from(&*id), text("description").unwrap_or_default(), input);
+    spec.output = schema("output");
+    if let Some(annotations) = node.get("annotations") {
+        let flag = |name: &str| annotations.get(name).and_then(|node| node.to_value().as_bool());
+        spec.annotations = Annotations {
+            read_only: flag("read_only"),
+            destructive: flag("destructive"),
+            idempotent: flag("idempotent"),
+            open_world: flag("open_world"),
+        };
+    }
+    if let Some(rollback) = node.get("rollback") {
+        spec.rollback = rollback_of(rollback);
+    }
+    spec
+}
+
+fn rollback_of(node: &Node) -> DeclaredRollback {
+    if let Some(reason) = node.get("impossible").and_then(Node::as_str) {
+        return DeclaredRollback::Impossible { reason: reason.clone() };
+    }
+    match node.get("tool").and_then(Node::as_str) {
+        Some(tool) => DeclaredRollback::Call {
+            tool: tool.clone(),
+            parameters: node.get("parameters").map_or(Value::empty_object(), Node::to_value),
+        },
+        None => DeclaredRollback::NotNeeded,
+    }
+}

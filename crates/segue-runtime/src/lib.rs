@@ -1,0 +1,5 @@
+//! The part of Segue that acts: it calls tools, keeps journals and moves runs along.
+//!
+//! Every decision is the core's. This crate turns effects into calls and calls into events.
+
+pub mod tools;

@@ -1,0 +1,117 @@
+//! Tools: one trait to call them, one registry to find them, one module per kind of source.
+//!
+//! A runner calls, once, and says how it went. It never retries, waits for its turn or decides
+//! anything: that is the core's. Dropping a call's future ends the call, child processes included.
+
+pub mod builtin;
+pub mod command;
+pub mod http;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::tool::{Catalog, ToolSpec};
+use segue_core::value::Value;
+
+/// One call of a tool.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The tool.
+    pub tool: ToolId,
+    /// Its arguments, already checked against its schema.
+    pub args: Value,
+    /// The run that asks.
+    pub run_id: Arc<str>,
+    /// The step that asks: its id, with the iterations around it.
+    pub step: Arc<str>,
+    /// Counts from one.
+    pub attempt: u32,
+    /// The same for every attempt of the same work, never for any other.
+    pub key: Arc<str>,
+}
+
+/// Why a call has no value. The variants are the decisions that follow from it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    /// The tool was asked and said no; nothing is in doubt.
+    #[error("{message}")]
+    Refused {
+        /// `tool-error`, `input-schema`, `limit`, …
+        code: Code,
+        /// The tool's own words.
+        message: String,
+        /// Whether trying again may help.
+        retryable: bool,
+    },
+    /// The tool was surely not reached.
+    #[error("{message}")]
+    Unreachable {
+        /// What went wrong.
+        message: String,
+        /// How long its source asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The call was sent and no answer came: nobody knows whether the tool did its work.
+    #[error("{message}")]
+    Silent {
+        /// What went wrong.
+        message: String,
+    },
+}
+
+impl ToolError {
+    /// The tool's own failure; trying again may help.
+    pub fn failed(message: impl Into<String>) -> ToolError {
+        ToolError::Refused { code: Code::ToolError, message: message.into(), retryable: true }
+    }
+
+    /// A failure that no retry mends.
+    pub fn refused(code: Code, message: impl Into<String>) -> ToolError {
+        ToolError::Refused { code, message: message.into(), retryable: false }
+    }
+}
+
+/// Something that can call tools.
+#[async_trait]
+pub trait ToolRunner: Send + Sync {
+    /// Calls the tool once.
+    async fn call(&self, call: Call) -> Result<Value, ToolError>;
+}
+
+/// A tool and what calls it.
+#[derive(Clone)]
+pub struct Tool {
+    /// What is known of it.
+    pub spec: Arc<ToolSpec>,
+    /// What calls it.
+    pub runner: Arc<dyn ToolRunner>,
+}
+
+/// Every tool that an engine has, by id.
+#[derive(Clone, Default)]
+pub struct Registry {
+    tools: BTreeMap<ToolId, Tool>,
+}
+
+impl Registry {
+    /// Adds tools; an equal id replaces the earlier one.
+    pub fn extend(&mut self, tools: impl IntoIterator<Item = Tool>) {
+        for tool in tools {
+            self.tools.insert(tool.spec.id.clone(), tool);
+        }
+    }
+
+    /// The tool of this id.
+    pub fn get(&self, id: &ToolId) -> Option<&Tool> {
+        self.tools.get(id)
+    }
+
+    /// What the core may know of the tools.
+    pub fn catalog(&self) -> Catalog {
+        Catalog::new(self.tools.values().map(|tool| tool.spec.clone()))
+    }
+}
