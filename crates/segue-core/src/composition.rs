@@ -152,8 +152,8 @@ pub enum Flow {
 /// Steps that belong together.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    /// In the order of the text.
-    pub steps: Vec<Step>,
+    /// In the order of the text. Shared, so that a plan can hold them without a copy.
+    pub steps: Vec<Arc<Step>>,
     /// How they follow each other.
     pub flow: Flow,
 }
@@ -165,6 +165,33 @@ impl Body {
             visit(step);
             for body in step.kind.bodies() {
                 body.walk(visit);
+            }
+        }
+    }
+}
+
+impl Body {
+    /// Calls `visit` for every call that any step may make, in the order of the text.
+    pub fn walk_calls<'a>(&'a self, visit: &mut dyn FnMut(&'a ToolCall)) {
+        self.walk(&mut |step| step.calls().into_iter().for_each(&mut *visit));
+    }
+
+    /// The same, to change the calls.
+    pub fn walk_calls_mut(&mut self, visit: &mut dyn FnMut(&mut ToolCall)) {
+        for step in &mut self.steps {
+            let step = Arc::make_mut(step);
+            if let StepKind::Tool(call) = &mut step.kind {
+                visit(call);
+            }
+            step.fallback.iter_mut().for_each(&mut *visit);
+            if let StepRollback::Call(call) = &mut step.rollback {
+                visit(call);
+            }
+            if let Some(probe) = &mut step.probe {
+                visit(&mut probe.call);
+            }
+            for inner in step.kind.bodies_mut() {
+                inner.walk_calls_mut(visit);
             }
         }
     }
@@ -209,10 +236,30 @@ pub struct Step {
     pub rollback: StepRollback,
     /// The author's word that calling it twice is harmless, or not.
     pub idempotent: Option<bool>,
+    /// What really takes it back: the author's word, else the tool's; known after checking.
+    pub undo: Undo,
     /// How to find out whether an unanswered call did its work.
     pub probe: Option<Probe>,
     /// JSON Pointers to what must never be written down.
     pub sensitive: Vec<Arc<str>>,
+}
+
+impl Step {
+    /// Every call that the step itself may make: its tool, its fallbacks, its rollback, its probe.
+    pub fn calls(&self) -> Vec<&ToolCall> {
+        let tool = match &self.kind {
+            StepKind::Tool(call) => Some(call),
+            _ => None,
+        };
+        let rollback = match &self.rollback {
+            StepRollback::Call(call) => Some(call),
+            _ => None,
+        };
+        let probe = self.probe.as_ref().map(|probe| &probe.call);
+        // The undo of the author's own words is the rollback above; a declared one was checked by
+        // whoever declared it.
+        tool.into_iter().chain(&self.fallback).chain(rollback).chain(probe).collect()
+    }
 }
 
 /// Something that must finish before a step starts.
@@ -481,6 +528,26 @@ pub enum StepRollback {
     /// By this call; its templates see `output`, `args` and `input`.
     Call(ToolCall),
     /// Not at all, and why.
+    Impossible {
+        /// Why not.
+        reason: Arc<str>,
+    },
+}
+
+/// What takes a finished step back.
+///
+/// Not an `Option`: "nothing to take back", "nobody knows how" and "cannot be taken back" are
+/// different promises.
+#[derive(Clone, Debug, Default)]
+pub enum Undo {
+    /// Nobody said how.
+    #[default]
+    Unknown,
+    /// The step leaves no trace outside the run, such as a search.
+    NotNeeded,
+    /// This call takes it back.
+    Call(ToolCall),
+    /// It cannot be taken back, and why.
     Impossible {
         /// Why not.
         reason: Arc<str>,

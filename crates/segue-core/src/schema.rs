@@ -23,7 +23,7 @@ const VIOLATIONS_MAX: usize = 8;
 /// A JSON Schema.
 pub struct Schema {
     json: Value,
-    validator: OnceLock<Result<Validator<Shared>, String>>,
+    validator: OnceLock<Result<Validator<Shared>, Violation>>,
     ty: OnceLock<Type>,
 }
 
@@ -73,7 +73,7 @@ impl Schema {
     }
 
     /// Whether this is a schema at all.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Violation> {
         self.validator().map(|_| ())
     }
 
@@ -81,8 +81,8 @@ impl Schema {
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         let validator = match self.validator() {
             Ok(validator) => validator,
-            Err(message) => {
-                let message = format!("the schema itself is wrong: {message}");
+            Err(wrong) => {
+                let message = format!("the schema itself is wrong: {wrong}");
                 return vec![Violation { pointer: String::new(), message }];
             }
         };
@@ -99,12 +99,15 @@ impl Schema {
             .collect()
     }
 
-    fn validator(&self) -> Result<&Validator<Shared>, String> {
+    fn validator(&self) -> Result<&Validator<Shared>, Violation> {
         let compiled = self.validator.get_or_init(|| {
             jsonschema::options_for::<Shared>()
                 .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
                 .build(&serde_json::Value::from(&self.json))
-                .map_err(|error| error.to_string())
+                .map_err(|error| Violation {
+                    pointer: error.instance_path().as_str().to_owned(),
+                    message: shorten(&error.to_string()),
+                })
         });
         compiled.as_ref().map_err(Clone::clone)
     }

@@ -32,7 +32,7 @@ pub struct Annotations {
 /// What a call does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
+pub enum Impact {
     /// Nothing is called.
     None,
     /// Reads only.
@@ -47,12 +47,12 @@ pub enum Effect {
 
 impl Annotations {
     /// The effect that follows from what is known; unknown means the worst.
-    pub fn effect(self) -> Effect {
+    pub fn impact(self) -> Impact {
         match (self.read_only, self.destructive) {
-            (Some(true), _) => Effect::Reads,
-            (_, Some(true)) => Effect::Destroys,
-            (_, Some(false)) => Effect::Writes,
-            (_, None) => Effect::Unknown,
+            (Some(true), _) => Impact::Reads,
+            (_, Some(true)) => Impact::Destroys,
+            (_, Some(false)) => Impact::Writes,
+            (_, None) => Impact::Unknown,
         }
     }
 }
@@ -145,7 +145,7 @@ impl ToolSpec {
             Confirm::Always => true,
             Confirm::Never => false,
             Confirm::ByEffect => {
-                matches!(self.annotations.effect(), Effect::Destroys | Effect::Unknown)
+                matches!(self.annotations.impact(), Impact::Destroys | Impact::Unknown)
             }
         }
     }

@@ -236,6 +236,27 @@ impl Type {
         Some(format!("expected {expected}, found {self}"))
     }
 
+    /// A JSON Schema that every value of this type fits.
+    pub fn to_schema(&self) -> Value {
+        let typed = |word: &str| Value::object([("type", Value::from(word))]);
+        match self {
+            Type::Any => Value::empty_object(),
+            Type::Null => typed("null"),
+            Type::Bool => typed("boolean"),
+            Type::Integer => typed("integer"),
+            Type::Number => typed("number"),
+            Type::String => typed("string"),
+            Type::Array(item) => {
+                Value::object([("type", Value::from("array")), ("items", item.to_schema())])
+            }
+            Type::Object(object) => object.to_schema(),
+            Type::OneOf(parts) => {
+                let parts: Vec<Value> = parts.iter().map(Type::to_schema).collect();
+                Value::object([("anyOf", parts.into())])
+            }
+        }
+    }
+
     /// Reads a JSON Schema as far as it can be understood statically.
     pub fn from_schema(schema: &Value) -> Type {
         SchemaReader { root: schema, nodes_left: Cell::new(SCHEMA_NODES_MAX) }.read(schema, 0)
@@ -243,6 +264,23 @@ impl Type {
 }
 
 impl ObjectType {
+    fn to_schema(&self) -> Value {
+        let properties = self.properties.iter().map(|(name, p)| (name.clone(), p.ty.to_schema()));
+        let required = self.properties.iter().filter(|(_, property)| property.required);
+        let required: Vec<Value> = required.map(|(name, _)| Value::String(name.clone())).collect();
+        let mut members = vec![
+            ("type", Value::from("object")),
+            ("properties", Value::object(properties)),
+            ("required", required.into()),
+        ];
+        match &self.rest {
+            Rest::Closed => members.push(("additionalProperties", Value::Bool(false))),
+            Rest::Unsaid | Rest::Open(Type::Any) => {}
+            Rest::Open(ty) => members.push(("additionalProperties", ty.to_schema())),
+        }
+        Value::object(members)
+    }
+
     fn member(&self, name: &str) -> Field {
         if let Some(property) = self.properties.get(name) {
             return Field::Found { ty: property.ty.clone(), required: property.required };

@@ -13,7 +13,7 @@ mod typing;
 
 use std::sync::Arc;
 
-use crate::composition::{Body, Composition};
+use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
 use crate::tool::Catalog;
@@ -51,8 +51,9 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
     };
     diagnostics.extend(resolve::resolve(&mut composition, source));
     diagnostics.extend(check::attach_tools(&mut composition, source, catalog));
-    diagnostics.extend(check::check(&composition, source, catalog));
-    forget_nodes(&mut composition.body);
+    diagnostics.extend(check::check(&composition, source));
+    // Places inside parameters serve the check alone; a composition that lives on drops them.
+    composition.body.walk_calls_mut(&mut |call| call.parameters.node = None);
     finish(Some(composition), diagnostics, limits)
 }
 
@@ -83,24 +84,4 @@ fn finish(
     }
     let is_sound = !diagnostics.iter().any(|finding| finding.severity == Severity::Error);
     Compiled { composition: composition.filter(|_| is_sound).map(Arc::new), diagnostics }
-}
-
-/// Places inside parameters serve the check alone; a composition that lives on need not carry them.
-fn forget_nodes(body: &mut Body) {
-    use crate::composition::{StepKind, StepRollback};
-    for step in &mut body.steps {
-        if let StepKind::Tool(call) = &mut step.kind {
-            call.parameters.node = None;
-        }
-        step.fallback.iter_mut().for_each(|call| call.parameters.node = None);
-        if let StepRollback::Call(call) = &mut step.rollback {
-            call.parameters.node = None;
-        }
-        if let Some(probe) = &mut step.probe {
-            probe.call.parameters.node = None;
-        }
-        for inner in step.kind.bodies_mut() {
-            forget_nodes(inner);
-        }
-    }
 }

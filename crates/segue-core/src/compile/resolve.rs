@@ -267,6 +267,7 @@ impl Resolver<'_> {
         let index = self.next_body;
         self.next_body += 1;
         for (position, step) in body.steps.iter_mut().enumerate() {
+            let step = Arc::make_mut(step);
             let site = Site {
                 body: index,
                 position: Some(position),
@@ -404,11 +405,12 @@ impl Resolver<'_> {
                     }
                 }
                 Level::Itself => {
-                    let id = &self.symbols.steps[used.step as usize].id;
+                    let StepInfo { id, id_span, .. } = &self.symbols.steps[used.step as usize];
                     let message =
                         format!("Circular dependency detected between tools: {id} → {id}");
-                    let finding = Diagnostic::error(Code::Cycle, message, used.span)
-                        .help("a step cannot read its own value; inside a loop use `loop.index`");
+                    let finding = Diagnostic::error(Code::Cycle, message, *id_span)
+                        .help("a step cannot wait for itself")
+                        .related(used.span, "here it does");
                     self.findings.push(finding);
                 }
                 Level::Sibling => {
@@ -758,6 +760,7 @@ fn write_needs(body: &mut Body, needs: &BTreeMap<(usize, usize), Vec<Need>>, nex
     let index = *next;
     *next += 1;
     for (position, step) in body.steps.iter_mut().enumerate() {
+        let step = Arc::make_mut(step);
         step.needs = needs.get(&(index, position)).cloned().unwrap_or_default();
         for inner in step.kind.bodies_mut() {
             write_needs(inner, needs, next);

@@ -66,7 +66,9 @@ impl Template {
                 Type::String
             }
             Template::Array(items) => {
-                Type::array(Type::union(items.iter().map(|item| item.infer(scope, report))))
+                // Every item is looked at, also behind one of which nothing is known.
+                let items: Vec<Type> = items.iter().map(|item| item.infer(scope, report)).collect();
+                Type::array(Type::union(items))
             }
             Template::Object(members) => Type::record(
                 members.iter().map(|(key, member)| (key.clone(), member.infer(scope, report))),
@@ -306,7 +308,7 @@ impl Inference<'_> {
             (name, args)
             && let Err(error) = Jq::compile(program)
         {
-            self.report(*at, Code::Expression, error.to_string());
+            self.report(*at, Code::Expression, format!("`json_query`: {error}"));
         }
         self.filter_type(name, input, &input_ty, args)
     }

@@ -190,6 +190,23 @@ impl Template {
         parse::condition(text, site, limits)
     }
 
+    /// Reads a value whose texts may hold expressions over these names alone, as configuration
+    /// has them. The error says what is wrong.
+    pub fn over(
+        value: &Value,
+        known: &[(&str, Root)],
+        limits: &Limits,
+    ) -> Result<Template, String> {
+        let mut template = template_of(value, limits).map_err(|error| error.message)?;
+        let mut outcome = Ok(());
+        template.exprs_mut(&mut |expr| {
+            if outcome.is_ok() {
+                outcome = resolve_from(&mut expr.ast, known, &mut Vec::new());
+            }
+        });
+        outcome.map(|()| template)
+    }
+
     /// The value, with every hole filled.
     pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
         match self {
@@ -251,7 +268,7 @@ impl Template {
     pub fn to_value(&self) -> Value {
         match self {
             Template::Literal(value) => value.clone(),
-            Template::Expr(expr) => Value::String(expr.text.clone()),
+            Template::Expr(expr) => Value::from(format!("{{{{ {} }}}}", expr.text().trim())),
             Template::Text(pieces) => Value::from(
                 pieces
                     .iter()
@@ -296,15 +313,7 @@ pub struct ArgsTemplate(Template);
 impl ArgsTemplate {
     /// Reads a value whose texts may hold `{{ args.… }}`; the error says what is wrong.
     pub fn parse(value: &Value, limits: &Limits) -> Result<ArgsTemplate, String> {
-        let mut template = template_of(value, limits).map_err(|error| error.message)?;
-        let mut unknown = None;
-        template.exprs_mut(&mut |expr| {
-            resolve_args(&mut expr.ast, &mut Vec::new(), &mut unknown);
-        });
-        match unknown {
-            Some(name) => Err(format!("`{name}` is not known here, only `args` is")),
-            None => Ok(ArgsTemplate(template)),
-        }
+        Template::over(value, &[("args", Root::Args)], limits).map(ArgsTemplate)
     }
 
     /// The value for these arguments.
@@ -340,24 +349,35 @@ fn template_of(value: &Value, limits: &Limits) -> Result<Template, ParseError> {
     })
 }
 
-fn resolve_args(ast: &mut Ast, params: &mut Vec<Arc<str>>, unknown: &mut Option<Arc<str>>) {
+/// Gives every name its meaning from a fixed list; the first that is not in it is an error.
+fn resolve_from(
+    ast: &mut Ast,
+    known: &[(&str, Root)],
+    params: &mut Vec<Arc<str>>,
+) -> Result<(), String> {
     if let Kind::Name { name, root } = &mut ast.kind {
-        if params.contains(name) {
-            *root = Root::Lambda;
-        } else if &**name == "args" {
-            *root = Root::Args;
+        *root = if params.contains(name) {
+            Root::Lambda
         } else {
-            unknown.get_or_insert_with(|| name.clone());
-        }
+            let found = known.iter().find(|(known, _)| *known == &**name);
+            found.map(|(_, root)| root.clone()).ok_or_else(|| {
+                let names: Vec<String> = known.iter().map(|(name, _)| format!("`{name}`")).collect();
+                format!("`{name}` is not known here, only {}", names.join(", "))
+            })?
+        };
     }
-    let param = match &ast.kind {
-        Kind::Lambda(param, _) => Some(param.clone()),
-        _ => None,
-    };
     let depth = params.len();
-    params.extend(param);
-    ast.children_mut(&mut |child| resolve_args(child, params, unknown));
+    if let Kind::Lambda(param, _) = &ast.kind {
+        params.push(param.clone());
+    }
+    let mut outcome = Ok(());
+    ast.children_mut(&mut |child| {
+        if outcome.is_ok() {
+            outcome = resolve_from(child, known, params);
+        }
+    });
     params.truncate(depth);
+    outcome
 }
 
 #[cfg(test)]

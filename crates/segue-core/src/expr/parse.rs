@@ -124,7 +124,7 @@ fn expression(text: &str, start: usize, end: usize, limits: &Limits) -> Result<A
     if let Some(path) = plain_path(trimmed, start) {
         return Ok(path);
     }
-    let (blanked, lambdas) = blank_lambdas(trimmed)?;
+    let (blanked, lambdas) = blank_lambdas(trimmed, start)?;
     // The parser recurses; its own bound is generous, brackets alone tell enough beforehand.
     check_depth(&blanked, start, limits)?;
     let parsed = machinery::parse_expr(&blanked).map_err(|error| syntax_error(&error, trimmed, start))?;
@@ -235,13 +235,14 @@ struct Lambda {
 
 /// Replaces every `lambda NAME:` by spaces, so that the parser reads the body as a plain argument
 /// and every offset stays where it was.
-fn blank_lambdas(text: &str) -> Result<(String, Vec<Lambda>), ParseError> {
+fn blank_lambdas(text: &str, base: usize) -> Result<(String, Vec<Lambda>), ParseError> {
     let mut blanked = text.to_owned();
     let mut lambdas = Vec::new();
     for start in word_offsets(text, "lambda") {
         let head = &text[start + "lambda".len()..];
         let usage = || {
-            ParseError::new(start, start + "lambda".len(), "this `lambda` cannot be read")
+            let place = base + start;
+            ParseError::new(place, place + "lambda".len(), "this `lambda` cannot be read")
                 .help("write it as `filter(lambda x: x.value > 50)`")
         };
         let colon = head.find(':').ok_or_else(usage)?;

@@ -14,30 +14,29 @@ use super::typing::{CallTyping, Typing};
 use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::expr::{Expr, Finding, Kind, Template, TypeScope};
-use crate::tool::Catalog;
 use crate::types::Type;
 use crate::value::Value;
 
 pub(super) use tools::attach as attach_tools;
 
 /// Checks a composition whose names are resolved and whose tools are attached.
-pub(super) fn check(composition: &Composition, source: &Source, catalog: &Catalog) -> Vec<Diagnostic> {
+pub(super) fn check(composition: &Composition, source: &Source) -> Vec<Diagnostic> {
     let mut findings = order::check(composition);
     let typing = Typing::new(composition);
-    let mut checker = Checker { composition, source, typing: &typing, findings: Vec::new(), schemas: parameters::Cache::default() };
+    let schemas = parameters::Cache::default();
+    let mut checker = Checker { source, typing: &typing, findings: Vec::new(), schemas };
     composition.body.walk(&mut |step| checker.step(step));
     if let Some(output) = &composition.output {
         checker.template(output, &typing);
     }
     findings.append(&mut checker.findings);
-    findings.extend(tools::recursion(composition, catalog));
+    findings.extend(tools::recursion(composition));
     findings.extend(practice::check(composition, &typing));
     findings
 }
 
 /// What the checks of one composition share.
 struct Checker<'a> {
-    composition: &'a Composition,
     source: &'a Source,
     typing: &'a Typing<'a>,
     findings: Vec<Diagnostic>,

@@ -160,14 +160,14 @@ impl Walk<'_, '_> {
             .as_object()
             .is_some_and(|words| words.keys().all(|word| DECIDED_BY_TYPE.contains(&&**word)));
         if only_type {
-            if let Some(reason) = Type::of_value(value).conflict(&Type::from_schema(schema)) {
+            if let Some(reason) = literal_conflict(value, &Type::from_schema(schema)) {
                 self.mismatch(node, path, &reason, value);
             }
             return;
         }
         let violations = self.compiled(schema).violations(value);
         for violation in violations {
-            let at = pointed(node, &violation.pointer);
+            let at = node.pointed(&violation.pointer);
             self.mismatch(at, path, &violation.message, value);
         }
     }
@@ -207,7 +207,10 @@ impl Walk<'_, '_> {
         let ty = template.infer(self.scope, &mut |_, _| {});
         let wanted = self.type_with_definitions(schema);
         let Some(reason) = ty.conflict(&wanted) else { return };
-        let span = self.checker.template_span(template, node.span);
+        let span = match template {
+            Template::Expr(_) => self.checker.template_span(template, node.span),
+            _ => node.span,
+        };
         let what = parameter_name(path);
         let message = format!("{what} of `{}` does not fit: {reason}", self.tool.id);
         let mut finding = Diagnostic::error(Code::TypeMismatch, message, span);
@@ -247,6 +250,16 @@ fn conversion(ty: &Type, wanted: &Type, template: &Template) -> Option<String> {
     }
 }
 
+/// Of a literal more is known than its type: a fraction is no integer.
+fn literal_conflict(value: &Value, wanted: &Type) -> Option<String> {
+    let ty = Type::of_value(value);
+    let has = |part: &Type| wanted.parts().contains(part);
+    if ty == Type::Number && has(&Type::Integer) && !has(&Type::Number) {
+        return Some(format!("expected {wanted}, found {value}"));
+    }
+    ty.conflict(wanted)
+}
+
 fn parameter_name(path: &[&str]) -> String {
     if path.is_empty() { "the parameters".to_owned() } else { format!("`{}`", path.join(".")) }
 }
@@ -282,21 +295,4 @@ fn resolve<'v>(root: &'v Value, reference: &str) -> Option<&'v Value> {
     reference.strip_prefix("#/")?.split('/').try_fold(root, |at, part| {
         at.get(&part.replace("~1", "/").replace("~0", "~"))
     })
-}
-
-/// The node that a JSON Pointer leads to; the nearest one above when it leads nowhere.
-fn pointed<'n>(node: &'n Node, pointer: &str) -> &'n Node {
-    let mut at = node;
-    for part in pointer.split('/').skip(1) {
-        let part = part.replace("~1", "/").replace("~0", "~");
-        let next = match &at.kind {
-            NodeKind::Array(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
-            _ => at.get(&part),
-        };
-        match next {
-            Some(next) => at = next,
-            None => break,
-        }
-    }
-    at
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use crate::compile::typing::Typing;
-use crate::composition::{Body, Composition, Step, StepKind, StepRollback, Strategy, ToolCall};
+use crate::composition::{Body, Composition, Step, StepKind, StepRollback, Strategy};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{Ast, Expr, Kind, Root, StepIndex, Template};
-use crate::tool::{DeclaredRollback, Effect};
+use crate::tool::{DeclaredRollback, Impact};
 use crate::value::Value;
 
 pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagnostic> {
@@ -23,7 +23,7 @@ fn unreachable(composition: &Composition, findings: &mut Vec<Diagnostic>) {
     composition.body.walk(&mut |step| {
         if step.when.as_ref().is_some_and(|when| literal(when) == Some(false)) {
             let message = format!("step `{}` can never run: its `when` is false", step.id);
-            let finding = Diagnostic::warning(Code::UnreachableStep, message, step.id_span)
+            let finding = Diagnostic::error(Code::UnreachableStep, message, step.id_span)
                 .help("remove the step, or make the condition depend on something");
             findings.push(finding);
         }
@@ -33,7 +33,7 @@ fn unreachable(composition: &Composition, findings: &mut Vec<Diagnostic>) {
             let dead = always || literal(&case.when) == Some(false);
             if let (true, Some(first)) = (dead, case.body.steps.first()) {
                 let message = format!("step `{}` can never run: its case is never chosen", first.id);
-                findings.push(Diagnostic::warning(Code::UnreachableStep, message, first.id_span));
+                findings.push(Diagnostic::error(Code::UnreachableStep, message, first.id_span));
             }
             always |= literal(&case.when) == Some(true);
         }
@@ -95,7 +95,7 @@ fn irreversible_reason(step: &Step) -> Option<String> {
 fn may_fail(step: &Step) -> bool {
     match &step.kind {
         StepKind::Tool(call) => {
-            call.tool.as_ref().is_none_or(|tool| tool.annotations.effect() != Effect::None)
+            call.tool.as_ref().is_none_or(|tool| tool.annotations.impact() != Impact::None)
         }
         StepKind::Set(_) | StepKind::Wait { .. } => false,
         _ => true,
@@ -146,16 +146,10 @@ fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Dia
 }
 
 fn note_step(step: &Step, read: &mut BTreeSet<StepIndex>) {
-    let mut note_call = |call: &ToolCall| note_template(&call.parameters.template, read);
-    if let StepKind::Tool(call) = &step.kind {
-        note_call(call);
-    }
-    step.fallback.iter().for_each(&mut note_call);
-    if let StepRollback::Call(call) = &step.rollback {
-        note_call(call);
+    for call in step.calls() {
+        note_template(&call.parameters.template, read);
     }
     if let Some(probe) = &step.probe {
-        note_call(&probe.call);
         note_ast(probe.done_when.ast(), read);
     }
     for expr in [&step.when, &step.success_when, &step.fail_when].into_iter().flatten() {

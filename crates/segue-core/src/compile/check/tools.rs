@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use crate::compile::resolve::unquoted;
-use crate::compile::source::Source;
-use crate::composition::{Body, Composition, Step, StepKind, StepRollback, ToolCall};
+use crate::compile::source::{Source, Span};
+use crate::composition::{Body, Composition, Params, StepKind, StepRollback, ToolCall, Undo};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::tool::{COMPOSITION, Catalog, Lookup};
+use crate::expr::{Root, Template};
+use crate::limits::Limits;
+use crate::tool::{COMPOSITION, Catalog, DeclaredRollback, Impact, Lookup};
+use crate::value::Value;
 
 /// Finds the tool of every call.
 pub(in crate::compile) fn attach(
@@ -16,28 +19,65 @@ pub(in crate::compile) fn attach(
 ) -> Vec<Diagnostic> {
     let name = composition.name.clone();
     let mut findings = Vec::new();
-    each_call(&mut composition.body, &mut |call| {
+    composition.body.walk_calls_mut(&mut |call| {
         attach_one(call, &name, source, catalog, &mut findings);
     });
+    attach_undos(&mut composition.body, catalog, &mut findings);
     findings
 }
 
-fn each_call(body: &mut Body, visit: &mut dyn FnMut(&mut ToolCall)) {
+/// What takes each step back: the author's word, else what the tool declares.
+fn attach_undos(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagnostic>) {
     for step in &mut body.steps {
-        if let StepKind::Tool(call) = &mut step.kind {
-            visit(call);
-        }
-        step.fallback.iter_mut().for_each(&mut *visit);
-        if let StepRollback::Call(call) = &mut step.rollback {
-            visit(call);
-        }
-        if let Some(probe) = &mut step.probe {
-            visit(&mut probe.call);
-        }
+        let step = Arc::make_mut(step);
+        step.undo = match (&step.rollback, &step.kind) {
+            (StepRollback::NotNeeded, _) => Undo::NotNeeded,
+            (StepRollback::Call(call), _) => Undo::Call(call.clone()),
+            (StepRollback::Impossible { reason }, _) => Undo::Impossible { reason: reason.clone() },
+            (StepRollback::Declared, StepKind::Tool(call)) => declared_undo(call, catalog, findings),
+            (StepRollback::Declared, _) => Undo::NotNeeded,
+        };
         for inner in step.kind.bodies_mut() {
-            each_call(inner, visit);
+            attach_undos(inner, catalog, findings);
         }
     }
+}
+
+fn declared_undo(call: &ToolCall, catalog: &Catalog, findings: &mut Vec<Diagnostic>) -> Undo {
+    let Some(tool) = &call.tool else { return Undo::Unknown };
+    match &tool.rollback {
+        DeclaredRollback::Unknown if tool.annotations.impact() == Impact::Reads => Undo::NotNeeded,
+        DeclaredRollback::Unknown => Undo::Unknown,
+        DeclaredRollback::NotNeeded => Undo::NotNeeded,
+        DeclaredRollback::Impossible { reason } => Undo::Impossible { reason: reason.clone() },
+        DeclaredRollback::Call { tool: name, parameters } => {
+            match declared_call(name, parameters, call.name_span, catalog) {
+                Ok(undo) => Undo::Call(undo),
+                Err(reason) => {
+                    let id = &tool.id;
+                    let message = format!("the declared rollback of `{id}` cannot be used: {reason}");
+                    let finding = Diagnostic::warning(Code::UnknownTool, message, call.name_span);
+                    findings.push(finding);
+                    Undo::Unknown
+                }
+            }
+        }
+    }
+}
+
+fn declared_call(
+    name: &Arc<str>,
+    parameters: &Value,
+    span: Span,
+    catalog: &Catalog,
+) -> Result<ToolCall, String> {
+    let Lookup::Found(tool) = catalog.find(name) else {
+        return Err(format!("`{name}` is not available"));
+    };
+    let known = [("output", Root::Output), ("args", Root::Args), ("input", Root::Input)];
+    let template = Template::over(parameters, &known, &Limits::default())?;
+    let parameters = Params { template, span, node: None };
+    Ok(ToolCall { name: name.clone(), name_span: span, tool: Some(tool.clone()), parameters })
 }
 
 fn attach_one(
@@ -75,10 +115,9 @@ fn is_own(called: &str, own_name: &str) -> bool {
 }
 
 /// Calls that lead back to the composition itself, directly or through others.
-pub(super) fn recursion(composition: &Composition, _catalog: &Catalog) -> Vec<Diagnostic> {
+pub(super) fn recursion(composition: &Composition) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
-    composition.body.walk(&mut |step: &Step| {
-        let StepKind::Tool(call) = &step.kind else { return };
+    composition.body.walk_calls(&mut |call| {
         let mut path = vec![composition.name.clone()];
         if leads_back(call, &composition.name, &mut path, 0) {
             let path: Vec<String> = path.iter().map(ToString::to_string).collect();
@@ -107,10 +146,8 @@ fn leads_back(call: &ToolCall, own_name: &Arc<str>, path: &mut Vec<Arc<str>>, de
     let Some(inner) = inner.filter(|_| depth < NESTING_MAX) else { return false };
     path.push(inner.name.clone());
     let mut found = false;
-    inner.body.walk(&mut |step| {
-        if let (false, StepKind::Tool(call)) = (found, &step.kind) {
-            found = leads_back(call, own_name, path, depth + 1);
-        }
+    inner.body.walk_calls(&mut |call| {
+        found = found || leads_back(call, own_name, path, depth + 1);
     });
     if !found {
         path.pop();

@@ -6,7 +6,7 @@ use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, PARAMETER, REQUIRES};
 use super::reader::{Reader, first_line};
 use super::step::read_steps;
 use crate::compile::document::{Node, NodeKind};
-use crate::composition::{Backoff, Body, Composition, Dialect, ErrorHandling, Flow, Strategy};
+use crate::composition::{Backoff, Body, Composition, Dialect, ErrorHandling, Flow, Step, Strategy};
 use crate::diagnostic::Code;
 use crate::id::is_composition_name;
 use crate::schema::Schema;
@@ -18,6 +18,9 @@ const CONCURRENCY_DEFAULT: u32 = 16;
 pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> {
     if !reader.record(root, &COMPOSITION, "a composition") {
         return None;
+    }
+    if let Some(word) = root.get("dialect") {
+        reader.word(word, "`dialect`", &["composition"]);
     }
     let name = root.get("name").and_then(|node| read_name(reader, node)).unwrap_or_default();
     let steps = match root.get("steps") {
@@ -91,7 +94,7 @@ fn is_semver(text: &str) -> bool {
         && pre.is_none_or(|pre| pre.split('.').all(is_word))
 }
 
-fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<crate::composition::Step> {
+fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<Step>> {
     if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
         reader.error(Code::NoSteps, node.span, "the composition has no steps");
         return Vec::new();
@@ -191,9 +194,10 @@ pub(super) fn read_schema(reader: &mut Reader<'_>, node: &Node, what: &str) -> O
         return None;
     }
     let schema = Schema::new(node.to_value());
-    if let Err(message) = schema.check() {
-        let message = format!("{what} is not a JSON Schema: {message}");
-        reader.error(Code::InvalidField, first_line(reader.source, node.span), message);
+    if let Err(violation) = schema.check() {
+        let message = format!("{what} is not a JSON Schema: {}", violation.message);
+        let place = node.pointed(&violation.pointer);
+        reader.error(Code::InvalidField, first_line(reader.source, place.span), message);
         return None;
     }
     Some(Arc::new(schema))

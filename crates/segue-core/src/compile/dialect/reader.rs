@@ -56,6 +56,18 @@ impl<'a> Reader<'a> {
 
     /// Checks that `node` is an object of this record: no unknown fields, all required ones there.
     pub(super) fn record(&mut self, node: &Node, record: &Record, what: &str) -> bool {
+        let place = first_line(self.source, node.span);
+        self.record_at(place, node, record, what)
+    }
+
+    /// The same for the value of a field; what is missing in it is said of the field's name.
+    pub(super) fn record_at(
+        &mut self,
+        place: Span,
+        node: &Node,
+        record: &Record,
+        what: &str,
+    ) -> bool {
         if !matches!(node.kind, NodeKind::Object(_)) {
             self.wrong_kind(node, what, "an object");
             return false;
@@ -76,7 +88,8 @@ impl<'a> Reader<'a> {
         for required in record.required {
             if node.get(required).is_none() {
                 let message = format!("{what} needs `{required}`");
-                self.error(Code::InvalidField, first_line(self.source, node.span), message);
+                let code = if *required == "steps" { Code::NoSteps } else { Code::InvalidField };
+                self.error(code, place, message);
             }
         }
         true
@@ -153,9 +166,9 @@ impl<'a> Reader<'a> {
             return None;
         };
         match parse_duration(text) {
-            Some(millis) => self.bounded(millis, node.span, what),
+            Some(millis) => self.bounded(millis, text, node.span, what),
             None => {
-                let message = format!("`{text}` is not a duration");
+                let message = format!("{what} is not a duration: `{text}`");
                 let help = "write a number with a unit, such as `500ms`, `30s`, `2m` or `1h`";
                 self.error_with_help(Code::InvalidField, node.span, message, help);
                 None
@@ -169,7 +182,7 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         match millis {
-            Some(millis) => self.bounded(millis, node.span, what),
+            Some(millis) => self.bounded(millis, &format!("{millis}ms"), node.span, what),
             None => {
                 let message = format!("{what} must be a whole number of milliseconds");
                 self.error(Code::InvalidField, node.span, message);
@@ -178,12 +191,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn bounded(&mut self, millis: Millis, span: Span, what: &str) -> Option<Millis> {
+    fn bounded(&mut self, millis: Millis, text: &str, span: Span, what: &str) -> Option<Millis> {
         if millis <= self.limits.duration_ms_max {
             return Some(millis);
         }
         let days = self.limits.duration_ms_max / (24 * 3600 * 1000);
-        self.error(Code::Limit, span, format!("{what} is longer than the limit of {days} days"));
+        self.error(Code::Limit, span, format!("{what} of `{text}` is over the limit of {days} days"));
         None
     }
 

@@ -12,7 +12,7 @@ use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::Span;
 use crate::composition::{
     Body, Branch, Case, FailureAction, Flow, ItemFailure, LoopStep, OnFailure, OnSuccess, Params,
-    Probe, RepeatStep, Retry, Silence, Step, StepKind, StepRollback, ToolCall, WaitFor,
+    Probe, RepeatStep, Retry, Silence, Step, StepKind, StepRollback, ToolCall, Undo, WaitFor,
 };
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::expr::Template;
@@ -22,8 +22,8 @@ use crate::value::Value;
 /// Retries of `action: retry` without a number.
 const RETRY_ACTION_DEFAULT: u32 = 3;
 
-pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Vec<Step> {
-    reader.list(node, what).iter().filter_map(|step| read_step(reader, step)).collect()
+pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Vec<Arc<Step>> {
+    reader.list(node, what).iter().filter_map(|step| read_step(reader, step).map(Arc::new)).collect()
 }
 
 fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
@@ -72,7 +72,8 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
             .get("rollback")
             .map_or(StepRollback::Declared, |n| read_rollback(reader, n)),
         idempotent: node.get("idempotent").and_then(|n| reader.bool(n, "`idempotent`")),
-        probe: node.get("probe").and_then(|n| read_probe(reader, n)),
+        undo: Undo::Unknown,
+        probe: node.get("probe").and_then(|n| read_probe(reader, node, n)),
         sensitive: node.get("sensitive").map_or_else(Vec::new, |n| read_pointers(reader, n)),
     })
 }
@@ -138,11 +139,11 @@ fn read_kind_of(reader: &mut Reader<'_>, node: &Node, kind: &str) -> Option<Step
     Some(match kind {
         "tool" => StepKind::Tool(read_call(reader, node, value)?),
         "parallel" => read_parallel(reader, node, value),
-        "loop" => StepKind::Loop(Box::new(read_loop(reader, value)?)),
+        "loop" => StepKind::Loop(Box::new(read_loop(reader, node, value)?)),
         "repeat" => StepKind::Repeat(Box::new(read_repeat(reader, node, value)?)),
         "choose" => read_choose(reader, value),
         "set" => StepKind::Set(read_templates(reader, value, "`set`", true)),
-        "approve" => read_approve(reader, value)?,
+        "approve" => read_approve(reader, node, value)?,
         "wait" => read_wait(reader, value)?,
         _ => StepKind::Expand(reader.template(value)),
     })
@@ -218,7 +219,7 @@ fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<
     let is_group = node.get("steps").is_some() && !STEP_KINDS.iter().any(|k| node.get(k).is_some());
     if !is_group {
         let step = read_step(reader, node)?;
-        return Some(Branch { id: step.id.clone(), body: Body { steps: vec![step], flow: Flow::Graph } });
+        return Some(Branch { id: step.id.clone(), body: Body { steps: vec![Arc::new(step)], flow: Flow::Graph } });
     }
     for member in node.members() {
         if !matches!(&*member.key, "id" | "steps") {
@@ -236,8 +237,8 @@ fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<
     Some(Branch { id, body })
 }
 
-fn read_loop(reader: &mut Reader<'_>, node: &Node) -> Option<LoopStep> {
-    if !reader.record(node, &LOOP, "`loop`") {
+fn read_loop(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<LoopStep> {
+    if !reader.record_at(step.key_span("loop"), node, &LOOP, "`loop`") {
         return None;
     }
     let over = node.get("over").map(|n| reader.template(n));
@@ -272,13 +273,12 @@ fn read_loop(reader: &mut Reader<'_>, node: &Node) -> Option<LoopStep> {
 fn read_repeat(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<RepeatStep> {
     let bounded = node.get("max_iterations").is_some();
     if !bounded && matches!(node.kind, NodeKind::Object(_)) {
-        let key = step.members().iter().find(|member| &*member.key == "repeat");
-        let span = key.map_or(node.span, |member| member.key_span);
+        let span = step.key_span("repeat");
         let message = "`repeat` has no `max_iterations`, so it might never end";
         reader.error_with_help(Code::LoopLimit, span, message, "say how many rounds are enough");
     }
     let known = reader.findings.len();
-    if !reader.record(node, &REPEAT, "`repeat`") {
+    if !reader.record_at(step.key_span("repeat"), node, &REPEAT, "`repeat`") {
         return None;
     }
     if !bounded {
@@ -303,16 +303,17 @@ fn read_choose(reader: &mut Reader<'_>, node: &Node) -> StepKind {
         if !reader.record(case, &CASE, "a case") {
             continue;
         }
-        if otherwise.is_some() {
-            let message = "this case comes after `otherwise`, so it can never be chosen";
-            let span = first_line(reader.source, case.span);
-            reader.error_with_help(Code::UnreachableStep, span, message, "move `otherwise` to the end");
-        }
+        let too_late = otherwise.is_some();
         match (case.get("when"), case.get("steps"), case.get("otherwise")) {
             (None, None, Some(steps)) => otherwise = Some(read_body(reader, steps, "`otherwise`")),
             (Some(when), Some(steps), None) => {
                 let when = reader.condition(when, "`when`");
                 let body = read_body(reader, steps, "a case");
+                if let (true, Some(first)) = (too_late, body.steps.first()) {
+                    let message = format!("step `{}` can never run: it comes after `otherwise`", first.id);
+                    let help = "move `otherwise` to the end";
+                    reader.error_with_help(Code::UnreachableStep, first.id_span, message, help);
+                }
                 cases.extend(when.map(|when| Case { when, body }));
             }
             _ => {
@@ -349,8 +350,8 @@ fn read_templates(
     templates
 }
 
-fn read_approve(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
-    if !reader.record(node, &APPROVE, "`approve`") {
+fn read_approve(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<StepKind> {
+    if !reader.record_at(step.key_span("approve"), node, &APPROVE, "`approve`") {
         return None;
     }
     let message = node.get("message").map(|n| reader.template(n));
@@ -527,8 +528,8 @@ fn read_rollback(reader: &mut Reader<'_>, node: &Node) -> StepRollback {
     }
 }
 
-fn read_probe(reader: &mut Reader<'_>, node: &Node) -> Option<Probe> {
-    if !reader.record(node, &PROBE, "`probe`") {
+fn read_probe(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Probe> {
+    if !reader.record_at(step.key_span("probe"), node, &PROBE, "`probe`") {
         return None;
     }
     let done_when = node.get("done_when").and_then(|n| reader.condition(n, "`done_when`"));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::tally::{Step, Tally, char_span, parse, shown};
 use super::{Budget, Member, Node, NodeKind};
 use crate::compile::source::Span;
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::Diagnostic;
 use crate::value::Number;
 
 pub(super) fn read(text: &str, budget: Budget) -> Result<Node, Vec<Diagnostic>> {

@@ -60,6 +60,12 @@ impl Node {
         self.members().iter().find(|member| &*member.key == key).map(|member| &member.value)
     }
 
+    /// Where the name of a member stands, or the object when there is no such member.
+    pub fn key_span(&self, key: &str) -> Span {
+        let member = self.members().iter().find(|member| &*member.key == key);
+        member.map_or(self.span, |member| member.key_span)
+    }
+
     /// The members of an object; none for anything else.
     pub fn members(&self) -> &[Member] {
         match &self.kind {
@@ -74,6 +80,23 @@ impl Node {
             NodeKind::Array(items) => items,
             _ => &[],
         }
+    }
+
+    /// The node that a JSON Pointer leads to; the nearest one above when it leads nowhere.
+    pub fn pointed(&self, pointer: &str) -> &Node {
+        let mut at = self;
+        for part in pointer.split('/').skip(1) {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            let next = match &at.kind {
+                NodeKind::Array(items) => part.parse::<usize>().ok().and_then(|i| items.get(i)),
+                _ => at.get(&part),
+            };
+            match next {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        at
     }
 
     /// The text of a string.

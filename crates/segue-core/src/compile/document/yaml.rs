@@ -205,6 +205,17 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// `{{ … }}` without quotes is a mapping in a mapping to YAML, and the most common slip.
+    fn complex_key(&self, at: Span) -> Diagnostic {
+        let start = at.range().start;
+        if start > 0 && self.text[start - 1..].starts_with("{{") {
+            let place = Span::new(start - 1, start + 1);
+            return parse("an expression must be quoted in YAML", place)
+                .help("put quotes around it: `\"{{ … }}\"`");
+        }
+        parse("a key must be a scalar", at).help("quote the key if it is meant as text")
+    }
+
     fn collection(
         &mut self,
         content: Content,
@@ -214,8 +225,7 @@ impl<'a> Builder<'a> {
     ) -> Step<()> {
         let at = char_span(self.text, span.range().start);
         if self.awaits_key() {
-            let finding = parse("a key must be a scalar", at);
-            return Err(finding.help("quote the key if it is meant as text").into());
+            return Err(self.complex_key(at).into());
         }
         match (&content, tag) {
             (_, None)

@@ -1,0 +1,195 @@
+//! A plan as text, Mermaid, DOT and SVG. All from the published view, so that they agree.
+
+use std::fmt::Write as _;
+
+use crate::tool::Impact;
+use crate::view::{PlanStepView, PlanView, RollbackView};
+
+pub use super::svg::svg;
+
+/// What a step does to the world, in a word.
+pub fn effect_word(effect: Impact) -> &'static str {
+    match effect {
+        Impact::None => "nothing",
+        Impact::Reads => "reads",
+        Impact::Writes => "writes",
+        Impact::Destroys => "destroys",
+        Impact::Unknown => "unknown",
+    }
+}
+
+/// How a step is taken back, in a few words; empty when there is nothing to say.
+pub fn rollback_words(rollback: &RollbackView) -> String {
+    match rollback {
+        RollbackView::NotNeeded | RollbackView::Inside => String::new(),
+        RollbackView::Unknown => "cannot be undone".to_owned(),
+        RollbackView::Call { tool } => format!("undo: {tool}"),
+        RollbackView::Impossible { reason } => format!("cannot be undone: {reason}"),
+    }
+}
+
+/// A plan for a terminal.
+pub fn text(plan: &PlanView) -> String {
+    let mut out = String::new();
+    let count = count(&plan.steps);
+    let _ = writeln!(
+        out,
+        "{} · {count} {} · {} · hash {}",
+        plan.name,
+        if count == 1 { "step" } else { "steps" },
+        effect_word(plan.effect),
+        &plan.hash[..12]
+    );
+    if !plan.description.is_empty() {
+        let _ = writeln!(out, "{}", plan.description);
+    }
+    out.push('\n');
+    let mut rows = Vec::new();
+    collect_rows(&plan.steps, 0, &mut rows);
+    write_rows(&rows, &mut out);
+    let _ = writeln!(out, "\nlongest path: {}", plan.longest_path.join(" → "));
+    for group in plan.together.iter().filter(|group| group.len() > 1) {
+        let _ = writeln!(out, "may run together: {}", group.join(", "));
+    }
+    let handling = &plan.error_handling;
+    let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
+    let _ = writeln!(out, "on failure: {}{rollback}", handling.failure_strategy.replace('_', " "));
+    out
+}
+
+fn count(steps: &[PlanStepView]) -> usize {
+    steps.iter().map(|s| 1 + s.bodies.iter().map(|b| count(&b.steps)).sum::<usize>()).sum()
+}
+
+/// Columns of one line: the step, what it calls, what that does, and the rest.
+type Row = [String; 4];
+
+fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
+    let indent = "  ".repeat(depth);
+    for step in steps {
+        let mut notes = Vec::new();
+        if !step.needs.is_empty() {
+            notes.push(format!("after {}", step.needs.join(", ")));
+        }
+        if let Some(when) = &step.when {
+            notes.push(format!("when {when}"));
+        }
+        let undo = rollback_words(&step.rollback);
+        if !undo.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
+            notes.push(undo);
+        }
+        if step.confirms {
+            notes.push("asks first".to_owned());
+        }
+        let what = step.tool.as_deref().unwrap_or(step.kind).to_owned();
+        let name = format!("{indent}{}", step.id);
+        rows.push([name, what, effect_word(step.effect).to_owned(), notes.join(" · ")]);
+        for body in &step.bodies {
+            let label = format!("{indent}  [{}]", body.label);
+            rows.push([label, String::new(), String::new(), String::new()]);
+            collect_rows(&body.steps, depth + 2, rows);
+        }
+    }
+}
+
+fn write_rows(rows: &[Row], out: &mut String) {
+    let width = |column: usize| {
+        let cells = rows.iter().filter(|row| !row[1].is_empty());
+        cells.map(|row| row[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths = [width(0), width(1), width(2)];
+    for row in rows {
+        let mut line = "  ".to_owned();
+        for (cell, width) in row.iter().zip(widths.iter().chain(&[0])) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
+/// A plan as a Mermaid flow chart.
+pub fn mermaid(plan: &PlanView) -> String {
+    let mut out = String::from("flowchart TD\n");
+    let mut names = Names::default();
+    mermaid_steps(&plan.steps, 1, &mut names, &mut out);
+    out
+}
+
+/// Mermaid and DOT want plain names; ids may hold anything.
+#[derive(Default)]
+struct Names(usize);
+
+impl Names {
+    fn next(&mut self) -> String {
+        self.0 += 1;
+        format!("s{}", self.0)
+    }
+}
+
+fn mermaid_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &mut String) {
+    let pad = "  ".repeat(depth);
+    let nodes: Vec<String> = steps.iter().map(|_| names.next()).collect();
+    for (step, node) in steps.iter().zip(&nodes) {
+        let label = escape(&label(step));
+        if step.bodies.is_empty() {
+            let _ = writeln!(out, "{pad}{node}[\"{label}\"]");
+            continue;
+        }
+        let _ = writeln!(out, "{pad}subgraph {node}[\"{label}\"]");
+        for body in &step.bodies {
+            let inner = names.next();
+            let _ = writeln!(out, "{pad}  subgraph {inner}[\"{}\"]", escape(&body.label));
+            mermaid_steps(&body.steps, depth + 2, names, out);
+            let _ = writeln!(out, "{pad}  end");
+        }
+        let _ = writeln!(out, "{pad}end");
+    }
+    for (step, node) in steps.iter().zip(&nodes) {
+        for need in &step.needs {
+            if let Some(at) = steps.iter().position(|other| other.id == *need) {
+                let _ = writeln!(out, "{pad}{} --> {node}", nodes[at]);
+            }
+        }
+    }
+}
+
+fn label(step: &PlanStepView) -> String {
+    let what = step.tool.as_deref().unwrap_or(step.kind);
+    format!("{} · {what} · {}", step.id, effect_word(step.effect))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A plan in the DOT language of Graphviz.
+pub fn dot(plan: &PlanView) -> String {
+    let mut out = format!("digraph \"{}\" {{\n  rankdir=TB;\n  node [shape=box];\n", plan.name);
+    dot_steps(&plan.steps, 1, &mut Names::default(), &mut out);
+    out.push_str("}\n");
+    out
+}
+
+fn dot_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &mut String) {
+    let pad = "  ".repeat(depth);
+    let quote = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let nodes: Vec<String> = steps.iter().map(|_| names.next()).collect();
+    for (step, node) in steps.iter().zip(&nodes) {
+        let _ = writeln!(out, "{pad}{node} [label=\"{}\"];", quote(&label(step)));
+        for body in &step.bodies {
+            let cluster = names.next();
+            let _ = writeln!(out, "{pad}subgraph cluster_{cluster} {{");
+            let _ = writeln!(out, "{pad}  label=\"{} {}\";", quote(&step.id), quote(&body.label));
+            dot_steps(&body.steps, depth + 1, names, out);
+            let _ = writeln!(out, "{pad}}}");
+        }
+    }
+    for (step, node) in steps.iter().zip(&nodes) {
+        for need in &step.needs {
+            if let Some(at) = steps.iter().position(|other| other.id == *need) {
+                let _ = writeln!(out, "{pad}{} -> {node};", nodes[at]);
+            }
+        }
+    }
+}

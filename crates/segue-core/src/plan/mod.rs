@@ -1,0 +1,427 @@
+//! Composition → [`Plan`]: who waits for whom, what each step does to the world, what is pinned.
+//!
+//! A plan is self-contained: it holds the steps, the definitions of the tools they call and the
+//! plans of compositions inside, so nothing that changes outside can change a run. Its hash covers
+//! the meaning and nothing else: notation, key order, comments and descriptions do not count.
+//!
+//! Not here: deciding when a step runs ([`crate::run`]), drawing ([`explain`]).
+
+pub mod explain;
+mod svg;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use crate::composition::{Body, Composition, Step, StepKind, StepRollback, ToolCall};
+use crate::expr::{Expr, StepIndex, Template};
+use crate::id::ToolId;
+use crate::limits::Limits;
+use crate::tool::{Annotations, Impact, ToolSpec, hex_digest};
+use crate::value::{Map, Value};
+
+/// The position of a body in its plan; the composition's own steps are body 0.
+pub type BodyIndex = u32;
+
+/// A composition, ready to run.
+#[derive(Debug)]
+pub struct Plan {
+    /// What is planned.
+    pub composition: Arc<Composition>,
+    /// Every step, bodies included, by index.
+    pub steps: Vec<PlanStep>,
+    /// Every body.
+    pub bodies: Vec<PlanBody>,
+    /// The definitions that the run is bound to.
+    pub tools: BTreeMap<ToolId, Arc<ToolSpec>>,
+    hash: OnceLock<Arc<str>>,
+}
+
+/// A body, by the indices of its steps.
+#[derive(Debug)]
+pub struct PlanBody {
+    /// In the order of the text.
+    pub steps: Vec<StepIndex>,
+    /// The step that has this body.
+    pub owner: Option<StepIndex>,
+}
+
+/// A step and its place in the order.
+#[derive(Debug)]
+pub struct PlanStep {
+    /// What it does.
+    pub step: Arc<Step>,
+    /// The body that it is in.
+    pub body: BodyIndex,
+    /// Its position there.
+    pub position: u32,
+    /// The bodies inside, in the order of the text.
+    pub bodies: Vec<BodyIndex>,
+    /// Positions in its body of the steps that wait for it.
+    pub dependants: Vec<u32>,
+    /// Steps on the longest way from here to the end of its body, itself included.
+    pub height: u32,
+    /// What it does to the world, at worst.
+    pub effect: Impact,
+    /// The plan of the composition that it calls, when it calls one.
+    pub nested: Option<Arc<Plan>>,
+}
+
+/// Why a composition cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Compositions call compositions too deeply.
+    #[error("compositions nest deeper than the limit of {max}")]
+    TooDeep {
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// Plans a composition that came out of [`crate::compile::compile`] without errors.
+pub fn plan(composition: &Arc<Composition>, limits: &Limits) -> Result<Plan, PlanError> {
+    plan_at(composition, limits, 0)
+}
+
+fn plan_at(
+    composition: &Arc<Composition>,
+    limits: &Limits,
+    depth: usize,
+) -> Result<Plan, PlanError> {
+    if depth > limits.nesting_depth_max {
+        return Err(PlanError::TooDeep { max: limits.nesting_depth_max });
+    }
+    let mut builder = Builder { steps: Vec::new(), bodies: Vec::new(), tools: BTreeMap::new(), limits, depth };
+    builder.body(&composition.body, None)?;
+    Ok(Plan {
+        composition: composition.clone(),
+        steps: builder.steps,
+        bodies: builder.bodies,
+        tools: builder.tools,
+        hash: OnceLock::new(),
+    })
+}
+
+/// What a composition does to the world as a tool: read-only when everything in it is, destructive
+/// when anything may be; what is unknown taints the whole.
+pub fn annotations_of(composition: &Composition) -> Annotations {
+    let (mut worst, mut idempotent, mut open_world) = (Impact::None, true, false);
+    composition.body.walk_calls(&mut |call| {
+        let known = call.tool.as_ref().map_or_else(Annotations::default, |tool| tool.annotations);
+        worst = worst.max(known.impact());
+        idempotent &= known.read_only == Some(true) || known.idempotent == Some(true);
+        open_world |= known.open_world != Some(false);
+    });
+    Annotations {
+        read_only: Some(matches!(worst, Impact::None | Impact::Reads)),
+        destructive: match worst {
+            Impact::Unknown => None,
+            worst => Some(worst == Impact::Destroys),
+        },
+        idempotent: Some(idempotent),
+        open_world: Some(open_world),
+    }
+}
+
+struct Builder<'a> {
+    steps: Vec<PlanStep>,
+    bodies: Vec<PlanBody>,
+    tools: BTreeMap<ToolId, Arc<ToolSpec>>,
+    limits: &'a Limits,
+    depth: usize,
+}
+
+impl Builder<'_> {
+    fn body(&mut self, body: &Body, owner: Option<StepIndex>) -> Result<BodyIndex, PlanError> {
+        let index = index(self.bodies.len());
+        let steps = body.steps.iter().map(|step| step.index).collect();
+        self.bodies.push(PlanBody { steps, owner });
+        for (position, step) in body.steps.iter().enumerate() {
+            debug_assert_eq!(self.steps.len(), step.index as usize, "indices have no gaps");
+            for call in step.calls() {
+                self.pin(call);
+            }
+            let nested = self.nested(step)?;
+            self.steps.push(PlanStep {
+                step: step.clone(),
+                body: index,
+                position: self::index(position),
+                bodies: Vec::new(),
+                dependants: Vec::new(),
+                height: 1,
+                effect: Impact::None,
+                nested,
+            });
+            let inner: Result<Vec<BodyIndex>, PlanError> = step
+                .kind
+                .bodies()
+                .into_iter()
+                .map(|body| self.body(body, Some(step.index)))
+                .collect();
+            self.steps[step.index as usize].bodies = inner?;
+            self.steps[step.index as usize].effect = self.effect(step);
+        }
+        self.order(body);
+        Ok(index)
+    }
+
+    /// The tool of a call, and what would take its work back.
+    fn pin(&mut self, call: &ToolCall) {
+        if let Some(tool) = &call.tool
+            && !self.tools.contains_key(&tool.id)
+        {
+            self.tools.insert(tool.id.clone(), tool.clone());
+        }
+    }
+
+    fn nested(&mut self, step: &Step) -> Result<Option<Arc<Plan>>, PlanError> {
+        if let crate::composition::Undo::Call(undo) = &step.undo {
+            self.pin(undo);
+        }
+        let StepKind::Tool(call) = &step.kind else { return Ok(None) };
+        let inner = call.tool.as_ref().and_then(|tool| tool.composition.as_ref());
+        inner.map(|inner| plan_at(inner, self.limits, self.depth + 1).map(Arc::new)).transpose()
+    }
+
+    fn effect(&self, step: &Step) -> Impact {
+        let planned = &self.steps[step.index as usize];
+        if let Some(nested) = &planned.nested {
+            return nested.impact();
+        }
+        let own = step.calls().into_iter().map(|call| {
+            call.tool.as_ref().map_or(Impact::Unknown, |tool| tool.annotations.impact())
+        });
+        let inner = planned.bodies.iter().flat_map(|body| {
+            self.bodies[*body as usize].steps.iter().map(|inner| self.steps[*inner as usize].effect)
+        });
+        let expands = matches!(step.kind, StepKind::Expand(_)).then_some(Impact::Unknown);
+        own.chain(inner).chain(expands).max().unwrap_or(Impact::None)
+    }
+
+    /// Who waits for whom, and how long the way to the end is. Needs have no circles, so going
+    /// through the steps against the order of completion meets every dependant first.
+    fn order(&mut self, body: &Body) {
+        let mut waiting: Vec<u32> = vec![0; body.steps.len()];
+        for (position, step) in body.steps.iter().enumerate() {
+            for need in &step.needs {
+                let needed = body.steps[need.position].index as usize;
+                self.steps[needed].dependants.push(index(position));
+                waiting[need.position] += 1;
+            }
+        }
+        let mut free: Vec<usize> = (0..waiting.len()).filter(|at| waiting[*at] == 0).collect();
+        while let Some(at) = free.pop() {
+            let height = self.steps[body.steps[at].index as usize].height;
+            for need in &body.steps[at].needs {
+                let needed = body.steps[need.position].index as usize;
+                self.steps[needed].height = self.steps[needed].height.max(height + 1);
+                waiting[need.position] -= 1;
+                if waiting[need.position] == 0 {
+                    free.push(need.position);
+                }
+            }
+        }
+    }
+}
+
+fn index(position: usize) -> u32 {
+    u32::try_from(position).expect("a composition has far fewer than 2^32 steps")
+}
+
+impl Plan {
+    /// A step by its index.
+    pub fn step(&self, index: StepIndex) -> &PlanStep {
+        &self.steps[index as usize]
+    }
+
+    /// The steps of a body, in the order of the text.
+    pub fn steps_of(&self, body: BodyIndex) -> impl Iterator<Item = &PlanStep> {
+        self.bodies[body as usize].steps.iter().map(|index| self.step(*index))
+    }
+
+    /// What a run does to the world, at worst.
+    pub fn impact(&self) -> Impact {
+        self.steps.iter().map(|step| step.effect).max().unwrap_or(Impact::None)
+    }
+
+    /// The longest chain of steps that wait for each other.
+    pub fn longest_path(&self) -> Vec<&PlanStep> {
+        let mut path = Vec::new();
+        let mut at = self.steps_of(0).max_by_key(|step| (step.height, std::cmp::Reverse(step.position)));
+        while let Some(step) = at {
+            path.push(step);
+            let next = step.dependants.iter().map(|position| {
+                self.step(self.bodies[step.body as usize].steps[*position as usize])
+            });
+            at = next.max_by_key(|next| (next.height, std::cmp::Reverse(next.position)));
+        }
+        path
+    }
+
+    /// For each step of a body, how many steps at least come before it.
+    pub fn levels(&self, body: BodyIndex) -> Vec<usize> {
+        let steps = &self.bodies[body as usize].steps;
+        let mut levels = vec![0; steps.len()];
+        let mut order: Vec<usize> = (0..steps.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(self.step(steps[*at]).height));
+        for at in order {
+            for dependant in &self.step(steps[at]).dependants {
+                let dependant = *dependant as usize;
+                levels[dependant] = levels[dependant].max(levels[at] + 1);
+            }
+        }
+        levels
+    }
+
+    /// The hash of what the plan means, in hex. Worked out once, when first asked for.
+    pub fn hash(&self) -> &Arc<str> {
+        self.hash.get_or_init(|| {
+            hex_digest(self.meaning().to_canonical_json().as_bytes()).into()
+        })
+    }
+
+    fn meaning(&self) -> Value {
+        let composition = &self.composition;
+        let handling = &composition.error_handling;
+        let tools = self.tools.iter().map(|(id, tool)| (id.as_str(), Value::from(tool.hash())));
+        Value::object([
+            ("name", Value::String(composition.name.clone())),
+            ("input", composition.input.as_ref().map_or(Value::Null, |s| s.json().clone())),
+            ("requires", texts(&composition.requires_context)),
+            ("atomic", Value::Bool(composition.atomic)),
+            ("timeout_ms", optional(composition.timeout_ms)),
+            ("max_concurrency", Value::from(u64::from(composition.max_concurrency))),
+            ("steps", body_meaning(&composition.body)),
+            ("output", composition.output.as_ref().map_or(Value::Null, Template::to_value)),
+            ("strategy", Value::from(handling.strategy.as_str())),
+            ("rollback_on_failure", Value::Bool(handling.rollback_on_failure)),
+            ("max_retries", optional(handling.max_retries.map(u64::from))),
+            ("backoff", backoff(&handling.backoff)),
+            ("tools", Value::object(tools.collect::<Vec<_>>())),
+            (
+                "nested",
+                self.steps
+                    .iter()
+                    .filter_map(|step| step.nested.as_ref())
+                    .map(|nested| Value::String(nested.hash().clone()))
+                    .collect::<Vec<_>>()
+                    .into(),
+            ),
+        ])
+    }
+}
+
+fn texts(items: &[Arc<str>]) -> Value {
+    items.iter().map(|item| Value::String(item.clone())).collect::<Vec<_>>().into()
+}
+
+fn optional(number: Option<u64>) -> Value {
+    number.map_or(Value::Null, Value::from)
+}
+
+fn backoff(backoff: &crate::composition::Backoff) -> Value {
+    Value::from(format!(
+        "{} {} {} {}",
+        backoff.initial_ms, backoff.factor, backoff.max_ms, backoff.jitter
+    ))
+}
+
+fn body_meaning(body: &Body) -> Value {
+    body.steps.iter().map(|step| step_meaning(step)).collect::<Vec<_>>().into()
+}
+
+/// What a step means; absent fields are left out, so that a new field changes no old hash.
+fn step_meaning(step: &Step) -> Value {
+    let mut map = Map::new();
+    let mut put = |name: &str, value: Value| {
+        if !value.is_null() {
+            map.insert(name.into(), value);
+        }
+    };
+    let expr = |expr: &Option<Expr>| expr.as_ref().map_or(Value::Null, |e| Value::from(e.text().trim()));
+    put("id", Value::String(step.id.clone()));
+    put("kind", kind_meaning(&step.kind));
+    put("needs", step.needs.iter().map(|need| Value::from(need.position)).collect::<Vec<_>>().into());
+    put("when", expr(&step.when));
+    put("output_key", step.output_key.as_ref().map_or(Value::Null, |(k, _)| Value::String(k.clone())));
+    put("timeout_ms", optional(step.timeout_ms));
+    put("retries", optional(step.retry.max.map(u64::from)));
+    put("backoff", step.retry.backoff.as_ref().map_or(Value::Null, backoff));
+    put(
+        "retry_on",
+        step.retry.on.iter().map(|code| Value::from(code.as_str())).collect::<Vec<_>>().into(),
+    );
+    put("success_when", expr(&step.success_when));
+    put("fail_when", expr(&step.fail_when));
+    put("fallback", step.fallback.iter().map(call_meaning).collect::<Vec<_>>().into());
+    put("map_outputs", pairs(step.on_success.map_outputs.iter().map(|(k, v)| (k, Value::String(v.clone())))));
+    put("transform", pairs(step.on_success.transform.iter().map(|(k, v)| (k, v.to_value()))));
+    put("on_failure", Value::from(format!("{:?}", step.on_failure.action)));
+    put("default", step.on_failure.default.as_ref().map_or(Value::Null, Template::to_value));
+    put(
+        "rollback",
+        match &step.rollback {
+            StepRollback::Declared => Value::Null,
+            StepRollback::NotNeeded => Value::from("none"),
+            StepRollback::Call(call) => call_meaning(call),
+            StepRollback::Impossible { reason } => Value::String(reason.clone()),
+        },
+    );
+    put("idempotent", step.idempotent.map_or(Value::Null, Value::Bool));
+    put("probe", step.probe.as_ref().map_or(Value::Null, |probe| call_meaning(&probe.call)));
+    put("done_when", step.probe.as_ref().map_or(Value::Null, |p| Value::from(p.done_when.text())));
+    put("sensitive", texts(&step.sensitive));
+    map.into()
+}
+
+fn pairs<'a>(pairs: impl Iterator<Item = (&'a Arc<str>, Value)>) -> Value {
+    Value::object(pairs.map(|(key, value)| (key.clone(), value)))
+}
+
+fn call_meaning(call: &ToolCall) -> Value {
+    let id = call.tool.as_ref().map_or(&*call.name, |tool| tool.id.as_str());
+    Value::object([("tool", Value::from(id)), ("parameters", call.parameters.template.to_value())])
+}
+
+fn kind_meaning(kind: &StepKind) -> Value {
+    let word = |word: &str| Value::from(word);
+    let details = match kind {
+        StepKind::Tool(call) => call_meaning(call),
+        StepKind::Parallel { branches, wait_for } => Value::object([
+            ("wait_for", word(&format!("{wait_for:?}"))),
+            ("branches", branches.iter().map(|b| {
+                Value::from(vec![Value::String(b.id.clone()), body_meaning(&b.body)])
+            }).collect::<Vec<_>>().into()),
+        ]),
+        StepKind::Loop(each) => Value::object([
+            ("over", each.over.to_value()),
+            ("as", Value::String(each.item.clone())),
+            ("steps", body_meaning(&each.body)),
+            ("output", each.output.as_ref().map_or(Value::Null, Template::to_value)),
+            ("max_concurrency", Value::from(u64::from(each.max_concurrency))),
+            ("max_iterations", optional(each.max_iterations.map(u64::from))),
+            ("on_item_failure", word(&format!("{:?}", each.on_item_failure))),
+        ]),
+        StepKind::Repeat(repeat) => Value::object([
+            ("steps", body_meaning(&repeat.body)),
+            ("until", word(repeat.until.text().trim())),
+            ("max_iterations", Value::from(u64::from(repeat.max_iterations))),
+            ("delay_ms", Value::from(repeat.delay_ms)),
+        ]),
+        StepKind::Choose { cases, otherwise } => Value::object([
+            ("cases", cases.iter().map(|case| {
+                Value::from(vec![word(case.when.text().trim()), body_meaning(&case.body)])
+            }).collect::<Vec<_>>().into()),
+            ("otherwise", otherwise.as_ref().map_or(Value::Null, body_meaning)),
+        ]),
+        StepKind::Set(names) => pairs(names.iter().map(|(name, value)| (name, value.to_value()))),
+        StepKind::Approve { message, schema, timeout_ms, on_timeout } => Value::object([
+            ("message", message.to_value()),
+            ("schema", schema.as_ref().map_or(Value::Null, |schema| schema.json().clone())),
+            ("timeout_ms", optional(*timeout_ms)),
+            ("on_timeout", word(&format!("{on_timeout:?}"))),
+        ]),
+        StepKind::Wait { duration } => duration.to_value(),
+        StepKind::Expand(template) => template.to_value(),
+    };
+    Value::object([(kind.word(), details)])
+}

@@ -1,0 +1,55 @@
+//! Whether a run may begin: its input fits, and its caller brought what is required.
+
+use std::sync::Arc;
+
+use crate::diagnostic::Code;
+use crate::plan::Plan;
+use crate::schema::Schema;
+use crate::value::Value;
+use crate::view::ErrorView;
+
+/// The input with its defaults filled in, or everything that is wrong with it.
+pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<ErrorView>> {
+    let composition = &plan.composition;
+    let mut errors = Vec::new();
+    for key in &composition.requires_context {
+        if context.get(key).is_none_or(Value::is_null) {
+            let message = format!("the context must carry `{key}`");
+            let hint = format!("give it with `--context {key}=…`");
+            errors.push(ErrorView::check(Code::PolicyViolation, message, Some(hint)));
+        }
+    }
+    if !matches!(input, Value::Object(_)) {
+        let message = format!("the input must be an object, found {}", input.kind());
+        errors.push(ErrorView::check(Code::InputSchema, message, None));
+        return Err(errors);
+    }
+    let input = with_defaults(composition.input.as_deref(), input);
+    if let Some(schema) = &composition.input {
+        for violation in schema.violations(&input) {
+            let hint = "`-i name=value` gives an input, `segue plan` shows which there are".to_owned();
+            let message = format!("the input does not fit: {violation}");
+            errors.push(ErrorView::check(Code::InputSchema, message, Some(hint)));
+        }
+    }
+    if errors.is_empty() { Ok(input) } else { Err(errors) }
+}
+
+/// An input with the defaults of its schema filled in.
+pub(super) fn with_defaults(schema: Option<&Schema>, input: Value) -> Value {
+    let properties = schema.and_then(|schema| schema.json().get("properties"));
+    let (Some(Value::Object(properties)), Value::Object(given)) = (properties, &input) else {
+        return input;
+    };
+    let missing: Vec<(Arc<str>, Value)> = properties
+        .iter()
+        .filter(|(name, _)| !given.contains_key(*name))
+        .filter_map(|(name, schema)| schema.get("default").map(|d| (name.clone(), d.clone())))
+        .collect();
+    if missing.is_empty() {
+        return input;
+    }
+    let mut filled = (**given).clone();
+    filled.extend(missing);
+    filled.into()
+}

@@ -1,0 +1,332 @@
+//! Steps that have bodies: when each body opens, and what the bodies' ends mean.
+
+use std::sync::Arc;
+
+use super::forward::{Moment, Outcome};
+use super::journal::{Fact, Failure, Item, NodeId};
+use super::node::Node;
+use super::scope::FrameScope;
+use super::{Effect, TimerId};
+use crate::compile::dialect::parse_duration;
+use crate::composition::{Case, ItemFailure, LoopStep, RepeatStep, Step, StepKind, WaitFor};
+use crate::diagnostic::Code;
+use crate::expr::Template;
+use crate::value::{Map, Value};
+
+use super::admit::with_defaults;
+
+impl Moment<'_> {
+    /// Starts a step that calls no tool.
+    pub(super) fn start_other(&mut self, node: NodeId, step: &Step) {
+        let outcome = match &step.kind {
+            StepKind::Set(names) => self.set(node, names),
+            StepKind::Wait { duration } => self.wait(node, duration),
+            StepKind::Parallel { .. } => {
+                self.open_all(node);
+                Ok(())
+            }
+            StepKind::Choose { cases, otherwise } => self.choose(node, cases, otherwise.is_some()),
+            StepKind::Loop(each) => self.start_loop(node, each),
+            StepKind::Repeat(_) => {
+                self.open_body(node, 0, None);
+                Ok(())
+            }
+            StepKind::Approve { .. } | StepKind::Expand(_) | StepKind::Tool(_) => {
+                let message = format!("`{}` steps cannot run yet", step.kind.word());
+                Err(Failure::lasting(Code::Unsupported, message))
+            }
+        };
+        if let Err(failure) = outcome {
+            self.fail(node, failure);
+        }
+    }
+
+    fn succeed(&mut self, node: NodeId, output: Value) {
+        let step = self.state.step(node).clone();
+        match self.given(node, &step, &output) {
+            Ok(given) => self.record(Fact::Succeeded { node, output, given }),
+            Err(failure) => self.fail(node, failure),
+        }
+    }
+
+    fn set(&mut self, node: NodeId, names: &[(Arc<str>, Template)]) -> Outcome<()> {
+        let mut values = Map::with_capacity(names.len());
+        for (name, template) in names {
+            values.insert(name.clone(), self.eval(node, template)?);
+        }
+        let given = Some(Arc::new(values.clone()));
+        self.record(Fact::Succeeded { node, output: values.into(), given });
+        Ok(())
+    }
+
+    fn wait(&mut self, node: NodeId, duration: &Template) -> Outcome<()> {
+        let value = self.eval(node, duration)?;
+        let millis = match &value {
+            Value::String(text) => parse_duration(text),
+            other => other.as_u64(),
+        };
+        let Some(millis) = millis.filter(|millis| *millis <= self.limits.duration_ms_max) else {
+            return Err(Failure::lasting(Code::Expression, format!("`{value}` is not a duration")));
+        };
+        let until_ms = self.at_ms.saturating_add(millis);
+        self.record(Fact::Slept { node, until_ms });
+        self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+        Ok(())
+    }
+
+    fn open_body(&mut self, node: NodeId, which: usize, item: Option<Item>) {
+        let body = self.state.planned(node).bodies[which];
+        self.record(Fact::Opened { node, body, item });
+    }
+
+    fn open_all(&mut self, node: NodeId) {
+        for which in 0..self.state.planned(node).bodies.len() {
+            self.open_body(node, which, None);
+        }
+    }
+
+    pub(super) fn enter_composition(&mut self, node: NodeId, input: Value) {
+        let nested = self.state.planned(node).nested.clone().expect("a composition has a plan");
+        let input = with_defaults(nested.composition.input.as_deref(), input);
+        self.record(Fact::Entered { node, input });
+    }
+
+    fn choose(&mut self, node: NodeId, cases: &[Case], otherwise: bool) -> Outcome<()> {
+        for (which, case) in cases.iter().enumerate() {
+            let scope = FrameScope::new(self.state, node.frame);
+            if self.truth(&case.when, &scope, "`when`")? {
+                self.open_body(node, which, None);
+                return Ok(());
+            }
+        }
+        if otherwise {
+            self.open_body(node, cases.len(), None);
+        } else {
+            self.succeed(node, Value::Null);
+        }
+        Ok(())
+    }
+
+    fn start_loop(&mut self, node: NodeId, each: &LoopStep) -> Outcome<()> {
+        let over = self.eval(node, &each.over)?;
+        let Value::Array(items) = &over else {
+            let message = format!("`over` must be an array, but is {}", over.kind());
+            return Err(Failure::lasting(Code::TypeMismatch, message));
+        };
+        let own = each.max_iterations.map_or(usize::MAX, |max| max as usize);
+        let max = own.min(self.limits.loop_items_max);
+        if items.len() > max {
+            let message = format!("the loop has {} items, the limit is {max}", items.len());
+            return Err(Failure::lasting(Code::LoopLimit, message));
+        }
+        if items.is_empty() {
+            self.succeed(node, Value::from(Vec::new()));
+            return Ok(());
+        }
+        let first = items.len().min(each.max_concurrency as usize);
+        self.record(Fact::Looped { node, items: items.clone() });
+        for _ in 0..first {
+            self.open_next_item(node);
+        }
+        Ok(())
+    }
+
+    fn open_next_item(&mut self, node: NodeId) {
+        let record = self.state.record(node);
+        let index = record.frames.len();
+        let items = record.items.as_ref().expect("a loop that runs has its items");
+        let item = Item { value: items[index].clone(), index, length: items.len() };
+        self.open_body(node, 0, Some(item));
+    }
+
+    /// One of a step's bodies is over.
+    pub(super) fn frame_closed(&mut self, node: NodeId, frame: u32) {
+        if !matches!(self.state.record(node).node, Node::Open) {
+            return;
+        }
+        let step = self.state.step(node).clone();
+        match &step.kind {
+            StepKind::Tool(_) => {
+                let outcome = self.composition_outcome(frame);
+                self.settle_with(node, outcome);
+            }
+            StepKind::Parallel { branches, wait_for } => {
+                let names: Vec<Arc<str>> = branches.iter().map(|b| b.id.clone()).collect();
+                self.branch_closed(node, frame, &names, *wait_for);
+            }
+            StepKind::Loop(each) => self.item_closed(node, frame, each),
+            StepKind::Repeat(repeat) => self.round_closed(node, frame, repeat),
+            _ => {
+                let outcome = self.outcome(frame);
+                self.settle_with(node, outcome);
+            }
+        }
+    }
+
+    fn settle_with(&mut self, node: NodeId, outcome: Result<Value, Arc<Failure>>) {
+        if self.is_ending(node) {
+            return self.record(Fact::Cancelled { node, in_doubt: false });
+        }
+        match outcome {
+            Ok(output) => self.succeed(node, output),
+            Err(failure) => self.fail(node, (*failure).clone()),
+        }
+    }
+
+    /// Whether the body around a step has stopped, so that the step's own end decides nothing.
+    fn is_ending(&self, node: NodeId) -> bool {
+        self.state.frame(node.frame).stopped.is_some()
+    }
+
+    /// The value of a body: its last step's, unless one of its steps failed.
+    pub(super) fn outcome(&self, frame: u32) -> Result<Value, Arc<Failure>> {
+        let closed = self.state.frame(frame);
+        if let Some(failure) = &closed.stopped {
+            return Err(failure.clone());
+        }
+        let failed = closed.nodes.iter().find_map(|record| match &record.node {
+            Node::Failed { failure } => Some(failure.clone()),
+            _ => None,
+        });
+        match failed {
+            Some(failure) => Err(failure),
+            None => {
+                let last = closed.nodes.last().and_then(|record| record.node.output());
+                Ok(last.cloned().unwrap_or_default())
+            }
+        }
+    }
+
+    fn composition_outcome(&self, frame: u32) -> Result<Value, Arc<Failure>> {
+        self.outcome(frame)?;
+        self.result(frame, true).map_err(Arc::new)
+    }
+
+    fn branch_closed(&mut self, node: NodeId, frame: u32, names: &[Arc<str>], wait_for: WaitFor) {
+        let frames = self.state.record(node).frames.clone();
+        let position = frames.iter().position(|other| *other == frame).unwrap_or(0);
+        let all_closed = self.all_closed(node);
+        let outcome = self.outcome(frame);
+        let decides = match wait_for {
+            WaitFor::All => all_closed,
+            WaitFor::Any => true,
+            WaitFor::FirstSuccess => outcome.is_ok() || all_closed,
+        };
+        if !decides {
+            return;
+        }
+        let value = match (wait_for, outcome) {
+            (WaitFor::All, _) => self.all_branches(&frames, names),
+            (_, Ok(value)) => Ok(Value::object([
+                ("winner", Value::String(names[position].clone())),
+                ("value", value),
+            ])),
+            (WaitFor::FirstSuccess, Err(_)) => Err(self.every_failure(&frames, names)),
+            (WaitFor::Any, Err(failure)) => Err(failure),
+        };
+        let over: Arc<Failure> =
+            Arc::new(Failure::lasting(Code::Cancelled, "another branch decided"));
+        self.stop_bodies(node, &over);
+        self.settle_with(node, value);
+    }
+
+    fn all_branches(&self, frames: &[u32], names: &[Arc<str>]) -> Result<Value, Arc<Failure>> {
+        let mut values = Map::new();
+        for (frame, name) in frames.iter().zip(names) {
+            values.insert(name.clone(), self.outcome(*frame)?);
+        }
+        Ok(values.into())
+    }
+
+    fn every_failure(&self, frames: &[u32], names: &[Arc<str>]) -> Arc<Failure> {
+        let messages: Vec<String> = frames
+            .iter()
+            .zip(names)
+            .filter_map(|(frame, name)| {
+                self.outcome(*frame).err().map(|failure| format!("{name}: {}", failure.message))
+            })
+            .collect();
+        let message = format!("no branch succeeded: {}", messages.join("; "));
+        Arc::new(Failure::lasting(Code::ToolError, message))
+    }
+
+    fn all_closed(&self, node: NodeId) -> bool {
+        let record = self.state.record(node);
+        record.closed as usize == record.frames.len()
+    }
+
+    /// Asks every body of a step that is still under way to end.
+    fn stop_bodies(&mut self, node: NodeId, failure: &Arc<Failure>) {
+        for frame in self.state.record(node).frames.clone() {
+            if !self.state.frame(frame).closed {
+                self.stop(frame, failure);
+            }
+        }
+    }
+
+    fn item_closed(&mut self, node: NodeId, frame: u32, each: &LoopStep) {
+        if let (Err(failure), ItemFailure::Stop) = (self.outcome(frame), each.on_item_failure) {
+            self.stop_bodies(node, &failure);
+        }
+        let record = self.state.record(node);
+        let stopped = each.on_item_failure == ItemFailure::Stop && record.has_failed_body;
+        let more = record.items.as_ref().is_some_and(|items| record.frames.len() < items.len());
+        if more && !stopped && !self.is_ending(node) {
+            return self.open_next_item(node);
+        }
+        if self.all_closed(node) {
+            let frames = self.state.record(node).frames.clone();
+            let values: Result<Vec<Value>, Arc<Failure>> =
+                frames.iter().map(|frame| self.item_value(*frame, each)).collect();
+            self.settle_with(node, values.map(Value::from));
+        }
+    }
+
+    fn item_value(&self, frame: u32, each: &LoopStep) -> Result<Value, Arc<Failure>> {
+        match (self.outcome(frame), each.on_item_failure) {
+            (Err(_), ItemFailure::Continue) => Ok(Value::Null),
+            (Err(failure), ItemFailure::Stop) => Err(failure),
+            (Ok(value), _) => match &each.output {
+                None => Ok(value),
+                Some(output) => {
+                    let scope = FrameScope::new(self.state, frame);
+                    let value = output.eval(&scope, self.limits);
+                    value.map_err(|error| Arc::new(super::forward::evaluation(error)))
+                }
+            },
+        }
+    }
+
+    fn round_closed(&mut self, node: NodeId, frame: u32, repeat: &RepeatStep) {
+        let value = match self.outcome(frame) {
+            Ok(value) if !self.is_ending(node) => value,
+            outcome => return self.settle_with(node, outcome),
+        };
+        let scope = FrameScope::new(self.state, frame);
+        match self.truth(&repeat.until, &scope, "`until`") {
+            Err(failure) => self.fail(node, failure),
+            Ok(true) => self.succeed(node, value),
+            Ok(false) => {
+                let rounds = self.state.record(node).frames.len();
+                if rounds >= repeat.max_iterations as usize {
+                    let message = format!("`until` did not hold within {rounds} rounds");
+                    return self.fail(node, Failure::lasting(Code::LoopLimit, message));
+                }
+                if repeat.delay_ms == 0 {
+                    return self.open_body(node, 0, None);
+                }
+                let until_ms = self.at_ms.saturating_add(repeat.delay_ms);
+                self.record(Fact::Slept { node, until_ms });
+                self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+            }
+        }
+    }
+
+    /// A `repeat` has rested between two rounds.
+    pub(super) fn next_round(&mut self, node: NodeId, step: &Step) {
+        let resting = self.all_closed(node);
+        if matches!(step.kind, StepKind::Repeat(_)) && resting && !self.is_ending(node) {
+            self.open_body(node, 0, None);
+        }
+    }
+}

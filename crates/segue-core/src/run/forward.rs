@@ -1,0 +1,564 @@
+//! The way forward: what starts, what an answer means, what a failure stops.
+
+use std::sync::Arc;
+
+use super::journal::{Entry, Fact, Failure, NodeId, Started};
+use super::node::Node;
+use super::retry;
+use super::scope::FrameScope;
+use super::state::State;
+use super::{Answer, Call, CallId, Effect, EventKind, Question, TimerId, Turn};
+use crate::composition::{FailureAction, Step, StepKind, Strategy, ToolCall};
+use crate::diagnostic::Code;
+use crate::expr::{EvalError, Expr, Template};
+use crate::limits::Limits;
+use crate::tool::{Impact, ToolSpec};
+use crate::value::{Map, Value};
+use crate::view::RunStatus;
+
+/// One event being handled.
+pub(super) struct Moment<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) limits: &'a Limits,
+    pub(super) at_ms: u64,
+    pub(super) entropy: u64,
+    pub(super) turn: Turn,
+}
+
+/// What a step's own expressions made of its value.
+pub(super) type Outcome<T> = Result<T, Failure>;
+
+impl Moment<'_> {
+    pub(super) fn handle(&mut self, event: EventKind) {
+        match event {
+            EventKind::Start(started) => self.start_run(started),
+            EventKind::Answered { call, answer } => self.answered(call, answer),
+            EventKind::Decided { node, granted, by } => self.decided(node, granted, by),
+            EventKind::Fired(TimerId::Run) => self.run_timed_out(),
+            EventKind::Fired(TimerId::Step(node)) => self.fired(node),
+            EventKind::Cancel => self.cancel(),
+        }
+        self.advance();
+    }
+
+    /// Writes a fact down and makes it true.
+    pub(super) fn record(&mut self, fact: Fact) {
+        let entry = Entry { seq: self.state.seq, at_ms: self.at_ms, fact };
+        self.state.apply(&entry);
+        self.turn.record.push(entry);
+    }
+
+    fn start_run(&mut self, started: Box<Started>) {
+        if self.state.started.is_some() {
+            return;
+        }
+        let timeout = started.options.timeout_ms;
+        self.record(Fact::Started(started));
+        let timeout = timeout.or(self.state.plan_of(0).composition.timeout_ms);
+        if let Some(timeout) = timeout {
+            let at_ms = self.at_ms.saturating_add(timeout);
+            self.turn.perform.push(Effect::Wake { timer: TimerId::Run, at_ms });
+        }
+    }
+
+    /// Starts what can start and ends what is over, until nothing more follows.
+    fn advance(&mut self) {
+        while self.state.status == RunStatus::Running {
+            if let Some(node) = self.state.next_ready() {
+                self.start(node);
+            } else if !self.close_one() {
+                break;
+            }
+        }
+    }
+
+    fn start(&mut self, node: NodeId) {
+        let step = self.state.step(node).clone();
+        match self.state.record(node).node {
+            Node::Granted => return self.call_again(node, &step, 0),
+            Node::Waking { candidate } => return self.call_again(node, &step, candidate),
+            _ => {}
+        }
+        if let Some(reason) = self.reason_to_skip(node) {
+            self.record(Fact::Skipped { node, reason });
+            return;
+        }
+        match self.condition(node, &step) {
+            Ok(true) => {}
+            Ok(false) => {
+                let reason = "its `when` is false".into();
+                self.record(Fact::Skipped { node, reason });
+                return;
+            }
+            Err(failure) => return self.fail(node, failure),
+        }
+        match &step.kind {
+            StepKind::Tool(call) => self.start_tool(node, &step, call),
+            _ => self.start_other(node, &step),
+        }
+    }
+
+    /// A need that failed, or that was skipped though its value is read.
+    fn reason_to_skip(&self, node: NodeId) -> Option<Arc<str>> {
+        let frame = self.state.frame(node.frame);
+        let plan = self.state.plan_of(node.frame);
+        for need in &self.state.step(node).needs {
+            let id = || &plan.step(plan.bodies[frame.body as usize].steps[need.position]).step.id;
+            match &frame.nodes[need.position].node {
+                Node::Failed { .. } => return Some(format!("`{}` failed", id()).into()),
+                Node::Cancelled { .. } => return Some(format!("`{}` was cancelled", id()).into()),
+                Node::Skipped { .. } if need.reads_value => {
+                    return Some(format!("`{}` was skipped", id()).into());
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn condition(&self, node: NodeId, step: &Step) -> Outcome<bool> {
+        match &step.when {
+            None => Ok(true),
+            Some(when) => self.truth(when, &FrameScope::new(self.state, node.frame), "`when`"),
+        }
+    }
+
+    /// The value of a condition; anything but true and false is a failure.
+    pub(super) fn truth(&self, expr: &Expr, scope: &FrameScope<'_>, what: &str) -> Outcome<bool> {
+        match expr.eval(scope, self.limits).map_err(evaluation)? {
+            Value::Bool(truth) => Ok(truth),
+            other => {
+                let message = format!("{what} must be true or false, but is {}", other.kind());
+                Err(Failure::lasting(Code::Expression, message))
+            }
+        }
+    }
+
+    pub(super) fn eval(&self, node: NodeId, template: &Template) -> Outcome<Value> {
+        template.eval(&FrameScope::new(self.state, node.frame), self.limits).map_err(evaluation)
+    }
+
+    fn start_tool(&mut self, node: NodeId, step: &Step, call: &ToolCall) {
+        let args = match self.arguments(node, call) {
+            Ok(args) => args,
+            Err(failure) => return self.fail(node, failure),
+        };
+        let tool = spec(call).clone();
+        if tool.composition.is_some() {
+            return self.enter_composition(node, args);
+        }
+        let approved = self.state.options().is_some_and(|options| options.approved);
+        if tool.needs_confirmation() && !approved {
+            self.record(Fact::Asked { node, args: args.clone() });
+            let step = self.state.path(node);
+            let tool = tool.id.clone();
+            self.turn.perform.push(Effect::Ask(Question { node, step, tool, args }));
+            return;
+        }
+        self.call(node, step, 0, args);
+    }
+
+    /// The arguments of a call, checked against its tool's schema.
+    fn arguments(&self, node: NodeId, call: &ToolCall) -> Outcome<Value> {
+        let args = self.eval(node, &call.parameters.template)?;
+        let violations = spec(call).input.violations(&args);
+        match violations.first() {
+            None => Ok(args),
+            Some(violation) => {
+                let message = format!("arguments of `{}`: {violation}", spec(call).id);
+                Err(Failure::lasting(Code::InputSchema, message))
+            }
+        }
+    }
+
+    /// The call that was worked out before: a yes has come, or a rest is over.
+    fn call_again(&mut self, node: NodeId, step: &Step, candidate: u16) {
+        let args = self.state.record(node).args.clone();
+        self.call(node, step, candidate, args);
+    }
+
+    /// Announces a call and has it made. `candidate` 0 is the tool itself.
+    fn call(&mut self, node: NodeId, step: &Step, candidate: u16, args: Value) {
+        if self.state.calls >= self.limits.run_calls_max {
+            let message = format!("the run made {} calls", self.limits.run_calls_max);
+            return self.fail(node, Failure::lasting(Code::Limit, message));
+        }
+        let tool = spec(candidate_call(step, candidate)).id.clone();
+        self.record(Fact::Called { node, candidate, args: args.clone() });
+        let attempt = self.state.record(node).attempts;
+        let path = self.state.path(node);
+        let run = self.state.started.as_ref().map_or("", |started| &*started.run_id);
+        self.turn.perform.push(Effect::Call(Call {
+            id: CallId { node, attempt },
+            tool,
+            args,
+            timeout_ms: step.timeout_ms,
+            key: format!("{run}/{path}").into(),
+            step: path,
+            attempt: self.state.record(node).tries,
+        }));
+    }
+
+    fn decided(&mut self, node: NodeId, granted: bool, by: Arc<str>) {
+        if !matches!(self.state.record(node).node, Node::Asking) {
+            return;
+        }
+        if granted {
+            return self.record(Fact::Granted { node, by });
+        }
+        let step = self.state.step(node).clone();
+        let StepKind::Tool(call) = &step.kind else { return };
+        let mut failure =
+            Failure::lasting(Code::Denied, format!("`{}` was not confirmed", spec(call).id));
+        failure.hint = Some("confirm it when asked, or consent beforehand with `--yes`".into());
+        self.fail(node, failure);
+    }
+
+    fn answered(&mut self, call: CallId, answer: Answer) {
+        let CallId { node, attempt } = call;
+        let record = self.state.record(node);
+        let Node::Calling { candidate } = record.node else {
+            return self.record(Fact::Late { node, attempt });
+        };
+        if record.attempts != attempt {
+            return self.record(Fact::Late { node, attempt });
+        }
+        let step = self.state.step(node).clone();
+        let tool = spec(candidate_call(&step, candidate)).clone();
+        match answer {
+            Answer::Value(value) => match self.accept(node, &step, &tool, value) {
+                Ok((output, given)) => self.record(Fact::Succeeded { node, output, given }),
+                Err(failure) => self.attempt_failed(node, &step, candidate, failure),
+            },
+            Answer::Failure(failure) => self.attempt_failed(node, &step, candidate, failure),
+            Answer::TimedOut => {
+                let is_read = tool.annotations.impact() == Impact::Reads;
+                let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), is_read);
+                self.attempt_failed(node, &step, candidate, failure);
+            }
+            Answer::Ended => {
+                let in_doubt = tool.annotations.impact() != Impact::Reads;
+                self.record(Fact::Cancelled { node, in_doubt });
+            }
+        }
+    }
+
+    /// Whether a value is a success, and the names that it gives.
+    fn accept(
+        &self,
+        node: NodeId,
+        step: &Step,
+        tool: &ToolSpec,
+        output: Value,
+    ) -> Outcome<(Value, Option<Arc<Map>>)> {
+        if let Some(violation) = tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next()) {
+            let message = format!("the answer of `{}` does not fit its schema: {violation}", tool.id);
+            return Err(Failure::lasting(Code::OutputSchema, message));
+        }
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.output = Some(&output);
+        scope.args = Some(&self.state.record(node).args);
+        if let Some(expr) = &step.fail_when
+            && self.truth(expr, &scope, "`fail_when`")?
+        {
+            let message = format!("`fail_when` holds: {}", expr.text());
+            return Err(Failure::passing(Code::ToolError, message));
+        }
+        if let Some(expr) = &step.success_when
+            && !self.truth(expr, &scope, "`success_when`")?
+        {
+            let message = format!("`success_when` does not hold: {}", expr.text());
+            return Err(Failure::passing(Code::ToolError, message));
+        }
+        let given = self.given(node, step, &output)?;
+        Ok((output, given))
+    }
+
+    /// The names that `map_outputs` and `transform` give.
+    pub(super) fn given(
+        &self,
+        node: NodeId,
+        step: &Step,
+        output: &Value,
+    ) -> Outcome<Option<Arc<Map>>> {
+        if step.on_success.map_outputs.is_empty() && step.on_success.transform.is_empty() {
+            return Ok(None);
+        }
+        let mut given = Map::new();
+        for (field, name) in &step.on_success.map_outputs {
+            if let Some(value) = mapped(output, field) {
+                given.insert(name.clone(), value);
+            }
+        }
+        for (name, template) in &step.on_success.transform {
+            let mut scope = FrameScope::new(self.state, node.frame);
+            scope.output = Some(output);
+            scope.args = Some(&self.state.record(node).args);
+            scope.given = Some(&given);
+            let value = template.eval(&scope, self.limits).map_err(evaluation)?;
+            given.insert(name.clone(), value);
+        }
+        Ok(Some(Arc::new(given)))
+    }
+
+    /// Retries, then fallbacks, then the step has failed.
+    fn attempt_failed(&mut self, node: NodeId, step: &Step, candidate: u16, failure: Failure) {
+        let frame = self.state.frame(node.frame);
+        let activation = self.state.activation_of(node.frame);
+        let composition = activation.plan.composition.clone();
+        let budget = retry::budget(step, &composition, activation.strategy);
+        let stopped = frame.stopped.is_some();
+        let tries = self.state.record(node).tries;
+        let tool = spec(candidate_call(step, candidate));
+        let repeatable = step.idempotent.unwrap_or_else(|| tool.is_repeatable());
+        let may_retry = retry::may_retry(step, &failure, repeatable);
+        if may_retry && tries <= budget && !stopped {
+            let backoff = step.retry.backoff.as_ref().unwrap_or(&composition.error_handling.backoff);
+            let delay = retry::delay_ms(backoff, &failure, tries + 1, self.entropy, self.limits);
+            let until_ms = self.at_ms.saturating_add(delay);
+            self.record(Fact::Rested { node, failure: Arc::new(failure), until_ms });
+            self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+            return;
+        }
+        let failure = exhausted(failure, step, tries, budget, may_retry);
+        let next = candidate + 1;
+        let has_fallback = usize::from(candidate) < step.fallback.len();
+        if has_fallback && !stopped && !(failure.in_doubt && !repeatable) {
+            self.record(Fact::GaveUp { node, failure: Arc::new(failure) });
+            self.fall_back(node, step, next);
+            return;
+        }
+        self.fail(node, failure);
+    }
+
+    fn fall_back(&mut self, node: NodeId, step: &Step, candidate: u16) {
+        match self.arguments(node, candidate_call(step, candidate)) {
+            Ok(args) => self.call(node, step, candidate, args),
+            Err(failure) => self.fail(node, failure),
+        }
+    }
+
+    /// A step failed for good: its author's word first, then the strategy.
+    pub(super) fn fail(&mut self, node: NodeId, failure: Failure) {
+        let step = self.state.step(node).clone();
+        let failure = Arc::new(failure);
+        let denied = failure.code == Code::Denied;
+        if step.on_failure.action == FailureAction::Continue && !denied && !failure.in_doubt {
+            match self.stand_in(node, &step, &failure) {
+                Ok(output) => return self.record(Fact::Tolerated { node, failure, output }),
+                Err(second) => return self.fail_for_good(node, &step, Arc::new(second)),
+            }
+        }
+        self.fail_for_good(node, &step, failure);
+    }
+
+    fn stand_in(&self, node: NodeId, step: &Step, failure: &Failure) -> Outcome<Value> {
+        let Some(default) = &step.on_failure.default else { return Ok(Value::Null) };
+        let error = Value::object([
+            ("code", Value::from(failure.code.as_str())),
+            ("message", Value::String(failure.message.clone())),
+        ]);
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.error = Some(&error);
+        scope.args = Some(&self.state.record(node).args);
+        default.eval(&scope, self.limits).map_err(evaluation)
+    }
+
+    fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: Arc<Failure>) {
+        self.record(Fact::Failed { node, failure: failure.clone() });
+        let strategy = self.state.activation_of(node.frame).strategy;
+        let goes_on = strategy == Strategy::PartialSuccess
+            && step.on_failure.action != FailureAction::Stop
+            && failure.code != Code::Denied;
+        if !goes_on {
+            self.stop(node.frame, &failure);
+        }
+    }
+
+    /// Nothing new starts in this activation; what runs is asked to end.
+    pub(super) fn stop(&mut self, frame: u32, failure: &Arc<Failure>) {
+        if self.state.frame(frame).stopped.is_some() {
+            return;
+        }
+        self.record(Fact::Stopped { frame, failure: failure.clone() });
+        for position in 0..self.state.frame(frame).nodes.len() {
+            let position = u32::try_from(position).expect("positions are small");
+            self.end_node(NodeId { frame, position }, failure);
+        }
+    }
+
+    fn end_node(&mut self, node: NodeId, failure: &Arc<Failure>) {
+        let record = self.state.record(node);
+        match record.node {
+            Node::Calling { .. } => {
+                let attempt = record.attempts;
+                self.turn.perform.push(Effect::End(CallId { node, attempt }));
+            }
+            Node::Asking
+            | Node::Granted
+            | Node::Resting { .. }
+            | Node::Waking { .. }
+            | Node::Sleeping => {
+                self.record(Fact::Cancelled { node, in_doubt: false });
+            }
+            Node::Open => {
+                for frame in record.frames.clone() {
+                    if !self.state.frame(frame).closed {
+                        self.stop(frame, failure);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn run_timed_out(&mut self) {
+        if self.state.status != RunStatus::Running {
+            return;
+        }
+        let mut failure = Failure::lasting(Code::Timeout, "the run took longer than it may");
+        failure.hint = Some("raise the composition's `timeout`, or `--timeout`".into());
+        self.stop(0, &Arc::new(failure));
+    }
+
+    fn cancel(&mut self) {
+        if self.state.status == RunStatus::Running {
+            let failure = Failure::lasting(Code::Cancelled, "the run was cancelled");
+            self.stop(0, &Arc::new(failure));
+        }
+    }
+
+    fn fired(&mut self, node: NodeId) {
+        let step = self.state.step(node).clone();
+        match self.state.record(node).node {
+            Node::Resting { .. } => self.record(Fact::Woke { node }),
+            Node::Sleeping => {
+                self.record(Fact::Succeeded { node, output: Value::Null, given: None });
+            }
+            Node::Open => self.next_round(node, &step),
+            _ => {}
+        }
+    }
+
+    /// Ends one activation whose steps are all settled; false when there is none.
+    fn close_one(&mut self) -> bool {
+        let Some(frame) = self.state.next_over() else { return false };
+        self.skip_rest(frame);
+        let failed = self.outcome(frame).is_err();
+        self.record(Fact::Closed { frame, failed });
+        match self.state.frame(frame).parent {
+            Some(parent) => self.frame_closed(parent, frame),
+            None => self.finish(),
+        }
+        true
+    }
+
+    fn skip_rest(&mut self, frame: u32) {
+        for position in 0..self.state.frame(frame).nodes.len() {
+            let position = u32::try_from(position).expect("positions are small");
+            let node = NodeId { frame, position };
+            if matches!(self.state.record(node).node, Node::Pending) {
+                let reason = self.reason_to_skip(node).unwrap_or_else(|| "the run stopped".into());
+                self.record(Fact::Skipped { node, reason });
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        let status = self.final_status();
+        let (status, output, failure) = match self.result(0, status == RunStatus::Success) {
+            Ok(output) => (status, output, self.state.frame(0).stopped.clone()),
+            Err(failure) => (RunStatus::Failed, Value::Null, Some(Arc::new(failure))),
+        };
+        self.record(Fact::Finished { status, output, failure });
+    }
+
+    fn final_status(&self) -> RunStatus {
+        let root = self.state.frame(0);
+        match root.stopped.as_ref().map(|failure| failure.code) {
+            Some(Code::Cancelled) => return RunStatus::Cancelled,
+            Some(Code::Denied) => return RunStatus::Denied,
+            Some(_) => return RunStatus::Failed,
+            None => {}
+        }
+        let failed = |record: &super::state::Record| record.node.failure().is_some();
+        if !root.nodes.iter().any(failed) {
+            return RunStatus::Success;
+        }
+        // Partial when some step that nobody waits for has its value.
+        let plan = self.state.plan_of(0);
+        let mut sinks = plan.steps_of(0).zip(&root.nodes).filter(|(step, _)| step.dependants.is_empty());
+        if sinks.any(|(_, record)| record.node.output().is_some()) {
+            RunStatus::Partial
+        } else {
+            RunStatus::Failed
+        }
+    }
+
+    /// The result of a composition: its `output`, else every output key with its value. When not
+    /// everything worked, what cannot be worked out is left away instead of failing again.
+    pub(super) fn result(&self, frame: u32, complete: bool) -> Outcome<Value> {
+        let plan = self.state.plan_of(frame);
+        if let Some(output) = &plan.composition.output {
+            let scope = FrameScope::new(self.state, frame);
+            return match output.eval(&scope, self.limits) {
+                Ok(value) => Ok(value),
+                Err(_) if !complete => Ok(Value::Null),
+                Err(error) => Err(evaluation(error)),
+            };
+        }
+        Ok(results(self.state, frame).into())
+    }
+}
+
+/// Every output key of an activation with its value.
+pub(super) fn results(state: &State, frame: u32) -> Map {
+    let plan = state.plan_of(frame);
+    let body = state.frame(frame).body;
+    plan.steps_of(body)
+        .zip(&state.frame(frame).nodes)
+        .filter_map(|(planned, record)| {
+            let key = planned.step.output_key.as_ref().map_or(&planned.step.id, |(key, _)| key);
+            record.node.output().map(|output| (key.clone(), output.clone()))
+        })
+        .collect()
+}
+
+/// The tool of a call; compositions that came out of the compiler have one everywhere.
+fn spec(call: &ToolCall) -> &Arc<ToolSpec> {
+    call.tool.as_ref().expect("a checked call has its tool")
+}
+
+fn candidate_call(step: &Step, candidate: u16) -> &ToolCall {
+    match (&step.kind, candidate) {
+        (StepKind::Tool(call), 0) => call,
+        (_, fallback) => &step.fallback[usize::from(fallback) - 1],
+    }
+}
+
+pub(super) fn evaluation(error: EvalError) -> Failure {
+    Failure::lasting(error.code, error.message)
+}
+
+/// `map_outputs` looks in the value, then in its `data`; `.` is the whole value, and what is not
+/// an object is also reachable as `value`.
+fn mapped(output: &Value, field: &str) -> Option<Value> {
+    let path = |value: &Value| {
+        field.split('.').try_fold(value.clone(), |at, part| at.get(part).cloned())
+    };
+    match (output, field) {
+        (whole, ".") => Some(whole.clone()),
+        (Value::Object(_), _) => path(output).or_else(|| path(output.get("data")?)),
+        (whole, "value") => Some(whole.clone()),
+        _ => None,
+    }
+}
+
+/// The failure of a step all of whose attempts failed.
+fn exhausted(failure: Failure, step: &Step, tries: u32, budget: u32, may_retry: bool) -> Failure {
+    if !may_retry || budget == 0 || tries <= budget {
+        return failure;
+    }
+    let message = format!("Max retries ({budget}) exceeded for step {}: {}", step.id, failure.message);
+    Failure { code: Code::RetriesExhausted, message: message.into(), retryable: false, ..failure }
+}

@@ -1,0 +1,262 @@
+//! What became true of a run, in order. A journal is replayed by applying its entries again.
+
+use std::sync::Arc;
+
+use crate::composition::{Millis, Strategy};
+use crate::diagnostic::Code;
+use crate::plan::BodyIndex;
+use crate::value::{Map, Value};
+use crate::view::RunStatus;
+
+/// A step of a run: a position in one activation of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId {
+    /// The activation of the body.
+    pub frame: u32,
+    /// The position in the body.
+    pub position: u32,
+}
+
+/// One line of the journal.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Counts from zero.
+    pub seq: u64,
+    /// Milliseconds since 1970, as the event said.
+    pub at_ms: u64,
+    /// What became true.
+    pub fact: Fact,
+}
+
+/// What a run is started with. Ids are made outside: the core draws nothing.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// UUIDv7.
+    pub run_id: Arc<str>,
+    /// `req_…`
+    pub request_id: Arc<str>,
+    /// `plan_…`
+    pub plan_id: Arc<str>,
+    /// UUIDv4.
+    pub chain_id: Arc<str>,
+    /// The input, defaults filled in.
+    pub input: Value,
+    /// What the caller brought.
+    pub context: Value,
+    /// What the caller asked for beyond the composition.
+    pub options: Options,
+    /// The hash of the plan that the run is bound to.
+    pub plan_hash: Option<Arc<str>>,
+    /// The version of this engine, so that a journal says who wrote it.
+    pub engine: Arc<str>,
+}
+
+/// What a caller may ask for beyond the composition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// For the whole run.
+    pub timeout_ms: Option<Millis>,
+    /// Steps at once.
+    pub max_concurrency: Option<u32>,
+    /// In place of the composition's own.
+    pub strategy: Option<Strategy>,
+    /// Consent to everything that would ask.
+    pub approved: bool,
+}
+
+/// Why a step failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// What kind.
+    pub code: Code,
+    /// What went wrong.
+    pub message: Arc<str>,
+    /// What to do.
+    pub hint: Option<Arc<str>>,
+    /// Whether trying again may help.
+    pub retryable: bool,
+    /// Whether the tool may have done its work nevertheless.
+    pub in_doubt: bool,
+    /// How long the tool's source asked to be left alone.
+    pub retry_after_ms: Option<Millis>,
+}
+
+impl Failure {
+    /// A failure that no retry mends.
+    pub fn lasting(code: Code, message: impl Into<Arc<str>>) -> Failure {
+        Failure {
+            code,
+            message: message.into(),
+            hint: None,
+            retryable: false,
+            in_doubt: false,
+            retry_after_ms: None,
+        }
+    }
+
+    /// A failure that may pass.
+    pub fn passing(code: Code, message: impl Into<Arc<str>>) -> Failure {
+        Failure { retryable: true, ..Failure::lasting(code, message) }
+    }
+}
+
+/// The item of one round of a loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// The item.
+    pub value: Value,
+    /// Counts from zero.
+    pub index: usize,
+    /// How many there are.
+    pub length: usize,
+}
+
+/// What became true.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    /// The run began.
+    Started(Box<Started>),
+    /// A step opened one of its bodies.
+    Opened {
+        /// The step.
+        node: NodeId,
+        /// The body.
+        body: BodyIndex,
+        /// The item, in a loop.
+        item: Option<Item>,
+    },
+    /// A step entered the composition that it calls.
+    Entered {
+        /// The step.
+        node: NodeId,
+        /// The composition's input.
+        input: Value,
+    },
+    /// A loop has its items.
+    Looped {
+        /// The step.
+        node: NodeId,
+        /// The items.
+        items: Arc<Vec<Value>>,
+    },
+    /// A call waits for a yes.
+    Asked {
+        /// The step.
+        node: NodeId,
+        /// What it would be called with.
+        args: Value,
+    },
+    /// Somebody said yes.
+    Granted {
+        /// The step.
+        node: NodeId,
+        /// Who.
+        by: Arc<str>,
+    },
+    /// A call was announced. It leaves only after this is durable.
+    Called {
+        /// The step.
+        node: NodeId,
+        /// 0 for the tool itself, n for the n-th fallback.
+        candidate: u16,
+        /// What it is called with.
+        args: Value,
+    },
+    /// An attempt failed and will be repeated.
+    Rested {
+        /// The step.
+        node: NodeId,
+        /// Why it failed.
+        failure: Arc<Failure>,
+        /// When the next one begins.
+        until_ms: u64,
+    },
+    /// A step has rested and waits for its turn.
+    Woke {
+        /// The step.
+        node: NodeId,
+    },
+    /// Every attempt of a tool failed; a fallback follows.
+    GaveUp {
+        /// The step.
+        node: NodeId,
+        /// Why the last one failed.
+        failure: Arc<Failure>,
+    },
+    /// A step waits until a time.
+    Slept {
+        /// The step.
+        node: NodeId,
+        /// Until when.
+        until_ms: u64,
+    },
+    /// A step has its value.
+    Succeeded {
+        /// The step.
+        node: NodeId,
+        /// Its value.
+        output: Value,
+        /// Names that it gave.
+        given: Option<Arc<Map>>,
+    },
+    /// A step failed, and its author had a value ready for that.
+    Tolerated {
+        /// The step.
+        node: NodeId,
+        /// How it failed.
+        failure: Arc<Failure>,
+        /// The value that stands in.
+        output: Value,
+    },
+    /// A step failed for good.
+    Failed {
+        /// The step.
+        node: NodeId,
+        /// How.
+        failure: Arc<Failure>,
+    },
+    /// A step will not run.
+    Skipped {
+        /// The step.
+        node: NodeId,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// A step was stopped.
+    Cancelled {
+        /// The step.
+        node: NodeId,
+        /// Whether its tool may have done its work nevertheless.
+        in_doubt: bool,
+    },
+    /// Nothing new starts in this activation of a body.
+    Stopped {
+        /// The activation.
+        frame: u32,
+        /// Why.
+        failure: Arc<Failure>,
+    },
+    /// Every step of an activation is settled.
+    Closed {
+        /// The activation.
+        frame: u32,
+        /// Whether one of its steps failed.
+        failed: bool,
+    },
+    /// An answer came after nobody waited for it any more; it changes nothing.
+    Late {
+        /// The step.
+        node: NodeId,
+        /// The attempt that it answers.
+        attempt: u32,
+    },
+    /// The run is over.
+    Finished {
+        /// How.
+        status: RunStatus,
+        /// Its result.
+        output: Value,
+        /// What went wrong with the run as a whole.
+        failure: Option<Arc<Failure>>,
+    },
+}

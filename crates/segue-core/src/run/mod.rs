@@ -1,0 +1,218 @@
+//! A run: one execution of a plan, as a machine that performs no I/O.
+//!
+//! The driver tells the run what happened; the run answers with what to write down and what to do.
+//! What is written is durable before anything is done, so nothing is ever done that the journal has
+//! not announced. State changes in one function, `State::apply`, which sees journal entries and
+//! nothing else: recovery is [`Run::replay`], not a second code path.
+//!
+//! Not here: clocks and waiting (the driver's), expressions ([`crate::expr`]), storage.
+
+mod admit;
+mod container;
+mod dry;
+mod forward;
+mod journal;
+mod node;
+mod retry;
+mod scope;
+mod state;
+mod view;
+
+use std::sync::Arc;
+
+pub use admit::admit;
+pub use dry::dry_run;
+pub use journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
+
+use crate::id::ToolId;
+use crate::limits::Limits;
+use crate::plan::Plan;
+use crate::value::Value;
+use crate::view::{RunStatus, RunView};
+use state::State;
+
+/// One execution of a plan.
+pub struct Run {
+    state: State,
+    limits: Arc<Limits>,
+}
+
+/// Names one attempt of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId {
+    /// The step.
+    pub node: NodeId,
+    /// Counts from one.
+    pub attempt: u32,
+}
+
+/// Names something that a run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TimerId {
+    /// The end of the time that the whole run has.
+    Run,
+    /// The end of a step's rest or wait.
+    Step(NodeId),
+}
+
+/// What happened. Time and chance come in here: the core has neither.
+#[derive(Debug)]
+pub struct Event {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// Random bits, for jitter.
+    pub entropy: u64,
+    /// What it was.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum EventKind {
+    /// The run begins.
+    Start(Box<Started>),
+    /// A call was answered.
+    Answered {
+        /// Which call.
+        call: CallId,
+        /// How.
+        answer: Answer,
+    },
+    /// Somebody decided whether a call may be made.
+    Decided {
+        /// The step that asks.
+        node: NodeId,
+        /// Yes or no.
+        granted: bool,
+        /// Who.
+        by: Arc<str>,
+    },
+    /// A time has come.
+    Fired(TimerId),
+    /// Somebody wants the run to end.
+    Cancel,
+}
+
+/// How a call was answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// With a value.
+    Value(Value),
+    /// With a failure.
+    Failure(Failure),
+    /// Not within its time.
+    TimedOut,
+    /// It was ended before it answered.
+    Ended,
+}
+
+/// What to do. Each is done only after the turn's record is durable.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Call a tool.
+    Call(Call),
+    /// End a call that is under way; its answer is awaited nevertheless.
+    End(CallId),
+    /// Ask whether a call may be made.
+    Ask(Question),
+    /// Say when a time has come.
+    Wake {
+        /// What to say.
+        timer: TimerId,
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+    },
+}
+
+/// A call to make.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its name.
+    pub id: CallId,
+    /// The tool.
+    pub tool: ToolId,
+    /// Its arguments.
+    pub args: Value,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+    /// The same for every attempt of the same work, never for any other.
+    pub key: Arc<str>,
+    /// The step, with the bodies and iterations around it.
+    pub step: Arc<str>,
+    /// Counts from one.
+    pub attempt: u32,
+}
+
+/// A question to a person.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The step that asks.
+    pub node: NodeId,
+    /// The step, with the bodies and iterations around it.
+    pub step: Arc<str>,
+    /// The tool that would be called.
+    pub tool: ToolId,
+    /// What it would be called with.
+    pub args: Value,
+}
+
+/// One answer of the machine.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// To be written down first.
+    pub record: Vec<Entry>,
+    /// To be done then.
+    pub perform: Vec<Effect>,
+}
+
+impl Run {
+    /// A run that has not begun.
+    pub fn new(plan: Arc<Plan>, limits: Arc<Limits>) -> Run {
+        Run { state: State::new(plan), limits }
+    }
+
+    /// The run that wrote this journal.
+    pub fn replay(plan: Arc<Plan>, limits: Arc<Limits>, journal: &[Entry]) -> Run {
+        let mut run = Run::new(plan, limits);
+        for entry in journal {
+            run.state.apply(entry);
+        }
+        run
+    }
+
+    /// Takes in what happened, and says what to write down and what to do.
+    pub fn handle(&mut self, event: Event) -> Turn {
+        let mut turn = forward::Moment {
+            state: &mut self.state,
+            limits: &self.limits,
+            at_ms: event.at_ms,
+            entropy: event.entropy,
+            turn: Turn::default(),
+        };
+        turn.handle(event.kind);
+        turn.turn
+    }
+
+    /// How the run stands.
+    pub fn status(&self) -> RunStatus {
+        self.state.status
+    }
+
+    /// Whether nothing more happens.
+    pub fn is_finished(&self) -> bool {
+        !matches!(
+            self.state.status,
+            RunStatus::Pending | RunStatus::Running | RunStatus::Waiting
+        )
+    }
+
+    /// The run as every surface shows it.
+    pub fn view(&self) -> RunView {
+        view::run_view(&self.state)
+    }
+
+    /// The step's id with the bodies and iterations around it.
+    pub fn path(&self, node: NodeId) -> Arc<str> {
+        self.state.path(node)
+    }
+}

@@ -1,0 +1,155 @@
+//! The states of a step, as a table. What it does not list cannot happen.
+
+use std::sync::Arc;
+
+use super::journal::{Fact, Failure};
+use crate::value::Value;
+use crate::view::StepStatus;
+
+/// How a step of a run stands.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Node {
+    /// Waits for its needs, or for its turn.
+    #[default]
+    Pending,
+    /// Waits for somebody's yes.
+    Asking,
+    /// Has the yes, and waits for its turn.
+    Granted,
+    /// A call is under way.
+    Calling { candidate: u16 },
+    /// An attempt failed; the next one begins later.
+    Resting { candidate: u16 },
+    /// Has rested, and waits for its turn.
+    Waking { candidate: u16 },
+    /// All attempts of a tool failed; a fallback is about to be called.
+    GivingUp,
+    /// Waits for a time.
+    Sleeping,
+    /// Its bodies are under way.
+    Open,
+    /// Has its value.
+    Done { output: Value },
+    /// Failed, and has the value that its author had ready.
+    Tolerated { output: Value, failure: Arc<Failure> },
+    /// Failed for good.
+    Failed { failure: Arc<Failure> },
+    /// Will not run.
+    Skipped { reason: Arc<str> },
+    /// Was stopped.
+    Cancelled { in_doubt: bool },
+}
+
+/// A fact that does not fit the state of its step.
+#[derive(Debug)]
+pub(super) struct IllegalFact;
+
+impl Node {
+    /// The state after a fact.
+    pub(super) fn next(self, fact: &Fact) -> Result<Node, IllegalFact> {
+        use {Fact as F, Node as N};
+        Ok(match (self, fact) {
+            (N::Pending, F::Asked { .. }) => N::Asking,
+            (N::Asking, F::Granted { .. }) => N::Granted,
+            (
+                N::Pending | N::Granted | N::GivingUp | N::Waking { .. },
+                F::Called { candidate, .. },
+            ) => N::Calling { candidate: *candidate },
+            (N::Resting { candidate }, F::Woke { .. }) => N::Waking { candidate },
+            (N::Calling { candidate }, F::Rested { .. }) => N::Resting { candidate },
+            (N::Calling { .. }, F::GaveUp { .. }) => N::GivingUp,
+            (N::Pending, F::Slept { .. }) => N::Sleeping,
+            (N::Open, F::Slept { .. }) => N::Open,
+            (N::Pending, F::Looped { .. }) => N::Open,
+            (N::Pending | N::Open, F::Opened { .. } | F::Entered { .. }) => N::Open,
+            (
+                N::Pending | N::Calling { .. } | N::Sleeping | N::Open,
+                F::Succeeded { output, .. },
+            ) => N::Done { output: output.clone() },
+            (
+                N::Pending
+                | N::Asking
+                | N::Granted
+                | N::Waking { .. }
+                | N::Calling { .. }
+                | N::GivingUp
+                | N::Open
+                | N::Sleeping,
+                F::Tolerated { output, failure, .. },
+            ) => N::Tolerated { output: output.clone(), failure: failure.clone() },
+            (
+                N::Pending
+                | N::Asking
+                | N::Granted
+                | N::Waking { .. }
+                | N::Calling { .. }
+                | N::GivingUp
+                | N::Open
+                | N::Sleeping,
+                F::Failed { failure, .. },
+            ) => N::Failed { failure: failure.clone() },
+            (N::Pending, F::Skipped { reason, .. }) => N::Skipped { reason: reason.clone() },
+            (
+                N::Asking
+                | N::Granted
+                | N::Calling { .. }
+                | N::Resting { .. }
+                | N::Waking { .. }
+                | N::GivingUp
+                | N::Sleeping
+                | N::Open,
+                F::Cancelled { in_doubt, .. },
+            ) => N::Cancelled { in_doubt: *in_doubt },
+            _ => return Err(IllegalFact),
+        })
+    }
+
+    /// Whether nothing more happens to it.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(
+            self,
+            Node::Done { .. }
+                | Node::Tolerated { .. }
+                | Node::Failed { .. }
+                | Node::Skipped { .. }
+                | Node::Cancelled { .. }
+        )
+    }
+
+    /// Its value, when it has one.
+    pub(super) fn output(&self) -> Option<&Value> {
+        match self {
+            Node::Done { output } | Node::Tolerated { output, .. } => Some(output),
+            _ => None,
+        }
+    }
+
+    /// How it failed.
+    pub(super) fn failure(&self) -> Option<&Arc<Failure>> {
+        match self {
+            Node::Failed { failure } | Node::Tolerated { failure, .. } => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// Its word.
+    pub(super) fn status(&self) -> StepStatus {
+        match self {
+            Node::Pending => StepStatus::Pending,
+            Node::Asking
+            | Node::Granted
+            | Node::Calling { .. }
+            | Node::Resting { .. }
+            | Node::Waking { .. }
+            | Node::GivingUp
+            | Node::Sleeping
+            | Node::Open => StepStatus::Running,
+            Node::Done { .. } => StepStatus::Success,
+            Node::Failed { failure } if failure.in_doubt => StepStatus::InDoubt,
+            Node::Tolerated { .. } | Node::Failed { .. } => StepStatus::Failed,
+            Node::Skipped { .. } => StepStatus::Skipped,
+            Node::Cancelled { in_doubt: true } => StepStatus::InDoubt,
+            Node::Cancelled { in_doubt: false } => StepStatus::Cancelled,
+        }
+    }
+}

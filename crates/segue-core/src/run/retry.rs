@@ -1,0 +1,85 @@
+//! Whether and when a failed attempt is repeated.
+
+use super::journal::Failure;
+use crate::composition::{Backoff, Composition, Step, Strategy};
+use crate::diagnostic::Code;
+use crate::limits::Limits;
+
+/// Retries under the strategy `retry` when nobody gives a number.
+const STRATEGY_RETRIES: u32 = 3;
+
+/// How often a step may be tried again: its own number, else the composition's, else the
+/// strategy's.
+pub(super) fn budget(step: &Step, composition: &Composition, strategy: Strategy) -> u32 {
+    let by_strategy = if strategy == Strategy::Retry { STRATEGY_RETRIES } else { 0 };
+    step.retry.max.or(composition.error_handling.max_retries).unwrap_or(by_strategy)
+}
+
+/// Whether this failure is one that another attempt may mend.
+///
+/// A call in doubt may have done its work; it is repeated only where doing it twice is harmless.
+pub(super) fn may_retry(step: &Step, failure: &Failure, is_repeatable: bool) -> bool {
+    let wanted = step.retry.on.is_empty() || step.retry.on.contains(&failure.code);
+    failure.retryable && wanted && (!failure.in_doubt || is_repeatable)
+}
+
+/// How long to rest before attempt `next` (2 is the first retry), full jitter from `entropy`.
+pub(super) fn delay_ms(
+    backoff: &Backoff,
+    failure: &Failure,
+    next: u32,
+    entropy: u64,
+    limits: &Limits,
+) -> u64 {
+    let exponent = i32::try_from(next.saturating_sub(2)).unwrap_or(i32::MAX);
+    let grown = backoff.initial_ms as f64 * backoff.factor.powi(exponent);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let capped = grown.min(backoff.max_ms as f64) as u64;
+    let drawn = if backoff.jitter { entropy % (capped + 1) } else { capped };
+    let asked = failure.retry_after_ms.unwrap_or(0).min(limits.retry_after_ms_max);
+    drawn.max(asked)
+}
+
+/// What a driver reports when a call took longer than it may.
+pub(super) fn timed_out(timeout_ms: u64, is_read_only: bool) -> Failure {
+    let message = format!("no answer within {timeout_ms} ms");
+    let mut failure = Failure::passing(Code::Timeout, message);
+    failure.in_doubt = !is_read_only;
+    failure.hint = Some("raise `timeout`, or find out why the tool is slow".into());
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C6, S0-51: delays grow, stay within the cap, and are spread over all of it.
+    #[test]
+    fn backoff_grows_to_its_cap_and_is_spread() {
+        let failure = Failure::passing(Code::ToolError, "x");
+        let limits = Limits::default();
+        let plain = Backoff { jitter: false, ..Backoff::default() };
+        let delays: Vec<u64> =
+            (2..10).map(|next| delay_ms(&plain, &failure, next, 0, &limits)).collect();
+        assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        let drawn: std::collections::BTreeSet<u64> = (0..1000)
+            .map(|seed: u64| {
+                let entropy = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                delay_ms(&Backoff::default(), &failure, 2, entropy, &limits)
+            })
+            .collect();
+        assert!(drawn.len() > 80 && drawn.iter().all(|delay| *delay <= 100));
+    }
+
+    /// C7: `Retry-After` is honoured up to its cap.
+    #[test]
+    fn retry_after_is_honoured_and_capped() {
+        let limits = Limits::default();
+        let wait = |asked| {
+            let failure = Failure { retry_after_ms: Some(asked), ..Failure::passing(Code::ToolError, "x") };
+            delay_ms(&Backoff::default(), &failure, 2, 0, &limits)
+        };
+        assert_eq!(wait(2_000), 2_000);
+        assert_eq!(wait(u64::MAX), limits.retry_after_ms_max);
+    }
+}

@@ -1,0 +1,116 @@
+//! What names mean at one place of a run.
+
+use std::borrow::Cow;
+
+use super::journal::NodeId;
+use super::state::State;
+use crate::expr::{Root, Scope, StepIndex};
+use crate::plan::BodyIndex;
+use crate::value::{Map, Value};
+
+/// The names known in one activation of a body, and what the call at hand adds to them.
+pub(super) struct FrameScope<'a> {
+    pub(super) state: &'a State,
+    pub(super) frame: u32,
+    pub(super) output: Option<&'a Value>,
+    pub(super) args: Option<&'a Value>,
+    pub(super) error: Option<&'a Value>,
+    /// Names that the step at hand has given so far.
+    pub(super) given: Option<&'a Map>,
+}
+
+impl<'a> FrameScope<'a> {
+    pub(super) fn new(state: &'a State, frame: u32) -> FrameScope<'a> {
+        FrameScope { state, frame, output: None, args: None, error: None, given: None }
+    }
+
+    /// The node of a step that can be seen from here.
+    fn node(&self, step: StepIndex) -> Option<NodeId> {
+        let plan = self.state.plan_of(self.frame);
+        let planned = plan.step(step);
+        let frame = self.frame_of(planned.body)?;
+        Some(NodeId { frame, position: planned.position })
+    }
+
+    /// The activation of a body that can be seen from here: one around this place, or the only one
+    /// inside a step around it.
+    fn frame_of(&self, body: BodyIndex) -> Option<u32> {
+        let mut at = Some(self.frame);
+        while let Some(frame) = at {
+            if self.state.frame(frame).body == body {
+                return Some(frame);
+            }
+            at = self.state.outer(frame);
+        }
+        let plan = self.state.plan_of(self.frame);
+        let owner = plan.step(plan.bodies[body as usize].owner?);
+        let outer = self.frame_of(owner.body)?;
+        let node = NodeId { frame: outer, position: owner.position };
+        let frames = &self.state.record(node).frames;
+        frames.iter().copied().find(|frame| self.state.frame(*frame).body == body)
+    }
+
+    fn item_frame(&self, step: StepIndex) -> Option<u32> {
+        let mut at = Some(self.frame);
+        while let Some(frame) = at {
+            let parent = self.state.frame(frame).parent;
+            if parent.is_some_and(|parent| self.state.step_index(parent) == step) {
+                return Some(frame);
+            }
+            at = self.state.outer(frame);
+        }
+        None
+    }
+
+    fn loop_facts(&self, step: StepIndex) -> Option<Value> {
+        let item = self.state.frame(self.item_frame(step)?).item.as_ref()?;
+        Some(Value::object([
+            ("index", Value::from(item.index)),
+            ("first", Value::Bool(item.index == 0)),
+            ("last", Value::Bool(item.index + 1 == item.length)),
+            ("length", Value::from(item.length)),
+        ]))
+    }
+
+    fn error_of(&self, step: StepIndex) -> Option<Value> {
+        let failure = self.state.record(self.node(step)?).node.failure()?;
+        Some(Value::object([
+            ("code", Value::from(failure.code.as_str())),
+            ("message", Value::String(failure.message.clone())),
+        ]))
+    }
+}
+
+impl Scope for FrameScope<'_> {
+    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
+        let activation = self.state.activation_of(self.frame);
+        match root {
+            Root::Step(step) => self.state.record(self.node(*step)?).node.output().map(Cow::Borrowed),
+            Root::Input => Some(Cow::Borrowed(&activation.input)),
+            Root::InputField(name) => activation.input.get(name).map(Cow::Borrowed),
+            Root::Context => Some(Cow::Borrowed(&self.state.context)),
+            Root::Given(step, name) => {
+                if let Some(value) = self.given.and_then(|given| given.get(name)) {
+                    return Some(Cow::Borrowed(value));
+                }
+                let given = self.state.record(self.node(*step)?).given.as_ref()?;
+                given.get(name).map(Cow::Borrowed)
+            }
+            Root::Item(step) => {
+                let item = self.state.frame(self.item_frame(*step)?).item.as_ref()?;
+                Some(Cow::Borrowed(&item.value))
+            }
+            Root::Loop(step) => self.loop_facts(*step).map(Cow::Owned),
+            Root::StepStatus(step) => {
+                let status = self.state.record(self.node(*step)?).node.status();
+                Some(Cow::Owned(Value::from(status.as_str())))
+            }
+            Root::StepError(step) => self.error_of(*step).map(Cow::Owned),
+            Root::Run => Some(Cow::Owned(self.state.about_run())),
+            Root::Output => self.output.map(Cow::Borrowed),
+            Root::Args => self.args.map(Cow::Borrowed),
+            Root::Error => self.error.map(Cow::Borrowed),
+            Root::Unresolved | Root::Lambda | Root::State => None,
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! Everything that is true of a run. Changed by [`State::apply`] alone, live or replayed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
+use super::node::Node;
+use crate::composition::{Flow, Step, Strategy};
+use crate::expr::StepIndex;
+use crate::plan::{BodyIndex, Plan, PlanStep};
+use crate::value::{Map, Value};
+use crate::view::{RunStatus, rfc3339};
+
+/// One activation of a composition: the run's own, or one that a step entered.
+#[derive(Debug)]
+pub(super) struct Activation {
+    pub(super) plan: Arc<Plan>,
+    pub(super) input: Value,
+    /// Steps of this activation that hold a slot.
+    pub(super) running: u32,
+    pub(super) max_concurrency: u32,
+    pub(super) strategy: Strategy,
+    /// Steps whose needs are met, the most urgent first.
+    pub(super) ready: BinaryHeap<Ready>,
+}
+
+/// A step whose needs are met. Of two, the one with the longer way to the end goes first when
+/// durations are known; until then declaration order decides.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ready(Reverse<(u32, u32)>);
+
+impl Ready {
+    fn new(node: NodeId) -> Ready {
+        Ready(Reverse((node.frame, node.position)))
+    }
+
+    pub(super) fn node(&self) -> NodeId {
+        let Reverse((frame, position)) = self.0;
+        NodeId { frame, position }
+    }
+}
+
+/// One activation of a body.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) activation: u32,
+    pub(super) body: BodyIndex,
+    pub(super) parent: Option<NodeId>,
+    pub(super) item: Option<Item>,
+    pub(super) nodes: Vec<Record>,
+    /// Steps that are not settled.
+    pub(super) unsettled: u32,
+    /// Steps that have begun and are not settled.
+    pub(super) active: u32,
+    /// Why nothing new starts in here.
+    pub(super) stopped: Option<Arc<Failure>>,
+    pub(super) closed: bool,
+}
+
+/// A step and what is remembered of it.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) node: Node,
+    /// Needs that are not settled.
+    pub(super) waiting: u32,
+    pub(super) attempts: u32,
+    /// Attempts of the tool or fallback at hand.
+    pub(super) tries: u32,
+    pub(super) started_ms: u64,
+    pub(super) ended_ms: u64,
+    pub(super) args: Value,
+    pub(super) given: Option<Arc<Map>>,
+    /// The activations of its bodies.
+    pub(super) frames: Vec<u32>,
+    /// How many of them are over.
+    pub(super) closed: u32,
+    /// Whether one of those that are over failed.
+    pub(super) has_failed_body: bool,
+    /// The items of a loop.
+    pub(super) items: Option<Arc<Vec<Value>>>,
+}
+
+/// The state of a run.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) started: Option<Box<Started>>,
+    pub(super) started_ms: u64,
+    pub(super) ended_ms: u64,
+    pub(super) context: Value,
+    pub(super) status: RunStatus,
+    pub(super) output: Value,
+    pub(super) failure: Option<Arc<Failure>>,
+    pub(super) activations: Vec<Activation>,
+    pub(super) frames: Vec<Frame>,
+    pub(super) calls: u64,
+    pub(super) seq: u64,
+    /// Activations that may have a step to start.
+    awake: BTreeSet<u32>,
+    /// Frames that may be over.
+    ending: Vec<u32>,
+    plan: Arc<Plan>,
+}
+
+impl State {
+    pub(super) fn new(plan: Arc<Plan>) -> State {
+        State {
+            started: None,
+            started_ms: 0,
+            ended_ms: 0,
+            context: Value::Null,
+            status: RunStatus::Pending,
+            output: Value::Null,
+            failure: None,
+            activations: Vec::new(),
+            frames: Vec::new(),
+            calls: 0,
+            seq: 0,
+            awake: BTreeSet::new(),
+            ending: Vec::new(),
+            plan,
+        }
+    }
+
+    pub(super) fn options(&self) -> Option<&Options> {
+        self.started.as_ref().map(|started| &started.options)
+    }
+
+    pub(super) fn frame(&self, frame: u32) -> &Frame {
+        &self.frames[frame as usize]
+    }
+
+    pub(super) fn record(&self, node: NodeId) -> &Record {
+        &self.frames[node.frame as usize].nodes[node.position as usize]
+    }
+
+    fn record_mut(&mut self, node: NodeId) -> &mut Record {
+        &mut self.frames[node.frame as usize].nodes[node.position as usize]
+    }
+
+    pub(super) fn activation_of(&self, frame: u32) -> &Activation {
+        &self.activations[self.frame(frame).activation as usize]
+    }
+
+    fn activation_mut(&mut self, frame: u32) -> &mut Activation {
+        &mut self.activations[self.frames[frame as usize].activation as usize]
+    }
+
+    pub(super) fn plan_of(&self, frame: u32) -> &Arc<Plan> {
+        &self.activation_of(frame).plan
+    }
+
+    pub(super) fn step_index(&self, node: NodeId) -> StepIndex {
+        let body = self.frame(node.frame).body;
+        self.plan_of(node.frame).bodies[body as usize].steps[node.position as usize]
+    }
+
+    pub(super) fn planned(&self, node: NodeId) -> &PlanStep {
+        self.plan_of(node.frame).step(self.step_index(node))
+    }
+
+    pub(super) fn step(&self, node: NodeId) -> &Arc<Step> {
+        &self.planned(node).step
+    }
+
+    /// The activation around this one, within the same composition.
+    pub(super) fn outer(&self, frame: u32) -> Option<u32> {
+        let here = self.frame(frame);
+        let outer = here.parent?.frame;
+        (self.frame(outer).activation == here.activation).then_some(outer)
+    }
+
+    /// The step's id with the bodies and iterations around it: `each[2]/parse`.
+    pub(super) fn path(&self, node: NodeId) -> Arc<str> {
+        let id = &self.step(node).id;
+        let frame = self.frame(node.frame);
+        match frame.parent {
+            None => id.clone(),
+            Some(parent) => {
+                let outer = self.path(parent);
+                match &frame.item {
+                    Some(item) => format!("{outer}[{}]/{id}", item.index).into(),
+                    None => format!("{outer}/{id}").into(),
+                }
+            }
+        }
+    }
+
+    pub(super) fn about_run(&self) -> Value {
+        let text = |text: &Arc<str>| Value::String(text.clone());
+        let id = self.started.as_ref().map_or(Value::Null, |started| text(&started.run_id));
+        Value::object([
+            ("id", id),
+            ("name", text(&self.plan.composition.name)),
+            ("started_at", Value::from(rfc3339(self.started_ms))),
+        ])
+    }
+
+    /// The only function that changes a run.
+    pub(super) fn apply(&mut self, entry: &Entry) {
+        self.seq = entry.seq + 1;
+        match &entry.fact {
+            Fact::Started(started) => self.begin(started, entry.at_ms),
+            Fact::Opened { node, body, item } => {
+                self.advance(*node, entry);
+                let activation = self.frame(node.frame).activation;
+                self.open(activation, *body, Some(*node), item.clone());
+            }
+            Fact::Looped { node, items } => {
+                self.advance(*node, entry);
+                self.record_mut(*node).items = Some(items.clone());
+            }
+            Fact::Entered { node, input } => {
+                self.advance(*node, entry);
+                self.enter(*node, input);
+            }
+            Fact::Asked { node, args } => {
+                self.advance(*node, entry);
+                self.record_mut(*node).args = args.clone();
+            }
+            Fact::Called { node, args, .. } => {
+                let fresh = !matches!(self.record(*node).node, Node::Waking { .. });
+                let had_slot = self.holds_slot(*node);
+                self.advance(*node, entry);
+                let record = self.record_mut(*node);
+                record.args = args.clone();
+                record.attempts += 1;
+                record.tries = if fresh { 1 } else { record.tries + 1 };
+                self.calls += 1;
+                if !had_slot {
+                    self.activation_mut(node.frame).running += 1;
+                }
+            }
+            Fact::Rested { node, .. } => {
+                self.advance(*node, entry);
+                self.free_slot(node.frame);
+            }
+            Fact::Granted { node, .. } | Fact::Woke { node } => {
+                self.advance(*node, entry);
+                self.push_ready(*node);
+            }
+            Fact::GaveUp { node, .. } | Fact::Slept { node, .. } => self.advance(*node, entry),
+            Fact::Succeeded { node, given, .. } => {
+                let given = given.clone();
+                self.settle(*node, entry);
+                self.record_mut(*node).given = given;
+            }
+            Fact::Tolerated { node, .. }
+            | Fact::Failed { node, .. }
+            | Fact::Skipped { node, .. }
+            | Fact::Cancelled { node, .. } => self.settle(*node, entry),
+            Fact::Stopped { frame, failure } => {
+                self.frames[*frame as usize].stopped = Some(failure.clone());
+                self.ending.push(*frame);
+            }
+            Fact::Closed { frame, failed } => self.close(*frame, *failed),
+            Fact::Late { .. } => {}
+            Fact::Finished { status, output, failure } => {
+                self.status = *status;
+                self.output = output.clone();
+                self.failure = failure.clone();
+                self.ended_ms = entry.at_ms;
+            }
+        }
+    }
+
+    fn begin(&mut self, started: &Started, at_ms: u64) {
+        self.started_ms = at_ms;
+        self.context = started.context.clone();
+        self.status = RunStatus::Running;
+        let plan = self.plan.clone();
+        let options = &started.options;
+        let mut activation = Activation::new(plan, started.input.clone());
+        activation.max_concurrency = options.max_concurrency.unwrap_or(activation.max_concurrency);
+        activation.strategy = options.strategy.unwrap_or(activation.strategy);
+        self.started = Some(Box::new(started.clone()));
+        self.activations.push(activation);
+        self.open(0, 0, None, None);
+    }
+
+    fn enter(&mut self, node: NodeId, input: &Value) {
+        let plan = self.planned(node).nested.clone().expect("only a composition is entered");
+        let activation = index(self.activations.len());
+        self.activations.push(Activation::new(plan, input.clone()));
+        self.open(activation, 0, Some(node), None);
+    }
+
+    fn open(
+        &mut self,
+        activation: u32,
+        body: BodyIndex,
+        parent: Option<NodeId>,
+        item: Option<Item>,
+    ) {
+        let frame = index(self.frames.len());
+        let plan = self.activations[activation as usize].plan.clone();
+        let mut nodes = Vec::with_capacity(plan.bodies[body as usize].steps.len());
+        for (position, planned) in plan.steps_of(body).enumerate() {
+            let waiting = index(planned.step.needs.len());
+            nodes.push(Record { waiting, ..Record::default() });
+            if waiting == 0 {
+                let node = NodeId { frame, position: index(position) };
+                self.activations[activation as usize].ready.push(Ready::new(node));
+            }
+        }
+        self.awake.insert(activation);
+        let unsettled = index(nodes.len());
+        debug_assert_eq!(plan.composition.body.flow, Flow::Graph);
+        self.frames.push(Frame {
+            activation,
+            body,
+            parent,
+            item,
+            nodes,
+            unsettled,
+            active: 0,
+            stopped: None,
+            closed: false,
+        });
+        if let Some(parent) = parent {
+            self.record_mut(parent).frames.push(frame);
+        }
+    }
+
+    /// Moves a step along its table.
+    fn advance(&mut self, node: NodeId, entry: &Entry) {
+        let frame = &mut self.frames[node.frame as usize];
+        let record = &mut frame.nodes[node.position as usize];
+        let before = std::mem::take(&mut record.node);
+        let was_pending = matches!(before, Node::Pending);
+        record.node = before.next(&entry.fact).expect("the machine records legal facts only");
+        if was_pending {
+            record.started_ms = entry.at_ms;
+        }
+        match (was_pending, record.node.is_settled()) {
+            (true, false) => frame.active += 1,
+            (false, true) => frame.active -= 1,
+            _ => {}
+        }
+    }
+
+    fn push_ready(&mut self, node: NodeId) {
+        let activation = self.frame(node.frame).activation;
+        self.activations[activation as usize].ready.push(Ready::new(node));
+        self.awake.insert(activation);
+    }
+
+    fn free_slot(&mut self, frame: u32) {
+        let activation = self.frame(frame).activation;
+        self.activations[activation as usize].running -= 1;
+        self.awake.insert(activation);
+    }
+
+    fn holds_slot(&self, node: NodeId) -> bool {
+        matches!(self.record(node).node, Node::Calling { .. } | Node::GivingUp)
+    }
+
+    /// A step's last fact: whoever waits for it waits for one less.
+    fn settle(&mut self, node: NodeId, entry: &Entry) {
+        if self.holds_slot(node) {
+            self.free_slot(node.frame);
+        }
+        self.advance(node, entry);
+        self.record_mut(node).ended_ms = entry.at_ms;
+        let frame = &mut self.frames[node.frame as usize];
+        frame.unsettled -= 1;
+        if frame.unsettled == 0 || frame.stopped.is_some() {
+            self.ending.push(node.frame);
+        }
+        self.awake.insert(frame.activation);
+        let activation = &mut self.activations[frame.activation as usize];
+        let plan = activation.plan.clone();
+        let step = plan.bodies[frame.body as usize].steps[node.position as usize];
+        for dependant in &plan.step(step).dependants {
+            let record = &mut frame.nodes[*dependant as usize];
+            record.waiting -= 1;
+            if record.waiting == 0 {
+                let ready = NodeId { frame: node.frame, position: *dependant };
+                activation.ready.push(Ready::new(ready));
+            }
+        }
+    }
+
+    fn close(&mut self, frame: u32, failed: bool) {
+        let closed = &mut self.frames[frame as usize];
+        closed.closed = true;
+        if let Some(parent) = closed.parent {
+            let record = self.record_mut(parent);
+            record.closed += 1;
+            record.has_failed_body |= failed;
+        }
+    }
+
+    /// Takes an activation of a body that is over: all settled, or stopped with nothing under way.
+    pub(super) fn next_over(&mut self) -> Option<u32> {
+        while let Some(at) = self.ending.pop() {
+            let frame = self.frame(at);
+            let is_over = frame.unsettled == 0 || (frame.stopped.is_some() && frame.active == 0);
+            if is_over && !frame.closed {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Takes the next step whose turn it is; steps of stopped bodies are passed over.
+    pub(super) fn next_ready(&mut self) -> Option<NodeId> {
+        while let Some(at) = self.awake.first().copied() {
+            let activation = &mut self.activations[at as usize];
+            let has_room = activation.running < activation.max_concurrency;
+            let Some(ready) = has_room.then(|| activation.ready.pop()).flatten() else {
+                self.awake.remove(&at);
+                continue;
+            };
+            let node = ready.node();
+            let waits = matches!(
+                self.record(node).node,
+                Node::Pending | Node::Granted | Node::Waking { .. }
+            );
+            if waits && self.frame(node.frame).stopped.is_none() {
+                return Some(node);
+            }
+        }
+        None
+    }
+}
+
+impl Activation {
+    fn new(plan: Arc<Plan>, input: Value) -> Activation {
+        let composition = &plan.composition;
+        Activation {
+            max_concurrency: composition.max_concurrency,
+            strategy: composition.error_handling.strategy,
+            running: 0,
+            ready: BinaryHeap::new(),
+            input,
+            plan,
+        }
+    }
+}
+
+fn index(position: usize) -> u32 {
+    u32::try_from(position).expect("a run has far fewer than 2^32 steps")
+}

@@ -1,0 +1,126 @@
+//! State → [`RunView`].
+
+use std::sync::Arc;
+
+use super::forward::results;
+use super::journal::{Failure, NodeId};
+use super::node::Node;
+use super::state::{Record, State};
+use crate::composition::StepKind;
+use crate::value::Map;
+use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
+
+pub(super) fn run_view(state: &State) -> RunView {
+    let Some(started) = &state.started else { return RunView::default() };
+    let composition = &state.plan_of(0).composition;
+    let mut view = RunView {
+        run_id: started.run_id.clone(),
+        request_id: started.request_id.clone(),
+        plan_id: started.plan_id.clone(),
+        chain_id: started.chain_id.clone(),
+        name: composition.name.clone(),
+        dialect: composition.dialect,
+        status: state.status,
+        success: state.status == RunStatus::Success,
+        output: state.output.clone(),
+        results: results(state, 0),
+        started_at: Some(rfc3339(state.started_ms)),
+        plan_hash: started.plan_hash.clone(),
+        ..RunView::default()
+    };
+    if state.ended_ms > 0 {
+        view.completed_at = Some(rfc3339(state.ended_ms));
+        view.duration_ms = state.ended_ms.saturating_sub(state.started_ms);
+        view.duration = view.duration_ms.saturating_mul(1_000_000);
+    }
+    add_steps(state, 0, &mut view);
+    if let Some(failure) = &state.failure
+        && view.errors.is_empty()
+    {
+        view.errors.push(error_view(None, None, failure, 0, "run"));
+    }
+    view
+}
+
+/// A frame's steps, each followed by the steps inside it.
+fn add_steps(state: &State, frame: u32, view: &mut RunView) {
+    for position in 0..state.frame(frame).nodes.len() {
+        let node = NodeId { frame, position: u32::try_from(position).unwrap_or(u32::MAX) };
+        let record = state.record(node);
+        let step = step_view(state, node, record);
+        count(&step, record, view);
+        view.errors.extend(step.error.clone());
+        view.steps.push(step);
+        if let Some(given) = &record.given {
+            merge(&mut view.state, given);
+        }
+        for inner in &record.frames {
+            add_steps(state, *inner, view);
+        }
+    }
+}
+
+fn merge(into: &mut Map, given: &Map) {
+    into.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
+}
+
+fn count(step: &StepView, record: &Record, view: &mut RunView) {
+    let ran = !matches!(step.status, StepStatus::Pending | StepStatus::Skipped);
+    view.steps_executed += usize::from(ran && record.started_ms > 0);
+    view.steps_succeeded += usize::from(step.status == StepStatus::Success);
+    view.steps_failed += usize::from(matches!(step.status, StepStatus::Failed | StepStatus::InDoubt));
+}
+
+fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
+    let step = state.step(node);
+    let tool = match &step.kind {
+        StepKind::Tool(call) => call.tool.as_ref().map(|tool| Arc::from(tool.id.as_str())),
+        _ => None,
+    };
+    let path = state.path(node);
+    let status = record.node.status();
+    let began = record.started_ms > 0;
+    StepView {
+        id: path.clone(),
+        kind: step.kind.word(),
+        error: failure_of(record).map(|failure| {
+            error_view(Some(path), tool.clone(), &failure, record.attempts, "call")
+        }),
+        tool,
+        status,
+        attempts: record.attempts,
+        input: record.args.clone(),
+        output: record.node.output().cloned().unwrap_or_default(),
+        reason: match &record.node {
+            Node::Skipped { reason } => Some(reason.to_string()),
+            _ => None,
+        },
+        started_at: began.then(|| rfc3339(record.started_ms)),
+        completed_at: (began && record.ended_ms > 0).then(|| rfc3339(record.ended_ms)),
+        duration_ms: record.ended_ms.saturating_sub(record.started_ms),
+    }
+}
+
+fn failure_of(record: &Record) -> Option<Arc<Failure>> {
+    record.node.failure().cloned()
+}
+
+fn error_view(
+    step: Option<Arc<str>>,
+    tool: Option<Arc<str>>,
+    failure: &Failure,
+    attempts: u32,
+    phase: &'static str,
+) -> ErrorView {
+    ErrorView {
+        step,
+        tool,
+        code: failure.code,
+        message: failure.message.to_string(),
+        attempts,
+        phase,
+        retryable: failure.retryable,
+        in_doubt: failure.in_doubt,
+        hint: failure.hint.as_ref().map(ToString::to_string),
+    }
+}

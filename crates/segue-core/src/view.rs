@@ -1,0 +1,465 @@
+//! What crosses a surface: the only published JSON shapes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::composition::{Dialect, Step, StepKind, Undo};
+use crate::diagnostic::Code;
+use crate::plan::{Plan, PlanStep};
+use crate::tool::Impact;
+use crate::value::{Map, Value};
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Not begun.
+    #[default]
+    Pending,
+    /// Under way.
+    Running,
+    /// Waiting for a person or a time.
+    Waiting,
+    /// Everything worked.
+    Success,
+    /// Some of it worked.
+    Partial,
+    /// It did not work.
+    Failed,
+    /// It did not work, and everything was undone.
+    RolledBack,
+    /// It did not work, and something could not be undone.
+    RollbackFailed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// Somebody said no.
+    Denied,
+    /// Nothing was really called.
+    DryRun,
+}
+
+impl RunStatus {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunStatus::Pending => "pending",
+            RunStatus::Running => "running",
+            RunStatus::Waiting => "waiting",
+            RunStatus::Success => "success",
+            RunStatus::Partial => "partial",
+            RunStatus::Failed => "failed",
+            RunStatus::RolledBack => "rolled_back",
+            RunStatus::RollbackFailed => "rollback_failed",
+            RunStatus::Cancelled => "cancelled",
+            RunStatus::Denied => "denied",
+            RunStatus::DryRun => "dry_run",
+        }
+    }
+}
+
+/// How a step stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    /// Not begun.
+    #[default]
+    Pending,
+    /// Under way.
+    Running,
+    /// It worked.
+    Success,
+    /// It did not work.
+    Failed,
+    /// It was not needed.
+    Skipped,
+    /// It was stopped.
+    Cancelled,
+    /// Nobody knows whether it worked.
+    InDoubt,
+    /// It was undone.
+    RolledBack,
+    /// It could not be undone.
+    RollbackFailed,
+}
+
+impl StepStatus {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StepStatus::Pending => "pending",
+            StepStatus::Running => "running",
+            StepStatus::Success => "success",
+            StepStatus::Failed => "failed",
+            StepStatus::Skipped => "skipped",
+            StepStatus::Cancelled => "cancelled",
+            StepStatus::InDoubt => "in_doubt",
+            StepStatus::RolledBack => "rolled_back",
+            StepStatus::RollbackFailed => "rollback_failed",
+        }
+    }
+}
+
+/// One run, as every surface shows it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RunView {
+    /// UUIDv7.
+    pub run_id: Arc<str>,
+    /// `req_…`
+    pub request_id: Arc<str>,
+    /// `plan_…`
+    pub plan_id: Arc<str>,
+    /// UUIDv4.
+    pub chain_id: Arc<str>,
+    /// The composition's name.
+    pub name: Arc<str>,
+    /// The composition's dialect.
+    pub dialect: Dialect,
+    /// How it stands.
+    pub status: RunStatus,
+    /// Whether everything worked.
+    pub success: bool,
+    /// The composition's result.
+    pub output: Value,
+    /// Every output key with its value.
+    pub results: Map,
+    /// What went wrong.
+    pub errors: Vec<ErrorView>,
+    /// What was noticed.
+    pub warnings: Vec<String>,
+    /// Every step.
+    pub steps: Vec<StepView>,
+    /// Names that steps gave.
+    pub state: Map,
+    /// Steps that ran, however often.
+    pub steps_executed: usize,
+    /// Steps that worked.
+    pub steps_succeeded: usize,
+    /// Steps that did not.
+    pub steps_failed: usize,
+    /// RFC 3339, absent before the start.
+    pub started_at: Option<String>,
+    /// RFC 3339, absent before the end.
+    pub completed_at: Option<String>,
+    /// Nanoseconds.
+    pub duration: u64,
+    /// Milliseconds.
+    pub duration_ms: u64,
+    /// The hash of the plan.
+    pub plan_hash: Option<Arc<str>>,
+}
+
+/// One step of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StepView {
+    /// Its id, with the bodies and iterations around it.
+    pub id: Arc<str>,
+    /// What kind of step.
+    pub kind: &'static str,
+    /// The tool, for steps that call one.
+    pub tool: Option<Arc<str>>,
+    /// How it stands.
+    pub status: StepStatus,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// What it was given.
+    pub input: Value,
+    /// What it returned.
+    pub output: Value,
+    /// How it failed.
+    pub error: Option<ErrorView>,
+    /// Why it was skipped.
+    pub reason: Option<String>,
+    /// RFC 3339.
+    pub started_at: Option<String>,
+    /// RFC 3339.
+    pub completed_at: Option<String>,
+    /// Milliseconds from its first attempt to its end.
+    pub duration_ms: u64,
+}
+
+/// One failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorView {
+    /// The step.
+    pub step: Option<Arc<str>>,
+    /// The tool.
+    pub tool: Option<Arc<str>>,
+    /// What kind.
+    pub code: Code,
+    /// What went wrong.
+    pub message: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When: `check`, `call`, `rollback`, …
+    pub phase: &'static str,
+    /// Whether trying again may help.
+    pub retryable: bool,
+    /// Whether the tool may have done its work nevertheless.
+    pub in_doubt: bool,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl ErrorView {
+    /// A failure before anything ran.
+    pub fn check(code: Code, message: impl Into<String>, hint: Option<String>) -> ErrorView {
+        ErrorView {
+            step: None,
+            tool: None,
+            code,
+            message: message.into(),
+            attempts: 0,
+            phase: "check",
+            retryable: false,
+            in_doubt: false,
+            hint,
+        }
+    }
+}
+
+/// A plan, for people and programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanView {
+    /// The hash of its meaning.
+    pub hash: Arc<str>,
+    /// The composition's name.
+    pub name: Arc<str>,
+    /// What it does.
+    pub description: Arc<str>,
+    /// The composition's dialect.
+    pub dialect: Dialect,
+    /// One confirmation for the whole run.
+    pub atomic: bool,
+    /// What it does to the world, at worst.
+    pub effect: Impact,
+    /// JSON Schema of its input.
+    pub inputs: Value,
+    /// Its result.
+    pub output: Value,
+    /// Its steps, in the order of the text.
+    pub steps: Vec<PlanStepView>,
+    /// Steps that may run together, by how many come before them.
+    pub together: Vec<Vec<Arc<str>>>,
+    /// The longest chain of steps.
+    pub longest_path: Vec<Arc<str>>,
+    /// What each tool's definition is pinned to.
+    pub tools: BTreeMap<String, String>,
+    /// What is done about failures.
+    pub error_handling: ErrorHandlingView,
+}
+
+/// What is done about failures.
+#[derive(Clone, Debug, Serialize)]
+pub struct ErrorHandlingView {
+    /// When a step fails for good.
+    pub failure_strategy: &'static str,
+    /// Whether completed steps are undone.
+    pub rollback_on_failure: bool,
+    /// Retries of a step without a number of its own.
+    pub max_retries: Option<u32>,
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanStepView {
+    /// Its id.
+    pub id: Arc<str>,
+    /// What kind of step.
+    pub kind: &'static str,
+    /// The tool's id.
+    pub tool: Option<Arc<str>>,
+    /// Steps that come first.
+    pub needs: Vec<Arc<str>>,
+    /// What it does to the world.
+    pub effect: Impact,
+    /// How it is taken back.
+    pub rollback: RollbackView,
+    /// Its condition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// The name of its value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_key: Option<Arc<str>>,
+    /// For one attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Whether it asks before it is called.
+    pub confirms: bool,
+    /// The bodies inside, each with its steps.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bodies: Vec<PlanBodyView>,
+}
+
+/// A body inside a step.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanBodyView {
+    /// The branch's id, the case's condition, or what else tells it from its siblings.
+    pub label: String,
+    /// Its steps.
+    pub steps: Vec<PlanStepView>,
+}
+
+/// How a step is taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RollbackView {
+    /// It leaves no trace.
+    NotNeeded,
+    /// Nobody said how.
+    Unknown,
+    /// By a call.
+    Call {
+        /// Of this tool.
+        tool: Arc<str>,
+    },
+    /// Not at all.
+    Impossible {
+        /// Why not.
+        reason: Arc<str>,
+    },
+    /// By undoing the steps inside.
+    Inside,
+}
+
+impl PlanView {
+    /// The view of a plan.
+    pub fn of(plan: &Plan) -> PlanView {
+        let composition = &plan.composition;
+        let ids = |steps: Vec<&PlanStep>| steps.iter().map(|s| s.step.id.clone()).collect();
+        let levels = plan.levels(0);
+        let mut together = vec![Vec::new(); levels.iter().max().map_or(0, |max| max + 1)];
+        for (step, level) in plan.steps_of(0).zip(&levels) {
+            together[*level].push(step.step.id.clone());
+        }
+        PlanView {
+            hash: plan.hash().clone(),
+            name: composition.name.clone(),
+            description: composition.description.clone(),
+            dialect: composition.dialect,
+            atomic: composition.atomic,
+            effect: plan.impact(),
+            inputs: composition.input.as_ref().map_or(Value::Null, |s| s.json().clone()),
+            output: composition.output.as_ref().map_or(Value::Null, crate::expr::Template::to_value),
+            steps: plan.steps_of(0).map(|step| PlanStepView::of(plan, step)).collect(),
+            together,
+            longest_path: ids(plan.longest_path()),
+            tools: plan.tools.iter().map(|(id, tool)| (id.to_string(), tool.hash())).collect(),
+            error_handling: ErrorHandlingView {
+                failure_strategy: composition.error_handling.strategy.as_str(),
+                rollback_on_failure: composition.error_handling.rollback_on_failure,
+                max_retries: composition.error_handling.max_retries,
+            },
+        }
+    }
+}
+
+impl PlanStepView {
+    fn of(plan: &Plan, planned: &PlanStep) -> PlanStepView {
+        let step = &planned.step;
+        let siblings = &plan.bodies[planned.body as usize].steps;
+        let tool = match &step.kind {
+            StepKind::Tool(call) => call.tool.as_ref(),
+            _ => None,
+        };
+        let mut bodies: Vec<PlanBodyView> = planned
+            .bodies
+            .iter()
+            .zip(body_labels(step))
+            .map(|(body, label)| PlanBodyView {
+                label,
+                steps: plan.steps_of(*body).map(|inner| PlanStepView::of(plan, inner)).collect(),
+            })
+            .collect();
+        if let Some(nested) = &planned.nested {
+            bodies.push(PlanBodyView {
+                label: nested.composition.name.to_string(),
+                steps: nested.steps_of(0).map(|inner| PlanStepView::of(nested, inner)).collect(),
+            });
+        }
+        let is_container = !bodies.is_empty();
+        PlanStepView {
+            id: step.id.clone(),
+            kind: step.kind.word(),
+            tool: tool.map(|tool| tool.id.as_str().into()),
+            needs: step
+                .needs
+                .iter()
+                .map(|need| plan.step(siblings[need.position]).step.id.clone())
+                .collect(),
+            effect: planned.effect,
+            rollback: RollbackView::of(step, is_container),
+            when: step.when.as_ref().map(|when| when.text().trim().to_owned()),
+            output_key: step.output_key.as_ref().map(|(key, _)| key.clone()),
+            timeout_ms: step.timeout_ms,
+            confirms: tool.is_some_and(|tool| tool.needs_confirmation()),
+            bodies,
+        }
+    }
+}
+
+impl RollbackView {
+    fn of(step: &Step, is_container: bool) -> RollbackView {
+        match &step.undo {
+            Undo::Call(call) => RollbackView::Call {
+                tool: call.tool.as_ref().map_or(call.name.clone(), |tool| tool.id.as_str().into()),
+            },
+            Undo::Impossible { reason } => RollbackView::Impossible { reason: reason.clone() },
+            _ if is_container => RollbackView::Inside,
+            Undo::NotNeeded => RollbackView::NotNeeded,
+            Undo::Unknown => RollbackView::Unknown,
+        }
+    }
+}
+
+/// What tells the bodies of a step from each other.
+pub(crate) fn body_labels(step: &Step) -> Vec<String> {
+    match &step.kind {
+        StepKind::Parallel { branches, .. } => branches.iter().map(|b| b.id.to_string()).collect(),
+        StepKind::Loop(each) => vec![format!("each {}", each.item)],
+        StepKind::Repeat(repeat) => vec![format!("until {}", repeat.until.text().trim())],
+        StepKind::Choose { cases, otherwise } => cases
+            .iter()
+            .map(|case| format!("when {}", case.when.text().trim()))
+            .chain(otherwise.iter().map(|_| "otherwise".to_owned()))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// RFC 3339 in UTC, from milliseconds since 1970.
+pub fn rfc3339(millis: u64) -> String {
+    let (seconds, millis) = (millis / 1000, millis % 1000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil_date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// Days since 1970 → year, month, day. Counts years from March, so that leap days come last.
+fn civil_date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rfc3339;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_782_400_123), "2000-02-29T00:00:00.123Z");
+        assert_eq!(rfc3339(1_794_700_799_999), "2026-11-14T23:59:59.999Z");
+    }
+}

@@ -1,0 +1,228 @@
+//! The local driver: one future per call, all polled in one place.
+//!
+//! Record, then perform: a turn's entries are appended to the store before any of its effects
+//! begins. A failing store therefore starts nothing.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt, Shared, poll_fn};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use segue_core::diagnostic::Code;
+use segue_core::run::{
+    Answer, Call, CallId, Effect, Event, EventKind, Failure, Run, Started, TimerId, Turn,
+};
+use tokio::sync::oneshot;
+
+use super::{Chance, Confirmer, Observer, now_ms};
+use crate::store::{Store, StoreError};
+use crate::tools::{self, Registry, ToolError};
+
+/// What a driver needs to move a run.
+pub struct Drive<'a> {
+    /// The tools.
+    pub registry: &'a Registry,
+    /// Where the journal goes.
+    pub store: &'a dyn Store,
+    /// Who is asked.
+    pub confirmer: &'a dyn Confirmer,
+    /// Who watches.
+    pub observer: &'a dyn Observer,
+    /// Randomness.
+    pub chance: &'a Chance,
+    /// Resolves when the run should end.
+    pub cancel: BoxFuture<'a, ()>,
+}
+
+/// Moves a run from its start to its end.
+pub async fn drive(run: &mut Run, started: Started, drive: Drive<'_>) -> Result<(), StoreError> {
+    let run_id = started.run_id.clone();
+    let cancel = drive.cancel.shared();
+    let mut driver = Driver {
+        run,
+        run_id,
+        registry: drive.registry,
+        store: drive.store,
+        confirmer: drive.confirmer,
+        observer: drive.observer,
+        chance: drive.chance,
+        under_way: FuturesUnordered::new(),
+        ends: BTreeMap::new(),
+        written: 0,
+    };
+    driver.handle(EventKind::Start(Box::new(started))).await?;
+    driver.until_finished(cancel).await
+}
+
+/// Calls, questions and timers are all futures that end in an event.
+type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, EventKind>>;
+
+struct Driver<'a> {
+    run: &'a mut Run,
+    run_id: Arc<str>,
+    registry: &'a Registry,
+    store: &'a dyn Store,
+    confirmer: &'a dyn Confirmer,
+    observer: &'a dyn Observer,
+    chance: &'a Chance,
+    under_way: UnderWay<'a>,
+    /// Ends a call that is under way.
+    ends: BTreeMap<CallId, oneshot::Sender<()>>,
+    /// Entries that are in the store.
+    written: u64,
+}
+
+impl<'a> Driver<'a> {
+    async fn until_finished(
+        &mut self,
+        cancel: Shared<BoxFuture<'_, ()>>,
+    ) -> Result<(), StoreError> {
+        let mut cancel = Some(cancel);
+        while !self.run.is_finished() {
+            let event = match &mut cancel {
+                None => self.under_way.next().await,
+                Some(signal) => {
+                    let next = poll_fn(|cx| {
+                        // Answers first: what has happened counts before what is wished for.
+                        if let std::task::Poll::Ready(event) = self.under_way.poll_next_unpin(cx) {
+                            return std::task::Poll::Ready(event);
+                        }
+                        signal.poll_unpin(cx).map(|()| Some(EventKind::Cancel))
+                    });
+                    next.await
+                }
+            };
+            let Some(event) = event else {
+                unreachable!("a run that is not finished waits for something");
+            };
+            if matches!(event, EventKind::Cancel) {
+                cancel = None;
+            }
+            self.handle(event).await?;
+        }
+        Ok(())
+    }
+
+    async fn handle(&mut self, kind: EventKind) -> Result<(), StoreError> {
+        if let EventKind::Answered { call, .. } = &kind {
+            self.ends.remove(call);
+        }
+        let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
+        let Turn { record, perform } = self.run.handle(event);
+        if !record.is_empty() {
+            self.observer.observe(self.run, &record);
+            let count = record.len() as u64;
+            // Facts before acts. A crash between the two leaves a call in doubt, which recovery
+            // can ask about; the other order leaves a call nobody knows of, which nothing can.
+            self.store.append(&self.run_id, self.written, record).await?;
+            self.written += count;
+        }
+        for effect in perform {
+            self.perform(effect);
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Call(call) => self.call(call),
+            Effect::End(call) => {
+                // An answer that is on its way already leaves nobody to tell.
+                if let Some(end) = self.ends.remove(&call) {
+                    let _ = end.send(());
+                }
+            }
+            Effect::Ask(question) => {
+                let confirmer = self.confirmer;
+                self.under_way.push(Box::pin(async move {
+                    let decision = confirmer.confirm(&question).await;
+                    let node = question.node;
+                    EventKind::Decided { node, granted: decision.granted, by: decision.by }
+                }));
+            }
+            Effect::Wake { timer, at_ms } => self.under_way.push(Box::pin(wake(timer, at_ms))),
+        }
+    }
+
+    fn call(&mut self, call: Call) {
+        let (end, ended) = oneshot::channel();
+        self.ends.insert(call.id, end);
+        let future = perform_call(self.registry, self.run_id.clone(), call, ended);
+        self.under_way.push(Box::pin(future));
+    }
+}
+
+async fn wake(timer: TimerId, at_ms: u64) -> EventKind {
+    let wait = at_ms.saturating_sub(now_ms());
+    tokio::time::sleep(Duration::from_millis(wait)).await;
+    EventKind::Fired(timer)
+}
+
+/// Makes a call and waits for its answer, its time or its end, whichever is first. Dropping the
+/// tool's future is what ends it.
+async fn perform_call(
+    registry: &Registry,
+    run_id: Arc<str>,
+    call: Call,
+    ended: oneshot::Receiver<()>,
+) -> EventKind {
+    let id = call.id;
+    let timeout_ms = call.timeout_ms;
+    let answer = async {
+        let work = run_tool(registry, run_id, call);
+        match timeout_ms {
+            None => work.await,
+            Some(timeout) => {
+                let within = tokio::time::timeout(Duration::from_millis(timeout), work);
+                within.await.unwrap_or(Answer::TimedOut)
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = answer => EventKind::Answered { call: id, answer },
+        Ok(()) = ended => EventKind::Answered { call: id, answer: Answer::Ended },
+    }
+}
+
+async fn run_tool(registry: &Registry, run_id: Arc<str>, call: Call) -> Answer {
+    let Some(tool) = registry.get(&call.tool) else {
+        let message = format!("Tool not found in registry: {}", call.tool);
+        return Answer::Failure(Failure::lasting(Code::UnknownTool, message));
+    };
+    let request = tools::Call {
+        tool: call.tool,
+        args: call.args,
+        run_id,
+        step: call.step,
+        attempt: call.attempt,
+        key: call.key,
+    };
+    // A panic of a tool is that call's failure and nobody else's.
+    match AssertUnwindSafe(tool.runner.call(request)).catch_unwind().await {
+        Ok(Ok(value)) => Answer::Value(value),
+        Ok(Err(error)) => Answer::Failure(failure(error)),
+        Err(_) => {
+            let mut failure = Failure::lasting(Code::Internal, "the tool's own code panicked");
+            failure.in_doubt = true;
+            Answer::Failure(failure)
+        }
+    }
+}
+
+fn failure(error: ToolError) -> Failure {
+    match error {
+        ToolError::Refused { code, message, retryable } => {
+            Failure { retryable, ..Failure::lasting(code, message) }
+        }
+        ToolError::Unreachable { message, retry_after } => {
+            let millis = retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            Failure { retry_after_ms: millis, ..Failure::passing(Code::Unreachable, message) }
+        }
+        ToolError::Silent { message } => {
+            Failure { in_doubt: true, ..Failure::passing(Code::InDoubt, message) }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! The one handle that surfaces hold: cheap to clone, no type parameters.
+//!
+//! It knows the tools and the compositions, compiles and plans through the core, and has a driver
+//! move runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use segue_core::compile::source::Source;
+use segue_core::compile::{self, Compiled};
+use segue_core::composition::Composition;
+use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan::{self, Plan};
+use segue_core::run::{self, Options, Run, Started};
+use segue_core::schema::Schema;
+use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
+use segue_core::value::Value;
+use segue_core::view::{ErrorView, RunStatus, RunView};
+use uuid::Uuid;
+
+use crate::driver::{self, Chance, Confirmer, Drive, Nobody, Observer, Unobserved};
+use crate::store::{MemoryStore, Store, StoreError};
+use crate::tools::{Call, Registry, Tool, ToolError};
+
+/// The engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    registry: Registry,
+    catalog: Catalog,
+    limits: Arc<Limits>,
+    store: Arc<dyn Store>,
+    chance: Chance,
+}
+
+/// What an engine is made of.
+#[derive(Default)]
+pub struct EngineBuilder {
+    registry: Registry,
+    limits: Limits,
+    store: Option<Arc<dyn Store>>,
+    compositions: Vec<Source>,
+}
+
+/// A composition that could not be loaded, and why.
+#[derive(Debug)]
+pub struct Unloaded {
+    /// Its text.
+    pub source: Source,
+    /// What is wrong with it.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl EngineBuilder {
+    /// Adds tools.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> EngineBuilder {
+        self.registry.extend(tools);
+        self
+    }
+
+    /// Sets the limits.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> EngineBuilder {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the store; journals are kept in memory otherwise.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> EngineBuilder {
+        self.store = Some(store);
+        self
+    }
+
+    /// Adds compositions that others may call by name.
+    #[must_use]
+    pub fn compositions(mut self, sources: impl IntoIterator<Item = Source>) -> EngineBuilder {
+        self.compositions.extend(sources);
+        self
+    }
+
+    /// The engine, and the compositions that it could not load.
+    pub fn build(self) -> (Engine, Vec<Unloaded>) {
+        let limits = Arc::new(self.limits);
+        let mut catalog = self.registry.catalog();
+        let unloaded = load_compositions(&mut catalog, self.compositions, &limits);
+        let inner = Inner {
+            registry: self.registry,
+            catalog,
+            limits,
+            store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())),
+            chance: Chance::default(),
+        };
+        (Engine { inner: Arc::new(inner) }, unloaded)
+    }
+}
+
+/// Compiles compositions that may call each other: each after those that it calls.
+fn load_compositions(
+    catalog: &mut Catalog,
+    sources: Vec<Source>,
+    limits: &Limits,
+) -> Vec<Unloaded> {
+    let mut unloaded = Vec::new();
+    let mut waiting: BTreeMap<Arc<str>, (Source, Vec<Arc<str>>)> = BTreeMap::new();
+    for source in sources {
+        match compile::read_header(&source, limits) {
+            Some(header) => {
+                let mut calls = Vec::new();
+                header.body.walk_calls(&mut |call| calls.push(short_name(&call.name)));
+                waiting.insert(header.name.clone(), (source, calls));
+            }
+            None => {
+                let diagnostics = compile::compile(&source, catalog, limits).diagnostics;
+                unloaded.push(Unloaded { source, diagnostics });
+            }
+        }
+    }
+    loop {
+        let free = waiting.iter().find(|(name, (_, calls))| {
+            !calls.iter().any(|call| call != *name && waiting.contains_key(call))
+        });
+        let next = match free.map(|(name, _)| name.clone()) {
+            Some(name) => name,
+            // Only circles are left; the first of them says so.
+            None => match waiting.keys().next() {
+                Some(name) => name.clone(),
+                None => return unloaded,
+            },
+        };
+        let in_circle = free_is_none(&waiting, &next);
+        let (source, _) = waiting.remove(&next).expect("the name was just found");
+        let compiled = compile::compile(&source, catalog, limits);
+        match compiled.composition {
+            Some(composition) => catalog.insert(Arc::new(composition_spec(&composition))),
+            None => {
+                let mut diagnostics = compiled.diagnostics;
+                if in_circle {
+                    let span = diagnostics.first().map_or_else(Default::default, |d| d.span);
+                    let message = format!("the composition `{next}` calls itself through others");
+                    diagnostics.insert(0, Diagnostic::error(Code::Recursion, message, span));
+                }
+                unloaded.push(Unloaded { source, diagnostics });
+            }
+        }
+    }
+}
+
+fn free_is_none(
+    waiting: &BTreeMap<Arc<str>, (Source, Vec<Arc<str>>)>,
+    name: &Arc<str>,
+) -> bool {
+    waiting[name].1.iter().any(|call| call != name && waiting.contains_key(call))
+}
+
+fn short_name(name: &str) -> Arc<str> {
+    name.strip_prefix("composition:").unwrap_or(name).into()
+}
+
+/// What others may know of a composition: it is a tool like any other.
+fn composition_spec(composition: &Arc<Composition>) -> ToolSpec {
+    let id = ToolId::new(COMPOSITION, &composition.name);
+    let input = composition.input.clone().unwrap_or_else(Schema::any_object);
+    let mut spec = ToolSpec::new(id, composition.description.clone(), input);
+    spec.output = Some(Arc::new(Schema::new(compile::output_type(composition).to_schema())));
+    spec.annotations = plan::annotations_of(composition);
+    spec.composition = Some(composition.clone());
+    spec
+}
+
+/// A run to make.
+pub struct RunRequest<'a> {
+    /// What to run.
+    pub plan: Arc<Plan>,
+    /// Its input.
+    pub input: Value,
+    /// What the caller brings along.
+    pub context: Value,
+    /// What the caller asks for beyond the composition.
+    pub options: Options,
+    /// Who is asked before a call that destroys; nobody means no.
+    pub confirmer: &'a dyn Confirmer,
+    /// Who watches.
+    pub observer: &'a dyn Observer,
+    /// Resolves when the run should end.
+    pub cancel: BoxFuture<'a, ()>,
+}
+
+impl RunRequest<'_> {
+    /// A run of this plan with this input, unwatched, with nobody to ask.
+    pub fn new(plan: Arc<Plan>, input: Value) -> RunRequest<'static> {
+        RunRequest {
+            plan,
+            input,
+            context: Value::empty_object(),
+            options: Options::default(),
+            confirmer: &Nobody,
+            observer: &Unobserved,
+            cancel: Box::pin(std::future::pending()),
+        }
+    }
+}
+
+/// Why the engine could not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// There is no such tool.
+    #[error("Tool not found in registry: {name}")]
+    UnknownTool {
+        /// What was asked for.
+        name: String,
+        /// What was perhaps meant.
+        nearest: Option<String>,
+    },
+    /// The arguments do not fit.
+    #[error("{message}")]
+    Arguments {
+        /// How.
+        message: String,
+    },
+    /// The tool failed.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// The journal could not be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Engine {
+    /// A new engine's parts.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// The tools that are known.
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.inner.limits
+    }
+
+    /// Compiles a text against the tools that are known.
+    pub fn compile(&self, source: &Source) -> Compiled {
+        compile::compile(source, &self.inner.catalog, &self.inner.limits)
+    }
+
+    /// Compiles a text and plans it; the findings say why there is no plan.
+    pub fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>) {
+        let Compiled { composition, mut diagnostics } = self.compile(source);
+        let Some(composition) = composition else { return (None, diagnostics) };
+        match plan::plan(&composition, &self.inner.limits) {
+            Ok(plan) => (Some(Arc::new(plan)), diagnostics),
+            Err(error) => {
+                let finding = Diagnostic::error(Code::Limit, error.to_string(), Default::default());
+                diagnostics.push(finding);
+                (None, diagnostics)
+            }
+        }
+    }
+
+    /// The plan of a composition that was loaded under a name.
+    pub fn plan_named(&self, name: &str) -> Option<Arc<Plan>> {
+        let tool = self.inner.catalog.get(&ToolId::new(COMPOSITION, name))?;
+        let composition = tool.composition.as_ref()?;
+        plan::plan(composition, &self.inner.limits).ok().map(Arc::new)
+    }
+
+    /// Runs a plan to its end.
+    pub async fn run(&self, request: RunRequest<'_>) -> Result<RunView, EngineError> {
+        let inner = &self.inner;
+        let input = match run::admit(&request.plan, request.input, &request.context) {
+            Ok(input) => input,
+            Err(errors) => return Ok(self.refused(&request.plan, errors)),
+        };
+        let started = self.started(&request.plan, input, request.context, request.options);
+        let mut run = Run::new(request.plan, inner.limits.clone());
+        let begun = std::time::Instant::now();
+        let drive = Drive {
+            registry: &inner.registry,
+            store: &*inner.store,
+            confirmer: request.confirmer,
+            observer: request.observer,
+            chance: &inner.chance,
+            cancel: request.cancel,
+        };
+        driver::drive(&mut run, started, drive).await?;
+        let mut view = run.view();
+        view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Ok(view)
+    }
+
+    /// What a run would do, without doing it.
+    pub fn dry_run(&self, plan: &Plan, input: Value, context: Value) -> RunView {
+        match run::admit(plan, input, &context) {
+            Ok(input) => {
+                let started = self.started(plan, input, context, Options::default());
+                run::dry_run(plan, &started, &self.inner.limits)
+            }
+            Err(errors) => self.refused(plan, errors),
+        }
+    }
+
+    /// The view of a run that could not begin.
+    pub fn refused(&self, plan: &Plan, errors: Vec<ErrorView>) -> RunView {
+        let mut view = self.stillborn(errors);
+        view.name = plan.composition.name.clone();
+        view.dialect = plan.composition.dialect;
+        view
+    }
+
+    /// The view of a run whose text does not compile.
+    pub fn uncompiled(&self, diagnostics: &[Diagnostic]) -> RunView {
+        let errors = diagnostics
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .map(|finding| ErrorView::check(finding.code, finding.message.clone(), finding.help.clone()));
+        self.stillborn(errors.collect())
+    }
+
+    fn stillborn(&self, errors: Vec<ErrorView>) -> RunView {
+        let chance = &self.inner.chance;
+        RunView {
+            run_id: Uuid::now_v7().to_string().into(),
+            request_id: chance.stamped_id("req"),
+            plan_id: chance.stamped_id("plan"),
+            chain_id: Uuid::new_v4().to_string().into(),
+            status: RunStatus::Failed,
+            errors,
+            ..RunView::default()
+        }
+    }
+
+    fn started(&self, plan: &Plan, input: Value, context: Value, options: Options) -> Started {
+        let chance = &self.inner.chance;
+        Started {
+            run_id: Uuid::now_v7().to_string().into(),
+            request_id: chance.stamped_id("req"),
+            plan_id: chance.stamped_id("plan"),
+            chain_id: Uuid::new_v4().to_string().into(),
+            input,
+            context,
+            options,
+            plan_hash: Some(plan.hash().clone()),
+            engine: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+
+    /// Calls one tool, once.
+    pub async fn call(&self, name: &str, args: Value) -> Result<Value, EngineError> {
+        let spec = self.tool(name)?.clone();
+        if let Some(violation) = spec.input.violations(&args).first() {
+            return Err(EngineError::Arguments { message: violation.to_string() });
+        }
+        let unknown = || EngineError::UnknownTool { name: name.to_owned(), nearest: None };
+        let tool = self.inner.registry.get(&spec.id).ok_or_else(unknown)?;
+        let key: Arc<str> = Uuid::now_v7().to_string().into();
+        let call = Call {
+            tool: spec.id.clone(),
+            args,
+            run_id: key.clone(),
+            step: "call".into(),
+            attempt: 1,
+            key,
+        };
+        Ok(tool.runner.call(call).await?)
+    }
+
+    /// The tool that is meant by a name.
+    pub fn tool(&self, name: &str) -> Result<&Arc<ToolSpec>, EngineError> {
+        match self.inner.catalog.find(name) {
+            Lookup::Found(tool) => Ok(tool),
+            Lookup::Ambiguous(ids) => Err(EngineError::UnknownTool {
+                name: name.to_owned(),
+                nearest: ids.first().map(ToString::to_string),
+            }),
+            Lookup::Missing { nearest } => {
+                Err(EngineError::UnknownTool { name: name.to_owned(), nearest })
+            }
+        }
+    }
+}
