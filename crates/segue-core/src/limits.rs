@@ -85,3 +85,15 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// Whether nothing here endangers the process itself: readers and evaluators recurse as deep
+    /// as these allow, on a stack of a few megabytes.
+    pub fn is_sane(&self) -> bool {
+        const DEPTH_MAX: usize = 512;
+        [self.document_depth_max, self.value_depth_max, self.expression_depth_max]
+            .iter()
+            .all(|depth| *depth <= DEPTH_MAX)
+            && self.nesting_depth_max <= 64
+    }
+}

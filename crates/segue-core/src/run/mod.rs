@@ -24,6 +24,7 @@ pub use admit::admit;
 pub use dry::dry_run;
 pub use journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 
+use crate::composition::StepKind;
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::plan::Plan;
@@ -209,6 +210,16 @@ impl Run {
     /// The run as every surface shows it.
     pub fn view(&self) -> RunView {
         view::run_view(&self.state)
+    }
+
+    /// The tool that a step calls, or the word for what it does.
+    pub fn tool_of(&self, node: NodeId) -> String {
+        match &self.state.step(node).kind {
+            StepKind::Tool(call) => {
+                call.tool.as_ref().map_or_else(|| call.name.to_string(), |tool| tool.id.to_string())
+            }
+            other => other.word().to_owned(),
+        }
     }
 
     /// The step's id with the bodies and iterations around it.

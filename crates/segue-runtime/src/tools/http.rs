@@ -1,1 +1,298 @@
-//! placeholder
+//! HTTP operations from the operator's configuration: one request, with holes that arguments fill.
+//!
+//! Where a request goes is the operator's word: scheme, host and port are written down and cannot
+//! come from arguments, and exactly that origin is opened, public or not. What arguments put into
+//! the address is percent-encoded and can be neither empty nor a dot segment, so that it stays the
+//! part of the path that it was meant for.
+
+pub mod address;
+mod connect;
+pub(in crate::tools) mod engine;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Url;
+use segue_core::compile::source::Span;
+use segue_core::diagnostic::Code;
+use segue_core::expr::{ArgsTemplate, EvalError, Piece, Template};
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::schema::Schema;
+use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec};
+use segue_core::value::Value;
+
+use super::{Call, Tool, ToolError, ToolRunner};
+use address::AddressPolicy;
+use engine::{Engine, Request, TIMEOUT_DEFAULT, percent_encode};
+
+/// The namespace of HTTP operations.
+pub const HTTP: &str = "http";
+
+/// One HTTP operation. Texts may hold `{{ args.… }}`; secrets are already filled in.
+// No `Debug`: headers hold secrets.
+#[derive(Clone, Default)]
+pub struct HttpConfig {
+    /// `GET` when empty.
+    pub method: String,
+    /// The address; its scheme, host and port without holes.
+    pub url: String,
+    /// Headers; one whose hole has no value is left out.
+    pub headers: BTreeMap<String, String>,
+    /// Added to the address; lists repeat, and what has no value is left out.
+    pub query: BTreeMap<String, Value>,
+    /// Text is sent as it is, anything else as JSON.
+    pub body: Option<Value>,
+    /// JSON Schema of the arguments.
+    pub input: Option<Value>,
+    /// JSON Schema of the answer.
+    pub output: Option<Value>,
+    /// It changes nothing; by default true for `GET` and `HEAD`.
+    pub read_only: Option<bool>,
+    /// It may destroy something; by default true for `DELETE`, `PUT` and `PATCH`.
+    pub destructive: Option<bool>,
+    /// Sending it twice changes nothing more; by default true for `PUT` and `DELETE`.
+    pub idempotent: Option<bool>,
+    /// What it does, for people and models.
+    pub description: String,
+    /// How long one call may take.
+    pub timeout: Option<Duration>,
+}
+
+/// The tool of an operation, or what is wrong with its configuration.
+pub fn tool(name: &str, config: &HttpConfig, limits: &Limits) -> Result<Tool, String> {
+    let limits = Arc::new(limits.clone());
+    let address = Address::parse(&config.url, &limits)?;
+    let method = if config.method.is_empty() { "GET" } else { &config.method }.to_ascii_uppercase();
+    let headers = config.headers.iter().map(|(name, text)| (name, Value::from(text.as_str())));
+    let operation = Operation {
+        engine: Engine::new(address.policy(), limits.clone()),
+        headers: templates(headers, &limits)?,
+        query: templates(config.query.iter().map(|(k, v)| (k, v.clone())), &limits)?,
+        body: config.body.as_ref().map(|body| ArgsTemplate::parse(body, &limits)).transpose()?,
+        timeout: config.timeout.unwrap_or(TIMEOUT_DEFAULT),
+        method: method.clone(),
+        address,
+        limits,
+    };
+    let spec = spec(name, config, &method);
+    Ok(Tool { spec: Arc::new(spec), runner: Arc::new(operation) })
+}
+
+fn spec(name: &str, config: &HttpConfig, method: &str) -> ToolSpec {
+    let reads = matches!(method, "GET" | "HEAD" | "OPTIONS");
+    let read_only = config.read_only.unwrap_or(reads);
+    // Only a `POST` is known to add; what an unknown method does is unknown.
+    let destructive = config.destructive.unwrap_or(!reads && method != "POST");
+    let idempotent = config.idempotent.unwrap_or(reads || matches!(method, "PUT" | "DELETE"));
+    let input = config.input.clone().map(|json| Arc::new(Schema::new(json)));
+    ToolSpec {
+        output: config.output.clone().map(|json| Arc::new(Schema::new(json))),
+        annotations: Annotations {
+            read_only: Some(read_only),
+            destructive: Some(destructive && !read_only),
+            idempotent: Some(idempotent),
+            open_world: Some(true),
+        },
+        rollback: if read_only { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
+        ..ToolSpec::new(
+            ToolId::new(HTTP, name),
+            config.description.as_str(),
+            input.unwrap_or_else(Schema::any_object),
+        )
+    }
+}
+
+type Templates = Vec<(String, ArgsTemplate)>;
+
+fn templates<'a>(
+    texts: impl Iterator<Item = (&'a String, Value)>,
+    limits: &Limits,
+) -> Result<Templates, String> {
+    texts
+        .map(|(name, text)| match ArgsTemplate::parse(&text, limits) {
+            Ok(template) => Ok((name.clone(), template)),
+            Err(why) => Err(format!("`{name}`: {why}")),
+        })
+        .collect()
+}
+
+struct Operation {
+    engine: Engine,
+    method: String,
+    address: Address,
+    headers: Templates,
+    query: Templates,
+    body: Option<ArgsTemplate>,
+    timeout: Duration,
+    limits: Arc<Limits>,
+}
+
+#[async_trait]
+impl ToolRunner for Operation {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let request = self.request(&call)?;
+        self.engine.send(request).await.map(|answer| answer.body)
+    }
+}
+
+impl Operation {
+    fn request(&self, call: &Call) -> Result<Request, ToolError> {
+        let refuse = |what: String| ToolError::refused(Code::InputSchema, what);
+        let mut url = self.address.fill(&call.args, &self.limits)?;
+        let query = Value::object(self.filled(&self.query, &call.args)?);
+        pairs(&query, &mut url).map_err(refuse)?;
+        let headers = self.filled(&self.headers, &call.args)?;
+        let headers = headers
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name, value.to_string()))
+            .collect();
+        let body = self.body.as_ref().map(|body| body.eval(&call.args, &self.limits));
+        let body = body.transpose().map_err(unfilled)?;
+        let request = Request::new(call, &self.method, url, &headers, body.as_ref())?;
+        Ok(Request { timeout: self.timeout, ..request })
+    }
+
+    /// The values for these arguments, without those of which there is none.
+    fn filled(&self, of: &Templates, args: &Value) -> Result<Vec<(String, Value)>, ToolError> {
+        let mut filled = Vec::with_capacity(of.len());
+        for (name, template) in of {
+            match template.eval(args, &self.limits) {
+                Ok(value) => filled.push((name.clone(), value)),
+                Err(EvalError { code: Code::UnresolvedReference, .. }) => {}
+                Err(error) => return Err(unfilled(error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// The address of an operation.
+struct Address {
+    /// Scheme, host and port, which never change.
+    origin: Url,
+    parts: Vec<Part>,
+}
+
+enum Part {
+    Text(Arc<str>),
+    Hole(ArgsTemplate),
+}
+
+impl Address {
+    fn parse(url: &str, limits: &Limits) -> Result<Address, String> {
+        let template = Template::parse(&url.into(), Span::default(), limits);
+        let pieces = match template.map_err(|error| format!("`url`: {}", error.message))? {
+            Template::Text(pieces) => pieces,
+            Template::Literal(text) => vec![Piece::Text(text.to_string().into())],
+            _ => return Err(origin_wanted()),
+        };
+        let Some(Piece::Text(head)) = pieces.first() else { return Err(origin_wanted()) };
+        let origin = origin(head, pieces.len() > 1)?;
+        let parts: Result<Vec<Part>, String> = pieces
+            .iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => Ok(Part::Text(text.clone())),
+                Piece::Expr(expr) => {
+                    let hole = Value::from(format!("{{{{ {} }}}}", expr.text().trim()));
+                    ArgsTemplate::parse(&hole, limits).map(Part::Hole)
+                }
+            })
+            .collect();
+        Ok(Address { origin, parts: parts? })
+    }
+
+    fn policy(&self) -> AddressPolicy {
+        let port = self.origin.port_or_known_default().unwrap_or(0);
+        AddressPolicy::for_origin(self.origin.host_str().unwrap_or(""), port)
+    }
+
+    /// The address for these arguments.
+    fn fill(&self, args: &Value, limits: &Limits) -> Result<Url, ToolError> {
+        let refuse = |what: String| ToolError::refused(Code::InputSchema, what);
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(literal) => text.push_str(literal),
+                Part::Hole(hole) => {
+                    let value = hole.eval(args, limits).map_err(unfilled)?;
+                    text.push_str(&percent_encode(&filling(&value).map_err(refuse)?, b"-._~"));
+                }
+            }
+        }
+        let path = text.split(['?', '#']).next().unwrap_or("");
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err(refuse("an argument would turn the address elsewhere (`..`)".to_owned()));
+        }
+        let url = Url::parse(&text).map_err(|error| refuse(format!("the address: {error}")))?;
+        // Cannot happen, and must not.
+        if url.origin() != self.origin.origin() {
+            return Err(refuse("an argument would turn the address to another host".to_owned()));
+        }
+        Ok(url)
+    }
+}
+
+/// What a hole in the address is filled with.
+fn filling(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            Err(format!("the address wants text or a number and gets {}", value.kind()))
+        }
+        Value::String(text) if text.is_empty() => {
+            Err("the address wants a value and gets an empty text".to_owned())
+        }
+        scalar => Ok(scalar.to_string()),
+    }
+}
+
+/// Scheme, host and port at the beginning of an address, complete before the first hole.
+fn origin(head: &str, has_holes: bool) -> Result<Url, String> {
+    let (scheme, rest) = head.split_once("://").ok_or_else(origin_wanted)?;
+    let end = rest.find(['/', '?', '#']);
+    if end.is_none() && has_holes {
+        return Err(origin_wanted());
+    }
+    let text = format!("{scheme}://{}", &rest[..end.unwrap_or(rest.len())]);
+    let origin = Url::parse(&text).map_err(|error| format!("`url`: {error}"))?;
+    if !matches!(origin.scheme(), "http" | "https") || origin.host_str().is_none() {
+        return Err(origin_wanted());
+    }
+    if !origin.username().is_empty() || origin.password().is_some() {
+        return Err("`url` holds a user name or password; use a header".to_owned());
+    }
+    Ok(origin)
+}
+
+fn origin_wanted() -> String {
+    "`url` begins with `http://` or `https://` and a host, without any `{{ }}` in them".to_owned()
+}
+
+fn unfilled(error: EvalError) -> ToolError {
+    ToolError::refused(error.code, error.message)
+}
+
+/// Adds an object to the query of an address; lists repeat, `null` is left out.
+pub(in crate::tools) fn pairs(query: &Value, url: &mut Url) -> Result<(), String> {
+    let Some(members) = query.as_object() else {
+        return Err("`query` is not an object".to_owned());
+    };
+    let mut flat: Vec<(&str, String)> = Vec::with_capacity(members.len());
+    for (name, value) in members.iter() {
+        match value {
+            Value::Null => {}
+            Value::Array(items) => {
+                flat.extend(items.iter().map(|item| (&**name, item.to_string())));
+            }
+            one => flat.push((name, one.to_string())),
+        }
+    }
+    // Asking for the editor already leaves a `?` behind.
+    if !flat.is_empty() {
+        url.query_pairs_mut().extend_pairs(flat);
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `echo`, `fail` and `sleep`: what tests and examples are made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use segue_core::value::Value;
+
+use super::Declared;
+use super::args::Args;
+use crate::tools::{Call, Tool, ToolError, ToolRunner};
+
+const ECHO: Declared = Declared::reads(
+    "echo",
+    "Returns its arguments unchanged",
+    r#"{"type":"object"}"#,
+    r#"{"type":"object"}"#,
+);
+
+const FAIL: Declared = Declared::reads(
+    "fail",
+    "Fails its first `times` attempts (always, when absent), then returns `value`",
+    r#"{"type":"object","additionalProperties":false,"properties":{
+        "times":{"type":"integer","minimum":0,"description":"attempts that fail; all of them when absent"},
+        "message":{"type":"string","description":"the message of the failure"},
+        "value":{"description":"what is returned afterwards"}}}"#,
+    r#"{"type":"object","required":["value"],"additionalProperties":false,"properties":{"value":{}}}"#,
+);
+
+const SLEEP: Declared = Declared::reads(
+    "sleep",
+    "Waits for a number of milliseconds, at most an hour",
+    r#"{"type":"object","required":["ms"],"additionalProperties":false,"properties":{
+        "ms":{"type":"integer","minimum":0,"maximum":3600000},
+        "value":{"description":"what is returned afterwards"}}}"#,
+    r#"{"type":"object","required":["slept_ms","value"],"additionalProperties":false,"properties":{
+        "slept_ms":{"type":"integer"},"value":{}}}"#,
+);
+
+/// The longest sleep.
+const SLEEP_MS_MAX: u64 = 3_600_000;
+
+pub(super) fn tools() -> Vec<Tool> {
+    vec![ECHO.tool(Arc::new(Echo)), FAIL.tool(Arc::new(Fail)), SLEEP.tool(Arc::new(Sleep))]
+}
+
+struct Echo;
+
+#[async_trait]
+impl ToolRunner for Echo {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        Ok(call.args)
+    }
+}
+
+struct Fail;
+
+#[async_trait]
+impl ToolRunner for Fail {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let args = Args(&call.args);
+        let fails = args.count("times")?.is_none_or(|times| u64::from(call.attempt) <= times);
+        if fails {
+            return Err(ToolError::failed(args.text_or("message", "failed as asked")?));
+        }
+        Ok(Value::object([("value", args.value("value").cloned().unwrap_or_default())]))
+    }
+}
+
+struct Sleep;
+
+#[async_trait]
+impl ToolRunner for Sleep {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let args = Args(&call.args);
+        let ms = args.count("ms")?.unwrap_or(0).min(SLEEP_MS_MAX);
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        let value = args.value("value").cloned().unwrap_or_default();
+        Ok(Value::object([("slept_ms", Value::from(ms)), ("value", value)]))
+    }
+}

@@ -1,0 +1,271 @@
+//! Checkpoints in SQLite, with a full-text index beside them.
+//!
+//! Opened when first used. One connection behind a lock: SQLite has one writer anyway, and these
+//! calls are short. The tables have names of their own, so that the file may be the run store's.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
+use segue_core::diagnostic::Code;
+
+use super::super::words::{is_common, words};
+use crate::tools::ToolError;
+
+/// Words of a query that are looked at.
+const QUERY_WORDS_MAX: usize = 64;
+
+/// How long another process may hold the file.
+const BUSY_WAIT: Duration = Duration::from_secs(2);
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS checkpoint (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        summary TEXT NOT NULL,
+        content TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        created_at TEXT NOT NULL
+    ) STRICT;
+    CREATE VIRTUAL TABLE IF NOT EXISTS checkpoint_words USING fts5(
+        summary, content, content='checkpoint', content_rowid='number',
+        tokenize='porter unicode61 remove_diacritics 2'
+    );
+    CREATE TRIGGER IF NOT EXISTS checkpoint_added AFTER INSERT ON checkpoint BEGIN
+        INSERT INTO checkpoint_words(rowid, summary, content)
+        VALUES (new.number, new.summary, new.content);
+    END;
+    CREATE TRIGGER IF NOT EXISTS checkpoint_deleted AFTER DELETE ON checkpoint BEGIN
+        INSERT INTO checkpoint_words(checkpoint_words, rowid, summary, content)
+        VALUES ('delete', old.number, old.summary, old.content);
+    END;
+";
+
+/// A time is filled in unless it is given, in the form that sorts.
+const INSERT: &str = "
+    INSERT OR IGNORE INTO checkpoint (id, summary, content, tags, created_at)
+    VALUES (?1, ?2, ?3, ?4, coalesce(nullif(?5, ''), strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))";
+
+/// A summary's words count more than the text's; a tag is wanted unless the checkpoint has it.
+const SEARCH: &str = "
+    SELECT c.id, c.summary, c.content, c.tags, c.created_at,
+           -bm25(checkpoint_words, 2.0, 1.0) AS score
+    FROM checkpoint_words JOIN checkpoint AS c ON c.number = checkpoint_words.rowid
+    WHERE checkpoint_words MATCH ?1
+      AND NOT EXISTS (SELECT 1 FROM json_each(?2) AS wanted
+                      WHERE wanted.value NOT IN (SELECT value FROM json_each(c.tags)))
+    ORDER BY score DESC, c.number DESC LIMIT ?3";
+
+const LIST: &str = "
+    SELECT c.id, c.summary, '', c.tags, c.created_at FROM checkpoint AS c
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(?1) AS wanted
+                      WHERE wanted.value NOT IN (SELECT value FROM json_each(c.tags)))
+    ORDER BY c.number DESC LIMIT ?2";
+
+/// One text that was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Checkpoint {
+    pub(super) id: String,
+    pub(super) summary: String,
+    pub(super) content: String,
+    pub(super) tags: Vec<String>,
+    pub(super) created_at: String,
+}
+
+/// What is searched for.
+pub(super) struct Query<'a> {
+    pub(super) words: &'a str,
+    pub(super) tags: Vec<&'a str>,
+    pub(super) limit: usize,
+}
+
+/// Where checkpoints are.
+pub(super) enum Place {
+    Memory,
+    File(PathBuf),
+    /// In memory, and there from the start.
+    Filled(fn() -> Vec<Checkpoint>),
+}
+
+/// A place and, once it was used, the connection to it.
+pub(super) struct Store {
+    place: Place,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl Store {
+    pub(super) fn new(place: Place) -> Store {
+        Store { place, connection: Mutex::new(None) }
+    }
+
+    /// Adds a checkpoint and returns its time; one of the same id stays as it is.
+    pub(super) fn insert(&self, checkpoint: &Checkpoint) -> Result<String, ToolError> {
+        self.with(|connection| {
+            insert(connection, checkpoint)?;
+            let sql = "SELECT created_at FROM checkpoint WHERE id = ?1";
+            connection.query_row(sql, [&checkpoint.id], |row| row.get(0))
+        })
+    }
+
+    /// Those that have all words, or those that have any, best first.
+    pub(super) fn search(&self, query: &Query<'_>) -> Result<Vec<(Checkpoint, f64)>, ToolError> {
+        let tags = json_list(&query.tags);
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        self.with(|connection| {
+            let mut statement = connection.prepare_cached(SEARCH)?;
+            for phrase in phrases(query.words) {
+                let rows = statement.query_map(params![phrase, tags, limit], |row| {
+                    Ok((checkpoint(row)?, row.get(5)?))
+                })?;
+                let found = rows.collect::<Result<Vec<_>, _>>()?;
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+            }
+            Ok(Vec::new())
+        })
+    }
+
+    /// The newest ones, without their texts.
+    pub(super) fn list(&self, tags: &[&str], limit: usize) -> Result<Vec<Checkpoint>, ToolError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.with(|connection| {
+            let mut statement = connection.prepare_cached(LIST)?;
+            statement.query_map(params![json_list(tags), limit], checkpoint)?.collect()
+        })
+    }
+
+    /// Takes a checkpoint away and returns it.
+    pub(super) fn delete(&self, id: &str) -> Result<Option<Checkpoint>, ToolError> {
+        self.with(|connection| {
+            let sql = "DELETE FROM checkpoint WHERE id = ?1
+                       RETURNING id, summary, content, tags, created_at";
+            connection.query_row(sql, [id], checkpoint).optional()
+        })
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, ToolError> {
+        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = match slot.take() {
+            Some(connection) => connection,
+            None => self.open()?,
+        };
+        let result = work(&connection).map_err(|error| self.failure(&error));
+        *slot = Some(connection);
+        result
+    }
+
+    fn open(&self) -> Result<Connection, ToolError> {
+        let opened = match &self.place {
+            Place::Memory => Connection::open_in_memory().and_then(with_tables),
+            Place::File(path) => open_file(path),
+            Place::Filled(checkpoints) => {
+                Connection::open_in_memory().and_then(with_tables).and_then(|connection| {
+                    checkpoints().iter().try_for_each(|one| insert(&connection, one))?;
+                    Ok(connection)
+                })
+            }
+        };
+        opened.map_err(|error| self.failure(&error))
+    }
+
+    /// What a database failure means to the caller.
+    fn failure(&self, error: &rusqlite::Error) -> ToolError {
+        let place = match &self.place {
+            Place::File(path) => format!("the checkpoint store `{}`", path.display()),
+            Place::Memory | Place::Filled(_) => "the checkpoint store".to_owned(),
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                ToolError::failed(format!("{place} is locked by another process"))
+            }
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                let message = format!("{place} is damaged or no database: {error}");
+                ToolError::refused(Code::ToolError, message)
+            }
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
+                let message = format!("{place} cannot be opened for writing: {error}");
+                ToolError::refused(Code::ToolError, message)
+            }
+            _ => ToolError::failed(format!("{place}: {error}")),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> rusqlite::Result<Connection> {
+    if let Some(parent) = path.parent() {
+        // Opening says it better when this fails.
+        let _ = std::fs::create_dir_all(parent);
+    }
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    with_tables(connection)
+}
+
+fn with_tables(connection: Connection) -> rusqlite::Result<Connection> {
+    connection.execute_batch(TABLES)?;
+    Ok(connection)
+}
+
+fn insert(connection: &Connection, checkpoint: &Checkpoint) -> rusqlite::Result<()> {
+    let Checkpoint { id, summary, content, tags, created_at } = checkpoint;
+    let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    let values = params![id, summary, content, json_list(&tags), created_at];
+    connection.prepare_cached(INSERT)?.execute(values).map(|_| ())
+}
+
+fn checkpoint(row: &Row<'_>) -> rusqlite::Result<Checkpoint> {
+    let tags: String = row.get(3)?;
+    Ok(Checkpoint {
+        id: row.get(0)?,
+        summary: row.get(1)?,
+        content: row.get(2)?,
+        // Written by us; what somebody else put there counts as no tags.
+        tags: serde_json::from_str(&tags).unwrap_or_default(),
+        created_at: row.get(4)?,
+    })
+}
+
+fn json_list(texts: &[&str]) -> String {
+    serde_json::to_string(texts).unwrap_or_default()
+}
+
+/// What to look for, strictest first: all words, then any word that means something.
+///
+/// A query is words. Each is quoted, so that nothing in it is a command to the index.
+fn phrases(query: &str) -> Vec<String> {
+    let mut all: Vec<String> = words(query).take(QUERY_WORDS_MAX).collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let quoted = |words: &[&String], between: &str| {
+        words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
+    };
+    let every: Vec<&String> = all.iter().collect();
+    let telling: Vec<&String> = all.iter().filter(|word| !is_common(word)).collect();
+    let any = if telling.is_empty() { &every } else { &telling };
+    vec![quoted(&every, " AND "), quoted(any, " OR ")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_words_whatever_it_looks_like() {
+        assert_eq!(
+            phrases("retry AND (backoff*"),
+            [r#""and" AND "backoff" AND "retry""#, r#""backoff" OR "retry""#]
+        );
+        assert_eq!(phrases("\"; DROP TABLE x --").len(), 2);
+        assert!(phrases("*** \" ' -- ()").is_empty());
+    }
+}

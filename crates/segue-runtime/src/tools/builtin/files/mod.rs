@@ -1,0 +1,311 @@
+//! `files_*` and `atomic_edit`: text files under one root.
+//!
+//! Every change returns what was there before, and its rollback, `files_restore`, puts that back;
+//! for this reason a file that is not text, which could not be put back, is not overwritten.
+//!
+//! Not here: how paths are kept inside the root ([`root`]).
+
+mod list;
+mod root;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use segue_core::diagnostic::Code;
+use segue_core::tool::{Annotations, Confirm};
+use segue_core::value::Value;
+
+use super::args::Args;
+use super::{Declared, Undo, WRITES, aside};
+use crate::tools::{Call, Tool, ToolError, ToolRunner};
+use root::{Existing, Parents, Root};
+
+/// How a change is taken back.
+const RESTORE: Undo = Undo::Call(
+    "files_restore",
+    &[("path", "{{ output.path }}"), ("content", "{{ output.previous }}")],
+);
+
+/// Takes a file away. What was in it is returned, but a person who looks sees it gone.
+const DELETES: Annotations = Annotations { destructive: Some(true), ..WRITES };
+
+/// Puts a file into a given state, whatever its state is now.
+const RESTORES: Annotations = Annotations { idempotent: Some(true), ..DELETES };
+
+type Run = fn(&Root, Args<'_>) -> Result<Value, ToolError>;
+
+const TOOLS: &[(Declared, Run)] = &[
+    (
+        Declared::reads(
+            "files_read",
+            "Reads a text file (UTF-8) under the files root",
+            r#"{"type":"object","required":["path"],"additionalProperties":false,"properties":{
+                "path":{"type":"string","minLength":1,"description":"relative to the root, with `/`"}}}"#,
+            r#"{"type":"object","required":["path","content","bytes"],"additionalProperties":false,"properties":{
+                "path":{"type":"string"},"content":{"type":"string"},"bytes":{"type":"integer"}}}"#,
+        ),
+        read,
+    ),
+    (
+        Declared {
+            name: "files_write",
+            description: "Writes a text file under the files root, in one step that readers never see half done",
+            input: r#"{"type":"object","required":["path","content"],"additionalProperties":false,"properties":{
+                "path":{"type":"string","minLength":1,"description":"relative to the root, with `/`"},
+                "content":{"type":"string"},
+                "overwrite":{"type":"boolean","default":true,"description":"false: fail when the file exists"},
+                "create_dirs":{"type":"boolean","default":true,"description":"make missing directories"}}}"#,
+            output: r#"{"type":"object","required":["path","bytes","created","previous"],"additionalProperties":false,"properties":{
+                "path":{"type":"string"},"bytes":{"type":"integer"},"created":{"type":"boolean"},
+                "previous":{"type":["string","null"],"description":"what was there before; null: no file"}}}"#,
+            annotations: WRITES,
+            undo: RESTORE,
+            confirm: Confirm::ByEffect,
+        },
+        write,
+    ),
+    (
+        Declared {
+            name: "files_edit",
+            description: "Replaces a text in a file: the only occurrence, or all of them with `all`",
+            input: r#"{"type":"object","required":["path","find","replace"],"additionalProperties":false,"properties":{
+                "path":{"type":"string","minLength":1},
+                "find":{"type":"string","minLength":1},
+                "replace":{"type":"string"},
+                "all":{"type":"boolean","default":false}}}"#,
+            output: r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
+                "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#,
+            annotations: WRITES,
+            undo: RESTORE,
+            confirm: Confirm::ByEffect,
+        },
+        edit,
+    ),
+    (
+        Declared {
+            name: "atomic_edit",
+            description: "Reads a file, replaces a text, checks the result and writes it, as one confirmed call: nothing is written unless every check holds",
+            input: r#"{"type":"object","required":["path","find","replace"],"additionalProperties":false,"properties":{
+                "path":{"type":"string","minLength":1},
+                "find":{"type":"string","minLength":1},
+                "replace":{"type":"string"},
+                "check":{"type":"object","additionalProperties":false,"properties":{
+                    "replacements":{"type":"integer","minimum":1,"default":1,"description":"how often `find` must occur"},
+                    "contains":{"type":"string","description":"what the result must contain"},
+                    "lacks":{"type":"string","minLength":1,"description":"what the result must not contain"}}}}}"#,
+            output: r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
+                "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#,
+            annotations: WRITES,
+            undo: RESTORE,
+            // The one question of a composed tool (seed 003), whatever the effect.
+            confirm: Confirm::Always,
+        },
+        atomic_edit,
+    ),
+    (
+        Declared::reads(
+            "files_list",
+            "Lists files and directories under the files root, sorted by path; links are listed, never followed",
+            r#"{"type":"object","additionalProperties":false,"properties":{
+                "path":{"type":"string","default":"."},
+                "pattern":{"type":"string","minLength":1,"maxLength":1024,"description":"a glob such as `*.md` or `docs/**/*.md`; without `/` it is about names, with it about paths below `path`"},
+                "recursive":{"type":"boolean","default":false,"description":"also what is in directories; implied by a pattern with `/` or `**`"}}}"#,
+            r#"{"type":"object","required":["files","truncated"],"additionalProperties":false,"properties":{
+                "files":{"type":"array","items":{"type":"object","required":["path","bytes","kind"],"additionalProperties":false,"properties":{
+                    "path":{"type":"string"},"bytes":{"type":"integer"},
+                    "kind":{"enum":["file","directory","symlink","other"]}}}},
+                "truncated":{"type":"boolean","description":"whether there is more than is listed"}}}"#,
+        ),
+        list,
+    ),
+    (
+        Declared {
+            name: "files_delete",
+            description: "Deletes a text file under the files root; a file that is not there is no failure",
+            input: r#"{"type":"object","required":["path"],"additionalProperties":false,"properties":{
+                "path":{"type":"string","minLength":1}}}"#,
+            output: r#"{"type":"object","required":["path","deleted","previous"],"additionalProperties":false,"properties":{
+                "path":{"type":"string"},"deleted":{"type":"boolean"},"previous":{"type":["string","null"]}}}"#,
+            annotations: DELETES,
+            undo: RESTORE,
+            confirm: Confirm::ByEffect,
+        },
+        delete,
+    ),
+    (
+        Declared {
+            name: "files_restore",
+            description: "Puts a file back to a content, or away when the content is null: the rollback of the other file tools",
+            input: r#"{"type":"object","required":["path","content"],"additionalProperties":false,"properties":{
+                "path":{"type":"string","minLength":1},"content":{"type":["string","null"]}}}"#,
+            output: r#"{"type":"object","required":["path","bytes","previous"],"additionalProperties":false,"properties":{
+                "path":{"type":"string"},"bytes":{"type":"integer"},"previous":{"type":["string","null"]}}}"#,
+            annotations: RESTORES,
+            undo: RESTORE,
+            confirm: Confirm::ByEffect,
+        },
+        restore,
+    ),
+];
+
+pub(super) fn tools(root: PathBuf, bytes_max: usize) -> Vec<Tool> {
+    let root = Arc::new(Root::new(root, bytes_max));
+    let runner = |run: Run| Arc::new(Files { root: root.clone(), run });
+    TOOLS.iter().map(|(declared, run)| declared.tool(runner(*run))).collect()
+}
+
+struct Files {
+    root: Arc<Root>,
+    run: Run,
+}
+
+#[async_trait]
+impl ToolRunner for Files {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let (root, run) = (self.root.clone(), self.run);
+        aside(move || run(&root, Args(&call.args))).await
+    }
+}
+
+fn read(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+    let (path, content) = root.read(args.text("path")?)?;
+    let bytes = Value::from(content.len());
+    Ok(Value::object([
+        ("path", Value::from(path)),
+        ("content", Value::from(content)),
+        ("bytes", bytes),
+    ]))
+}
+
+fn write(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+    let content = args.text("content")?;
+    let existing =
+        if args.flag_or("overwrite", true)? { Existing::Replace } else { Existing::Refuse };
+    let parents =
+        if args.flag_or("create_dirs", true)? { Parents::Create } else { Parents::Expect };
+    let _writing = root.lock();
+    let leaf = root.leaf(args.text("path")?, parents)?;
+    let previous = leaf.text()?;
+    leaf.put(content, existing)?;
+    Ok(Value::object([
+        ("path", Value::from(leaf.path())),
+        ("bytes", Value::from(content.len())),
+        ("created", Value::Bool(previous.is_none())),
+        ("previous", text_or_null(previous)),
+    ]))
+}
+
+fn edit(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+    let all = args.flag_or("all", false)?;
+    change(root, args, |found| match found {
+        0 => Err("does not occur".to_owned()),
+        1 => Ok(()),
+        _ if all => Ok(()),
+        several => {
+            Err(format!("occurs {several} times; say `all`, or give more of the text around it"))
+        }
+    })
+}
+
+fn atomic_edit(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+    let empty = Value::empty_object();
+    let check = Args(args.value("check").unwrap_or(&empty));
+    let expected = check.count_or("replacements", 1)?;
+    change(root, args, |found| match found {
+        found if found == expected => Ok(()),
+        found => Err(format!("occurs {found} times and not {expected}")),
+    })
+}
+
+/// Replaces `find` by `replace` when `verdict` agrees with the number of occurrences and the result
+/// passes its checks. Other calls of these tools wait meanwhile, so that none is lost.
+fn change(
+    root: &Root,
+    args: Args<'_>,
+    verdict: impl FnOnce(usize) -> Result<(), String>,
+) -> Result<Value, ToolError> {
+    let (find, replace) = (args.text("find")?, args.text("replace")?);
+    let _writing = root.lock();
+    let leaf = root.leaf(args.text("path")?, Parents::Expect)?;
+    let previous = leaf.text()?.ok_or_else(|| root::absent(leaf.path()))?;
+    let found = previous.matches(&**find).count();
+    verdict(found).map_err(|why| refuse(format!("the text to find {why} in `{}`", leaf.path())))?;
+    root.fits(previous.len().saturating_add(found.saturating_mul(replace.len())))?;
+    let content = previous.replace(&**find, replace);
+    check_result(args, &content)?;
+    leaf.put(&content, Existing::Replace)?;
+    Ok(Value::object([
+        ("path", Value::from(leaf.path())),
+        ("replacements", Value::from(found)),
+        ("previous", Value::from(previous)),
+    ]))
+}
+
+fn check_result(args: Args<'_>, content: &str) -> Result<(), ToolError> {
+    let Some(check) = args.value("check").map(Args) else { return Ok(()) };
+    if check.optional_text("contains")?.is_some_and(|text| !content.contains(&**text)) {
+        return Err(refuse("the result lacks what `check.contains` asks for; nothing was written"));
+    }
+    if check.optional_text("lacks")?.is_some_and(|text| content.contains(&**text)) {
+        return Err(refuse("the result contains what `check.lacks` forbids; nothing was written"));
+    }
+    Ok(())
+}
+
+fn list(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+    let pattern = args.optional_text("pattern")?.map(|pattern| &**pattern);
+    list::list(root, args.text_or("path", ".")?, pattern, args.flag_or("recursive", false)?)
+}
+
+fn delete(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+    let path = args.text("path")?;
+    let previous = remove(root, path)?;
+    Ok(Value::object([
+        ("path", Value::from(root::relative(path)?)),
+        ("deleted", Value::Bool(previous.is_some())),
+        ("previous", text_or_null(previous)),
+    ]))
+}
+
+fn restore(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+    let path = args.text("path")?;
+    let (previous, bytes) = match args.value("content") {
+        Some(Value::String(content)) => {
+            let _writing = root.lock();
+            let leaf = root.leaf(path, Parents::Create)?;
+            let previous = leaf.text()?;
+            leaf.put(content, Existing::Replace)?;
+            (previous, content.len())
+        }
+        Some(Value::Null) => (remove(root, path)?, 0),
+        _ => return Err(ToolError::refused(Code::InputSchema, "`content` is not text or null")),
+    };
+    Ok(Value::object([
+        ("path", Value::from(root::relative(path)?)),
+        ("bytes", Value::from(bytes)),
+        ("previous", text_or_null(previous)),
+    ]))
+}
+
+/// Takes a file away and returns what it held; nothing when there is none.
+fn remove(root: &Root, path: &str) -> Result<Option<String>, ToolError> {
+    let _writing = root.lock();
+    let leaf = match root.leaf(path, Parents::Expect) {
+        Err(ToolError::Refused { code: Code::NotFound, .. }) => return Ok(None),
+        leaf => leaf?,
+    };
+    let previous = leaf.text()?;
+    if previous.is_some() {
+        leaf.remove()?;
+    }
+    Ok(previous)
+}
+
+fn text_or_null(text: Option<String>) -> Value {
+    text.map_or(Value::Null, Value::from)
+}
+
+fn refuse(message: impl Into<String>) -> ToolError {
+    ToolError::refused(Code::ToolError, message)
+}

@@ -1,0 +1,270 @@
+//! Paths → files that are surely inside the root (D6).
+//!
+//! A path is looked at twice: as text, where anything but plain relative names is refused, and by
+//! the operating system, which resolves it below an open directory handle (`cap-std`, on Linux
+//! `openat2` with `RESOLVE_BENEATH`). Nothing is checked and then used by name: a link that is
+//! swapped in between leads to an error, never outside.
+//!
+//! A change is made in a temporary file that is then renamed, so that readers see the old text or
+//! the new one and a hard link elsewhere keeps the old one.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+use segue_core::diagnostic::Code;
+use uuid::Uuid;
+
+use super::super::over_limit;
+use crate::tools::ToolError;
+
+/// The longest path, in bytes.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// The directory that nothing leaves.
+pub(super) struct Root {
+    path: PathBuf,
+    bytes_max: usize,
+    writing: Mutex<()>,
+}
+
+/// What happens to missing directories on the way.
+#[derive(Clone, Copy)]
+pub(super) enum Parents {
+    Create,
+    Expect,
+}
+
+/// What happens to a file that is already there.
+#[derive(Clone, Copy)]
+pub(super) enum Existing {
+    Replace,
+    Refuse,
+}
+
+/// A name in an open directory: the file may be there or not.
+pub(super) struct Leaf<'a> {
+    root: &'a Root,
+    dir: Dir,
+    name: String,
+    path: String,
+}
+
+impl Root {
+    pub(super) fn new(path: PathBuf, bytes_max: usize) -> Root {
+        Root { path, bytes_max, writing: Mutex::new(()) }
+    }
+
+    /// Keeps other changes waiting, so that reading, changing and writing is one step.
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The root itself, opened anew for each call: it may be made, moved or mounted in between.
+    pub(super) fn open(&self) -> Result<Dir, ToolError> {
+        Dir::open_ambient_dir(&self.path, ambient_authority()).map_err(|error| {
+            let message =
+                format!("the files root `{}` cannot be opened: {error}", self.path.display());
+            ToolError::refused(Code::Config, message)
+        })
+    }
+
+    /// The path as it is shown, and the text of the file. Links that stay inside are followed.
+    pub(super) fn read(&self, path: &str) -> Result<(String, String), ToolError> {
+        let path = relative(path)?;
+        let dir = self.open()?;
+        let found = dir.metadata(&path).map_err(|error| failure(&path, &error))?;
+        regular(&path, &found)?;
+        let text = self.text_of(&dir, &path, &path)?;
+        Ok((path, text))
+    }
+
+    /// The place of a file, with its directory held open.
+    pub(super) fn leaf(&self, path: &str, parents: Parents) -> Result<Leaf<'_>, ToolError> {
+        let path = relative(path)?;
+        let root = self.open()?;
+        let (parent, name) = match path.rsplit_once('/') {
+            Some((parent, name)) => (parent, name.to_owned()),
+            None => ("", path.clone()),
+        };
+        if name == "." {
+            return Err(forbidden(format!("`{path}` is the files root, not a file")));
+        }
+        if parent.is_empty() {
+            return Ok(Leaf { root: self, dir: root, name, path });
+        }
+        if matches!(parents, Parents::Create) {
+            root.create_dir_all(parent).map_err(|error| failure(&path, &error))?;
+        }
+        let dir = root.open_dir(parent).map_err(|error| failure(&path, &error))?;
+        Ok(Leaf { root: self, dir, name, path })
+    }
+
+    /// Whether a file may have this size.
+    pub(super) fn fits(&self, bytes: usize) -> Result<(), ToolError> {
+        if bytes > self.bytes_max {
+            return Err(over_limit("the size of the file", self.bytes_max, "bytes"));
+        }
+        Ok(())
+    }
+
+    fn text_of(&self, dir: &Dir, name: &str, shown: &str) -> Result<String, ToolError> {
+        let file = dir.open_with(name, &reading()).map_err(|error| failure(shown, &error))?;
+        // Asked again of what was really opened.
+        let found = file.metadata().map_err(|error| failure(shown, &error))?;
+        regular(shown, &found)?;
+        self.fits(usize::try_from(found.len()).unwrap_or(usize::MAX))?;
+        let mut bytes = Vec::new();
+        let bytes_max = self.bytes_max as u64;
+        file.take(bytes_max.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| failure(shown, &error))?;
+        self.fits(bytes.len())?;
+        String::from_utf8(bytes).map_err(|_| {
+            ToolError::refused(Code::ToolError, format!("`{shown}` is not UTF-8 text"))
+        })
+    }
+}
+
+impl Leaf<'_> {
+    /// The path as it is shown: relative to the root, without detours.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What the file holds now; nothing when there is none.
+    pub(super) fn text(&self) -> Result<Option<String>, ToolError> {
+        let found = match self.dir.symlink_metadata(&self.name) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failure(&self.path, &error)),
+        };
+        regular(&self.path, &found)?;
+        self.root.text_of(&self.dir, &self.name, &self.path).map(Some)
+    }
+
+    /// Puts a text into the file, all of it or nothing.
+    pub(super) fn put(&self, content: &str, existing: Existing) -> Result<(), ToolError> {
+        self.root.fits(content.len())?;
+        let temporary = format!(".segue-{}.tmp", Uuid::new_v4().simple());
+        let done = self
+            .write_new(&temporary, content)
+            .and_then(|()| self.move_into_place(&temporary, existing));
+        if done.is_err() || matches!(existing, Existing::Refuse) {
+            let _ = self.dir.remove_file(&temporary);
+        }
+        done.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                let message = format!("`{}` exists already", self.path);
+                ToolError::refused(Code::Conflict, message)
+            }
+            _ => failure(&self.path, &error),
+        })
+    }
+
+    pub(super) fn remove(&self) -> Result<(), ToolError> {
+        self.dir.remove_file(&self.name).map_err(|error| failure(&self.path, &error))
+    }
+
+    /// A new file with the rights of the one that it will replace.
+    fn write_new(&self, name: &str, content: &str) -> io::Result<()> {
+        let replaced = self.dir.symlink_metadata(&self.name).ok().filter(Metadata::is_file);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let mut file = self.dir.open_with(name, &options)?;
+        file.write_all(content.as_bytes())?;
+        if let Some(replaced) = replaced {
+            file.set_permissions(replaced.permissions())?;
+        }
+        // A step that is recorded as done stays done after a power failure.
+        file.sync_all()
+    }
+
+    fn move_into_place(&self, temporary: &str, existing: Existing) -> io::Result<()> {
+        match existing {
+            Existing::Replace => self.dir.rename(temporary, &self.dir, &self.name)?,
+            // Unlike a rename, a link never replaces anything, not even what came a moment ago.
+            Existing::Refuse => self.dir.hard_link(temporary, &self.dir, &self.name)?,
+        }
+        // The handle itself is only a place; syncing takes a directory that is open for reading.
+        #[cfg(unix)]
+        self.dir.open(".")?.sync_all()?;
+        Ok(())
+    }
+}
+
+/// A path as plain names joined by `/`, or why it is none.
+pub(super) fn relative(path: &str) -> Result<String, ToolError> {
+    let refuse = |why: &str| Err(forbidden(format!("`{}` {why}", path.escape_debug())));
+    if path.is_empty() || path.len() > PATH_BYTES_MAX {
+        return Err(forbidden("a path has between 1 and 4096 bytes"));
+    }
+    if path.chars().any(char::is_control) {
+        return refuse("contains control characters");
+    }
+    if path.starts_with('/') {
+        return refuse("is absolute; paths are relative to the files root");
+    }
+    // A separator on Windows and a letter elsewhere: refused, so that a path means the same anywhere.
+    if path.contains('\\') {
+        return refuse("contains `\\`; the separator is `/`");
+    }
+    if path.split('/').any(|name| name == "..") {
+        return refuse("contains `..`; paths stay below the files root");
+    }
+    let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    Ok(if names.is_empty() { ".".to_owned() } else { names.join("/") })
+}
+
+/// Opening must not wait: a pipe that nobody writes to would hold the call for ever.
+fn reading() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use cap_std::fs::OpenOptionsExt as _;
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        options.custom_flags(flags.bits().cast_signed());
+    }
+    options
+}
+
+/// Directories, links, pipes and devices are not for these tools.
+fn regular(path: &str, found: &Metadata) -> Result<(), ToolError> {
+    if found.is_file() {
+        return Ok(());
+    }
+    let kind = if found.is_dir() {
+        "a directory"
+    } else if found.is_symlink() {
+        "a symbolic link"
+    } else {
+        "not a regular file"
+    };
+    Err(ToolError::refused(Code::ToolError, format!("`{path}` is {kind}")))
+}
+
+pub(super) fn absent(path: &str) -> ToolError {
+    ToolError::refused(Code::NotFound, format!("`{path}` does not exist"))
+}
+
+/// What an I/O failure means to the caller. A resolution that would leave the root arrives as
+/// "permission denied", like any other place where one may not go.
+pub(super) fn failure(path: &str, error: &io::Error) -> ToolError {
+    match error.kind() {
+        ErrorKind::NotFound => absent(path),
+        ErrorKind::PermissionDenied => {
+            forbidden(format!("`{path}` leads out of the files root or may not be used: {error}"))
+        }
+        ErrorKind::StorageFull | ErrorKind::Interrupted | ErrorKind::ResourceBusy => {
+            ToolError::failed(format!("`{path}`: {error}"))
+        }
+        _ => ToolError::refused(Code::ToolError, format!("`{path}`: {error}")),
+    }
+}
+
+fn forbidden(message: impl Into<String>) -> ToolError {
+    ToolError::refused(Code::PolicyViolation, message)
+}

@@ -1,0 +1,130 @@
+//! `http_get` and `http_request`: any public address, and what the operator opened beside.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Url;
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::tool::{Annotations, Confirm};
+use segue_core::value::Value;
+
+use super::args::Args;
+use super::{Declared, Undo};
+use crate::tools::http::address::AddressPolicy;
+use crate::tools::http::engine::{Answer, Engine, Request};
+use crate::tools::http::pairs;
+use crate::tools::{Call, Tool, ToolError, ToolRunner};
+
+const ANSWER: &str = r#"{"type":"object","required":["status","headers","body"],"additionalProperties":false,"properties":{
+    "status":{"type":"integer"},
+    "headers":{"type":"object","additionalProperties":{"type":"string"}},
+    "body":{"description":"JSON when the answer says that it is JSON, else its text; null when it is empty"}}}"#;
+
+const GET: Declared = Declared {
+    name: "http_get",
+    description: "Reads an address over HTTP; any status but 2xx is a failure",
+    input: r#"{"type":"object","required":["url"],"additionalProperties":false,"properties":{
+        "url":{"type":"string","minLength":1},
+        "headers":{"type":"object","additionalProperties":{"type":"string"}},
+        "query":{"type":"object","description":"added to the address; lists repeat, null is left out"},
+        "timeout_ms":{"type":"integer","minimum":1,"default":60000}}}"#,
+    output: ANSWER,
+    annotations: Annotations {
+        read_only: Some(true),
+        destructive: Some(false),
+        idempotent: Some(true),
+        open_world: Some(true),
+    },
+    undo: Undo::NotNeeded,
+    confirm: Confirm::ByEffect,
+};
+
+const REQUEST: Declared = Declared {
+    name: "http_request",
+    description: "Sends an HTTP request of any method; any status but 2xx is a failure",
+    input: r#"{"type":"object","required":["url"],"additionalProperties":false,"properties":{
+        "method":{"type":"string","default":"GET"},
+        "url":{"type":"string","minLength":1},
+        "headers":{"type":"object","additionalProperties":{"type":"string"}},
+        "query":{"type":"object","description":"added to the address; lists repeat, null is left out"},
+        "body":{"description":"text is sent as it is, anything else as JSON"},
+        "timeout_ms":{"type":"integer","minimum":1,"default":60000}}}"#,
+    output: ANSWER,
+    // The method is known only when the call is made, so the worst one counts.
+    annotations: Annotations {
+        read_only: Some(false),
+        destructive: Some(true),
+        idempotent: Some(false),
+        open_world: Some(true),
+    },
+    undo: Undo::Impossible("what a request does to another system is known to nobody here"),
+    confirm: Confirm::ByEffect,
+};
+
+pub(super) fn tools(allow: &[String], limits: &Arc<Limits>) -> Vec<Tool> {
+    let policy = AddressPolicy::new(allow.iter().map(String::as_str));
+    let engine = policy.map(|policy| Arc::new(Engine::new(policy, limits.clone())));
+    let runner = |reads_only| Arc::new(Http { engine: engine.clone(), reads_only });
+    vec![GET.tool(runner(true)), REQUEST.tool(runner(false))]
+}
+
+struct Http {
+    /// Or the rule of the operator that cannot be read: then nothing is sent at all.
+    engine: Result<Arc<Engine>, String>,
+    reads_only: bool,
+}
+
+#[async_trait]
+impl ToolRunner for Http {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let engine = self.engine.as_ref();
+        let engine = engine.map_err(|why| ToolError::refused(Code::Config, why.clone()))?;
+        let request = self.request(&call)?;
+        engine.send(request).await.map(value)
+    }
+}
+
+impl Http {
+    fn request(&self, call: &Call) -> Result<Request, ToolError> {
+        let args = Args(&call.args);
+        let refuse = |what: String| ToolError::refused(Code::InputSchema, what);
+        let mut url = Url::parse(args.text("url")?)
+            .map_err(|error| refuse(format!("`url` is not an address: {error}")))?;
+        if let Some(query) = args.value("query") {
+            pairs(query, &mut url).map_err(refuse)?;
+        }
+        let method = if self.reads_only { "GET" } else { args.text_or("method", "GET")? };
+        let body = if self.reads_only { None } else { args.value("body") };
+        let mut request = Request::new(call, method, url, &headers(args), body)?;
+        if let Some(ms) = args.count("timeout_ms")? {
+            request.timeout = Duration::from_millis(ms);
+        }
+        Ok(request)
+    }
+}
+
+fn headers(args: Args<'_>) -> BTreeMap<String, String> {
+    let headers = args.value("headers").and_then(Value::as_object);
+    let headers = headers.iter().flat_map(|headers| headers.iter());
+    headers.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+fn value(answer: Answer) -> Value {
+    let mut headers: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in &answer.headers {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let joined = headers.entry(name.as_str()).or_default();
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        joined.push_str(&value);
+    }
+    Value::object([
+        ("status", Value::from(u64::from(answer.status.as_u16()))),
+        ("headers", Value::object(headers.into_iter().map(|(k, v)| (k, Value::from(v))))),
+        ("body", answer.body),
+    ])
+}

@@ -1,0 +1,37 @@
+//! `json_query`: a jq program over a value.
+
+use std::sync::Arc;
+
+use segue_core::diagnostic::Code;
+use segue_core::expr::Jq;
+use segue_core::limits::Limits;
+use segue_core::value::Value;
+
+use super::args::Args;
+use super::{Declared, Pure};
+use crate::tools::{Tool, ToolError};
+
+const QUERY: Declared = Declared::reads(
+    "json_query",
+    "Runs a jq program over a value: one result is itself, several are an array, none is null",
+    r#"{"type":"object","required":["value","query"],"additionalProperties":false,"properties":{
+        "value":{"description":"any JSON value"},
+        "query":{"type":"string","minLength":1,"maxLength":16384,"description":"a jq program, such as `.items | map(.name)`"}}}"#,
+    r#"{"type":"object","required":["result"],"additionalProperties":false,"properties":{"result":{}}}"#,
+);
+
+pub(super) fn tools(limits: &Arc<Limits>) -> Vec<Tool> {
+    // Slow: the work of a program does not follow from the size of its input.
+    vec![QUERY.tool(Arc::new(Pure { limits: limits.clone(), run: query, slow: true }))]
+}
+
+fn query(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
+    let args = Args(args);
+    let null = Value::Null;
+    let value = args.value("value").unwrap_or(&null);
+    let refuse = |message: String| ToolError::refused(Code::ToolError, message);
+    let program = Jq::compile(args.text("query")?).map_err(|error| refuse(error.to_string()))?;
+    let result = program.run(value, limits.value_bytes_max);
+    let result = result.map_err(|error| refuse(error.to_string()))?;
+    Ok(Value::object([("result", result)]))
+}

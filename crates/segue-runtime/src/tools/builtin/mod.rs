@@ -1,0 +1,196 @@
+//! The built-in tools: enough that a fresh machine runs real compositions with no server.
+//!
+//! Each family is one file with a table that declares its tools and a function for each. Declaring
+//! is all that happens here: no file, database or connection is opened before a tool is called.
+//!
+//! Not here: retrying, waiting and confirming (the core's), tools that configuration declares
+//! ([`super::command`], [`super::http`]).
+
+mod args;
+mod basic;
+mod checkpoints;
+mod files;
+mod fold;
+mod http;
+mod json;
+mod text;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::schema::Schema;
+use segue_core::tool::{Annotations, BUILTIN, Confirm, DeclaredRollback, ToolSpec};
+use segue_core::value::{Number, Value};
+
+use super::{Call, Tool, ToolError, ToolRunner};
+
+/// Where the built-in tools may work, and how much.
+#[derive(Clone, Debug)]
+pub struct BuiltinConfig {
+    /// The directory that the file tools never leave.
+    pub files_root: PathBuf,
+    /// Hosts that the HTTP tools may reach although they are not public: `127.0.0.1:*`,
+    /// `intranet.example:443`, `10.0.0.0/8:*`.
+    pub http_allow: Vec<String>,
+    /// Where checkpoints are kept.
+    pub checkpoints: CheckpointsAt,
+    /// What a value may cost.
+    pub limits: Limits,
+}
+
+/// Where checkpoints are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckpointsAt {
+    /// Nowhere: they end with the process.
+    Memory,
+    /// In an SQLite file, which may be shared with other tables and other processes.
+    File(PathBuf),
+}
+
+/// Every built-in tool.
+pub fn tools(config: &BuiltinConfig) -> Vec<Tool> {
+    let limits = Arc::new(config.limits.clone());
+    let mut tools = basic::tools();
+    tools.extend(text::tools(&limits));
+    tools.extend(json::tools(&limits));
+    tools.extend(fold::tools(&limits));
+    tools.extend(files::tools(config.files_root.clone(), limits.value_bytes_max));
+    tools.extend(http::tools(&config.http_allow, &limits));
+    tools.extend(checkpoints::tools(config.checkpoints.clone(), &limits));
+    tools
+}
+
+/// A tool as its family's table declares it.
+struct Declared {
+    name: &'static str,
+    description: &'static str,
+    /// JSON Schema of the arguments.
+    input: &'static str,
+    /// JSON Schema of the value.
+    output: &'static str,
+    annotations: Annotations,
+    undo: Undo,
+    confirm: Confirm,
+}
+
+/// How a built-in tool's work is taken back.
+enum Undo {
+    NotNeeded,
+    /// The tool that takes it back, and its arguments.
+    Call(&'static str, &'static [(&'static str, &'static str)]),
+    Impossible(&'static str),
+}
+
+/// Changes nothing and stays on this machine.
+const READS: Annotations = Annotations {
+    read_only: Some(true),
+    destructive: Some(false),
+    idempotent: Some(true),
+    open_world: Some(false),
+};
+
+/// Changes something that its rollback puts back. Not idempotent: a second call would take the
+/// first one's work for what was there before, and its rollback would restore that.
+const WRITES: Annotations = Annotations {
+    read_only: Some(false),
+    destructive: Some(false),
+    idempotent: Some(false),
+    open_world: Some(false),
+};
+
+impl Declared {
+    /// A tool that only reads.
+    const fn reads(
+        name: &'static str,
+        description: &'static str,
+        input: &'static str,
+        output: &'static str,
+    ) -> Declared {
+        let (annotations, undo, confirm) = (READS, Undo::NotNeeded, Confirm::ByEffect);
+        Declared { name, description, input, output, annotations, undo, confirm }
+    }
+
+    fn tool(&self, runner: Arc<dyn ToolRunner>) -> Tool {
+        Tool { spec: Arc::new(self.spec()), runner }
+    }
+
+    fn spec(&self) -> ToolSpec {
+        let id = ToolId::new(BUILTIN, self.name);
+        ToolSpec {
+            output: Some(schema(self.output)),
+            annotations: self.annotations,
+            rollback: self.undo.declared(),
+            confirm: self.confirm,
+            ..ToolSpec::new(id, self.description, schema(self.input))
+        }
+    }
+}
+
+impl Undo {
+    fn declared(&self) -> DeclaredRollback {
+        match self {
+            Undo::NotNeeded => DeclaredRollback::NotNeeded,
+            Undo::Impossible(reason) => DeclaredRollback::Impossible { reason: (*reason).into() },
+            Undo::Call(tool, parameters) => DeclaredRollback::Call {
+                tool: (*tool).into(),
+                parameters: Value::object(parameters.iter().map(|(k, v)| (*k, Value::from(*v)))),
+            },
+        }
+    }
+}
+
+/// A schema from our own tables. Text that is no JSON stays behind as a schema that `check`
+/// refuses, so that a slip in a table fails the tests and not a user's process.
+fn schema(json: &str) -> Arc<Schema> {
+    Arc::new(Schema::new(serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))))
+}
+
+/// A tool that is a function of its arguments.
+struct Pure {
+    limits: Arc<Limits>,
+    run: PureFn,
+    /// Whether even small arguments may take long.
+    slow: bool,
+}
+
+type PureFn = fn(&Value, &Limits) -> Result<Value, ToolError>;
+
+/// Arguments above this size are worked on beside the event loop, which costs two thread switches.
+const INLINE_BYTES_MAX: usize = 32 * 1024;
+
+#[async_trait]
+impl ToolRunner for Pure {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        if !self.slow && call.args.size_up_to(INLINE_BYTES_MAX) <= INLINE_BYTES_MAX {
+            return (self.run)(&call.args, &self.limits);
+        }
+        let (run, limits) = (self.run, self.limits.clone());
+        aside(move || run(&call.args, &limits)).await
+    }
+}
+
+/// Does blocking work beside the event loop. Work that has begun is finished even when its caller
+/// is gone: stopping a write half-way would be worse.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
+        Err(ToolError::refused(Code::Internal, "the tool stopped in the middle of its work"))
+    })
+}
+
+/// The failure of a bound, named.
+fn over_limit(what: &str, max: usize, unit: &str) -> ToolError {
+    ToolError::refused(Code::Limit, format!("{what} is over the limit of {max} {unit}"))
+}
+
+/// A measure as a number that people can read.
+fn rounded(number: f64) -> Value {
+    let number = (number * 1e6).round() / 1e6;
+    Value::Number(Number::Float(if number.is_finite() { number } else { 0.0 }))
+}

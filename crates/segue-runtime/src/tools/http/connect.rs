@@ -1,0 +1,200 @@
+//! Connections to permitted addresses, and to nothing else (D7).
+//!
+//! Literal addresses are checked before anything is sent, names by the resolver of the very client
+//! that connects: what was checked is what is connected to, whatever a name says a moment later.
+//!
+//! Not here: which addresses are permitted ([`super::address`]), requests ([`super::engine`]).
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Url};
+use rustls::{ClientConfig, RootCertStore};
+use segue_core::diagnostic::Code;
+
+use super::address::AddressPolicy;
+use crate::tools::ToolError;
+
+/// The longest time for a connection to be made.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Makes clients that connect only where a policy permits.
+pub(super) struct Connector {
+    policy: Arc<AddressPolicy>,
+    lookup: Lookup,
+}
+
+/// Names → addresses.
+pub(super) type Lookup = fn(String) -> LookingUp;
+
+pub(super) type LookingUp = Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send>>;
+
+impl Connector {
+    pub(super) fn new(policy: AddressPolicy) -> Connector {
+        Connector { policy: Arc::new(policy), lookup: system_lookup }
+    }
+
+    /// The same with names from elsewhere.
+    #[cfg(test)]
+    pub(super) fn with_lookup(self, lookup: Lookup) -> Connector {
+        Connector { lookup, ..self }
+    }
+
+    /// Refuses an address that the policy does not permit, as far as that can be seen before a
+    /// name is resolved. Returns the port.
+    pub(super) fn check(&self, url: &Url) -> Result<u16, ToolError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(forbidden(format!("`{}` is neither http nor https", url.scheme())));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(forbidden("the address holds a user name or password; use a header"));
+        }
+        let port = url.port_or_known_default().unwrap_or(0);
+        let address = match url.host() {
+            Some(url_host) => literal(&url_host.to_string()),
+            None => return Err(forbidden("the address has no host")),
+        };
+        match address {
+            Some(address) if !self.policy.permits(address, port) => {
+                Err(forbidden(Forbidden { host: address.to_string(), port }))
+            }
+            _ => Ok(port),
+        }
+    }
+
+    /// A client for one exchange. Its resolver answers for the port that is about to be used.
+    pub(super) async fn client(
+        &self,
+        url: &Url,
+        port: u16,
+        time: Duration,
+    ) -> Result<Client, ToolError> {
+        let tls = if url.scheme() == "https" {
+            // The first time takes milliseconds of reading files.
+            tokio::task::spawn_blocking(|| trusting().clone())
+                .await
+                .map_err(|error| ToolError::refused(Code::Internal, error.to_string()))?
+        } else {
+            trusting_nobody().clone()
+        };
+        let resolver = Resolver { policy: self.policy.clone(), lookup: self.lookup, port };
+        Client::builder()
+            .tls_backend_preconfigured(tls)
+            .dns_resolver(resolver)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .http1_only()
+            .pool_max_idle_per_host(0)
+            .connect_timeout(time.min(CONNECT_MAX))
+            .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ToolError::refused(Code::Internal, error.to_string()))
+    }
+}
+
+/// A connection that the policy does not permit.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "`{host}` does not lead to a public address; to open it, allow `{host}:{port}` in the configuration (`builtins.http.allow`)"
+)]
+pub(super) struct Forbidden {
+    host: String,
+    port: u16,
+}
+
+/// Resolves names and keeps only the addresses that may be connected to.
+struct Resolver {
+    policy: Arc<AddressPolicy>,
+    lookup: Lookup,
+    port: u16,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (policy, lookup, port) = (self.policy.clone(), self.lookup, self.port);
+        Box::pin(async move {
+            let name = name.as_str().to_owned();
+            let mut found = lookup(name.clone()).await?;
+            if !policy.permits_name(&name, port) {
+                found.retain(|address| policy.permits(*address, port));
+                if found.is_empty() {
+                    return Err(Forbidden { host: name, port }.into());
+                }
+            }
+            let found = found.into_iter().map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(found.collect::<Vec<_>>().into_iter()) as Addrs)
+        })
+    }
+}
+
+fn system_lookup(name: String) -> LookingUp {
+    Box::pin(async move {
+        let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+        Ok(found.map(|address| address.ip()).collect())
+    })
+}
+
+/// The address that a host literally is.
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// Trusts the roots of this system, and Mozilla's as compiled in where it has none: a bare container
+/// works without any set-up, and a company's own roots count where they are installed.
+fn trusting() -> &'static ClientConfig {
+    static TRUSTING: OnceLock<ClientConfig> = OnceLock::new();
+    TRUSTING.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        tls(roots)
+    })
+}
+
+/// For plain http, which has no certificates to check: loading the roots takes milliseconds.
+fn trusting_nobody() -> &'static ClientConfig {
+    static TRUSTING_NOBODY: OnceLock<ClientConfig> = OnceLock::new();
+    TRUSTING_NOBODY.get_or_init(|| tls(RootCertStore::empty()))
+}
+
+fn tls(roots: RootCertStore) -> ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring knows every version of TLS that rustls offers by default")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// The failure of an address that the policy does not permit.
+pub(super) fn forbidden(why: impl fmt::Display) -> ToolError {
+    ToolError::refused(Code::PolicyViolation, why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client is made for each exchange, so it has to be cheap.
+    #[tokio::test]
+    async fn a_client_is_cheap_to_make() {
+        let connector = Connector::new(AddressPolicy::default());
+        let url = Url::parse("http://example.org/").unwrap();
+        connector.client(&url, 80, CONNECT_MAX).await.unwrap();
+        let start = std::time::Instant::now();
+        for _ in 0..50 {
+            connector.client(&url, 80, CONNECT_MAX).await.unwrap();
+        }
+        let each = start.elapsed() / 50;
+        println!("client: {each:?}");
+        assert!(each < Duration::from_millis(10), "{each:?}");
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of the runtime from outside, with real files, processes, sockets and databases.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod addresses;
+mod checkpoints;
+#[cfg(unix)]
+mod command;
+#[cfg(unix)]
+mod files;
+mod fold;
+mod http;
+mod server;
+mod support;
+mod tools;

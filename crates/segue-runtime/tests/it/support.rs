@@ -1,0 +1,94 @@
+//! A bench of built-in tools in a directory of their own.
+
+use std::sync::Arc;
+
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::value::Value;
+use segue_runtime::tools::builtin::{BuiltinConfig, CheckpointsAt, tools};
+use segue_runtime::tools::{Call, Registry, Tool, ToolError};
+pub(crate) use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+/// The built-in tools over a directory that goes away with them.
+pub(crate) struct Bench {
+    pub(crate) dir: TempDir,
+    registry: Registry,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        Bench::with(|_| {})
+    }
+
+    /// A bench whose configuration is changed first. The files root is `dir/root`.
+    pub(crate) fn with(change: impl FnOnce(&mut BuiltinConfig)) -> Bench {
+        let dir = TempDir::new().unwrap();
+        let files_root = dir.path().join("root");
+        std::fs::create_dir(&files_root).unwrap();
+        let mut config = BuiltinConfig {
+            files_root,
+            http_allow: Vec::new(),
+            checkpoints: CheckpointsAt::Memory,
+            limits: Limits::default(),
+        };
+        change(&mut config);
+        let mut registry = Registry::default();
+        registry.extend(tools(&config));
+        Bench { dir, registry }
+    }
+
+    pub(crate) fn root(&self) -> std::path::PathBuf {
+        self.dir.path().join("root")
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> &Tool {
+        let id = ToolId::new("builtin", name);
+        self.registry.get(&id).unwrap_or_else(|| panic!("no tool {name}"))
+    }
+
+    /// Calls a tool. Arguments and value are held against its schemas, as the engine does.
+    pub(crate) async fn call(&self, name: &str, args: Json) -> Result<Json, ToolError> {
+        call(self.tool(name), args).await
+    }
+
+    pub(crate) async fn ok(&self, name: &str, args: Json) -> Json {
+        self.call(name, args).await.unwrap_or_else(|error| panic!("{name}: {error:?}"))
+    }
+
+    /// The code and message of a call that is refused.
+    pub(crate) async fn refused(&self, name: &str, args: Json) -> (Code, String) {
+        refusal(self.call(name, args).await)
+    }
+}
+
+pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
+    Call {
+        tool: tool.spec.id.clone(),
+        args: Value::from(args),
+        run_id: "run-1".into(),
+        step: "step".into(),
+        attempt: 1,
+        key: Arc::from("run-1/step/do"),
+    }
+}
+
+pub(crate) async fn call(tool: &Tool, args: Json) -> Result<Json, ToolError> {
+    let call = call_of(tool, args);
+    let unfit = tool.spec.input.violations(&call.args);
+    assert!(unfit.is_empty(), "{}: {unfit:?}", tool.spec.id);
+    let value = tool.runner.call(call).await?;
+    if let Some(output) = &tool.spec.output {
+        let unfit = output.violations(&value);
+        assert!(unfit.is_empty(), "{}: {unfit:?} in {value}", tool.spec.id);
+    }
+    Ok(Json::from(&value))
+}
+
+pub(crate) fn refusal(result: Result<Json, ToolError>) -> (Code, String) {
+    match result {
+        Err(ToolError::Refused { code, message, .. }) => (code, message),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}

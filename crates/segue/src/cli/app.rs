@@ -1,0 +1,236 @@
+//! Configuration → engine, as every command needs it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::tool::ToolSpec;
+use segue_core::value::Value;
+use segue_runtime::engine::{Engine, Unloaded};
+use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
+
+use super::{Exit, Global, complain, say};
+use crate::config::{self, Config, ConfigError, Loaded, StoreAt, ToolOverride, Trust};
+use crate::print::{Look, draw};
+
+/// A configured engine.
+pub(super) struct App {
+    pub(super) engine: Engine,
+    pub(super) config: Config,
+    pub(super) unloaded: Vec<Unloaded>,
+}
+
+/// Loads the configuration, saying what is wrong with it.
+pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
+    match config::load(global.config.as_deref()) {
+        Ok(Loaded { mut config, source, diagnostics }) => {
+            if let Some(source) = source
+                && !global.quiet
+            {
+                diagnostics.iter().for_each(|d| say(&draw(d, &source, Look::of_stderr())));
+            }
+            if let Some(store) = &global.store {
+                match StoreAt::parse(store, Path::new("")) {
+                    Ok(store) => config.store = store,
+                    Err(message) => {
+                        complain(&message, None);
+                        return Err(Exit::Usage);
+                    }
+                }
+            }
+            Ok(config)
+        }
+        Err(ConfigError::Unreadable { file, reason }) => {
+            complain(&format!("cannot read `{}`: {reason}", file.display()), None);
+            Err(Exit::Usage)
+        }
+        Err(ConfigError::Wrong { source, diagnostics }) => {
+            diagnostics.iter().for_each(|d| say(&draw(d, &source, Look::of_stderr())));
+            Err(Exit::Usage)
+        }
+    }
+}
+
+impl App {
+    pub(super) fn open(global: &Global) -> Result<App, Exit> {
+        let config = load_config(global)?;
+        let tools = configured_tools(&config).map_err(|message| {
+            complain(&message, None);
+            Exit::Usage
+        })?;
+        let (engine, unloaded) = Engine::builder()
+            .tools(tools)
+            .limits(config.limits.clone())
+            .compositions(composition_files(&config))
+            .build();
+        if !global.quiet {
+            for Unloaded { source, diagnostics } in &unloaded {
+                let count = diagnostics.len();
+                say(&format!("note: `{}` was not loaded: {count} findings; `segue check` shows them", source.name()));
+            }
+        }
+        Ok(App { engine, config, unloaded })
+    }
+
+    /// The text of a composition: a file, or the name of one that is configured.
+    pub(super) fn source(&self, name: &str) -> Result<Source, Exit> {
+        let path = if Path::new(name).exists() { Some(PathBuf::from(name)) } else { None };
+        let path = path.or_else(|| self.file_of(name));
+        let Some(path) = path else {
+            let message = format!("there is no file and no composition `{name}`");
+            let names: Vec<String> = self.names();
+            let help = match names.is_empty() {
+                true => "`segue init` writes an example".to_owned(),
+                false => format!("configured compositions: {}", names.join(", ")),
+            };
+            complain(&message, Some(&help));
+            return Err(Exit::Usage);
+        };
+        read_source(&path, self.config.limits.document_bytes_max).map_err(|message| {
+            complain(&message, None);
+            Exit::Usage
+        })
+    }
+
+    /// The files of the configured compositions.
+    pub(super) fn composition_paths(&self) -> Vec<PathBuf> {
+        composition_paths(&self.config)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let tools = self.engine.catalog().tools();
+        tools.filter(|t| t.composition.is_some()).map(|t| t.id.name().to_owned()).collect()
+    }
+
+    fn file_of(&self, name: &str) -> Option<PathBuf> {
+        composition_paths(&self.config).into_iter().find(|path| {
+            let source = read_source(path, self.config.limits.document_bytes_max).ok();
+            let header = source.and_then(|source| {
+                segue_core::compile::read_header(&source, &self.config.limits)
+            });
+            header.is_some_and(|header| &*header.name == name)
+        })
+    }
+}
+
+/// Reads a file, refusing one that no document may be as large as before it costs memory.
+pub(super) fn read_source(path: &Path, bytes_max: usize) -> Result<Source, String> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    if size.len() > bytes_max as u64 {
+        return Err(format!("`{shown}` is larger than the limit of {bytes_max} bytes"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        format!("`{shown}` is not UTF-8: byte {} is wrong", error.utf8_error().valid_up_to())
+    })?;
+    Ok(Source::new(shown.to_string(), text))
+}
+
+fn composition_paths(config: &Config) -> Vec<PathBuf> {
+    let folder = config.folder();
+    let mut paths = Vec::new();
+    for pattern in &config.compositions {
+        let pattern = folder.join(pattern);
+        let Some(pattern) = pattern.to_str() else { continue };
+        let Ok(found) = glob::glob(pattern) else { continue };
+        paths.extend(found.filter_map(Result::ok).filter(|path| {
+            let extension = path.extension().and_then(|e| e.to_str());
+            matches!(extension, Some("yaml" | "yml" | "json"))
+        }));
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn composition_files(config: &Config) -> Vec<Source> {
+    let paths = composition_paths(config);
+    paths.iter().filter_map(|p| read_source(p, config.limits.document_bytes_max).ok()).collect()
+}
+
+fn configured_tools(config: &Config) -> Result<Vec<Tool>, String> {
+    let root = config.files_root.clone().unwrap_or_else(|| PathBuf::from("."));
+    let mut tools = builtin::tools(&BuiltinConfig {
+        files_root: root,
+        http_allow: config.http_allow.clone(),
+        checkpoints: checkpoints_at(&config.store),
+        limits: config.limits.clone(),
+    });
+    let trusted = config.commands.is_empty() || Trust::load().allows(config);
+    for (name, command) in &config.commands {
+        let tool = command::tool(name, command, &config.limits)
+            .map_err(|message| format!("command `{name}`: {message}"))?;
+        tools.push(if trusted { tool } else { untrusted(&tool) });
+    }
+    for (name, operation) in &config.http {
+        let tool = http::tool(name, operation, &config.limits)
+            .map_err(|message| format!("HTTP operation `{name}`: {message}"))?;
+        tools.push(tool);
+    }
+    for (name, known) in &config.tools {
+        apply_override(&mut tools, name, known)?;
+    }
+    Ok(tools)
+}
+
+/// Where checkpoints are kept: beside the runs.
+fn checkpoints_at(store: &StoreAt) -> CheckpointsAt {
+    match store {
+        StoreAt::Memory => CheckpointsAt::Memory,
+        StoreAt::Sqlite(file) => CheckpointsAt::File(file.clone()),
+        StoreAt::Default => match config::data_folder() {
+            Some(folder) => CheckpointsAt::File(folder.join("segue.db")),
+            None => CheckpointsAt::Memory,
+        },
+    }
+}
+
+fn apply_override(tools: &mut [Tool], name: &str, known: &ToolOverride) -> Result<(), String> {
+    let is_meant = |tool: &&mut Tool| tool.spec.id.as_str() == name || tool.spec.id.name() == name;
+    let Some(tool) = tools.iter_mut().find(is_meant) else {
+        return Err(format!("`tools` speaks of `{name}`, which does not exist"));
+    };
+    let mut spec: ToolSpec = (*tool.spec).clone();
+    let annotations = &mut spec.annotations;
+    annotations.read_only = known.read_only.or(annotations.read_only);
+    annotations.destructive = known.destructive.or(annotations.destructive);
+    annotations.idempotent = known.idempotent.or(annotations.idempotent);
+    spec.confirm = known.confirm.unwrap_or(spec.confirm);
+    if let Some(rollback) = &known.rollback {
+        spec.rollback = rollback.clone();
+    }
+    tool.spec = Arc::new(spec);
+    Ok(())
+}
+
+/// A command that is known but must not start.
+fn untrusted(tool: &Tool) -> Tool {
+    Tool { spec: tool.spec.clone(), runner: Arc::new(Untrusted) }
+}
+
+struct Untrusted;
+
+#[async_trait]
+impl ToolRunner for Untrusted {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let message = format!(
+            "`{}` comes from a configuration that was found here and not allowed yet: \
+             look at its commands, then run `segue trust`",
+            call.tool
+        );
+        Err(ToolError::refused(Code::PolicyViolation, message))
+    }
+}
+
+/// Draws findings, worst news last so that it stays on the screen.
+pub(super) fn draw_all(diagnostics: &[Diagnostic], source: &Source) {
+    let look = Look::of_stderr();
+    for finding in diagnostics {
+        say(&draw(finding, source, look));
+        say("");
+    }
+}

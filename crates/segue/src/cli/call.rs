@@ -1,0 +1,76 @@
+//! `segue call`
+
+use clap::Args;
+use segue_runtime::engine::EngineError;
+use segue_runtime::tools::ToolError;
+
+use super::app::App;
+use super::run::runtime;
+use super::{Exit, Global, complain, input, print_data, to_json};
+
+/// Call one tool
+#[derive(Args, Debug)]
+pub(super) struct CallArgs {
+    /// Its id, or its short name
+    tool: String,
+    /// An argument: `name=value` by the type of the parameter, `name:=JSON`, `name=@file`
+    #[arg(short, value_name = "NAME=VALUE")]
+    input: Vec<String>,
+    /// All arguments: JSON, `@file`, or `-` for standard input
+    #[arg(long = "input", value_name = "JSON|@FILE|-")]
+    whole: Option<String>,
+    /// Consent to a call that would ask
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) fn call(global: &Global, args: CallArgs) -> Exit {
+    let app = match App::open(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let tool = match app.engine.tool(&args.tool) {
+        Ok(tool) => tool.clone(),
+        Err(error) => {
+            complain(&error.to_string(), hint(&error).as_deref());
+            return Exit::Usage;
+        }
+    };
+    let given = input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
+    let given = match given {
+        Ok(given) => given,
+        Err(message) => {
+            complain(&message, None);
+            return Exit::Usage;
+        }
+    };
+    if tool.needs_confirmation() && !args.yes {
+        let message = format!("`{}` may destroy something and was not confirmed", tool.id);
+        complain(&message, Some("`--yes` consents to the call"));
+        return Exit::Denied;
+    }
+    match runtime().block_on(app.engine.call(tool.id.as_str(), given)) {
+        Ok(value) => {
+            print_data(&to_json(&value));
+            Exit::Success
+        }
+        Err(error) => {
+            complain(&error.to_string(), hint(&error).as_deref());
+            match error {
+                EngineError::Tool(ToolError::Unreachable { .. }) => Exit::Unreachable,
+                EngineError::Tool(_) | EngineError::Store(_) => Exit::RunFailed,
+                EngineError::UnknownTool { .. } | EngineError::Arguments { .. } => Exit::Usage,
+            }
+        }
+    }
+}
+
+/// What to do about an error of the engine.
+pub(super) fn hint(error: &EngineError) -> Option<String> {
+    match error {
+        EngineError::UnknownTool { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
+        EngineError::UnknownTool { .. } => Some("`segue tools` lists what is available".to_owned()),
+        EngineError::Arguments { .. } => Some("`segue tools show ID` lists the parameters".to_owned()),
+        EngineError::Tool(_) | EngineError::Store(_) => None,
+    }
+}

@@ -1,0 +1,81 @@
+//! `segue check`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use segue_core::diagnostic::{DiagnosticView, Severity};
+use serde::Serialize;
+
+use super::app::{App, draw_all, read_source};
+use super::{Exit, Global, complain, print_data, say, to_json};
+
+/// Find every mistake of compositions, without running anything
+#[derive(Args, Debug)]
+pub(super) struct CheckArgs {
+    /// Files with compositions; without any, all that are configured
+    files: Vec<PathBuf>,
+    /// Do not start or ask any tool source; use what is known of it
+    #[arg(long)]
+    offline: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    diagnostics: Vec<DiagnosticView>,
+}
+
+pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
+    let app = match App::open(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let mut report = Report { ok: true, diagnostics: Vec::new() };
+    let files = if args.files.is_empty() { app.composition_paths() } else { args.files.clone() };
+    if files.is_empty() {
+        complain("there is nothing to check", Some("name a file, or configure `compositions`"));
+        return Exit::Usage;
+    }
+    for file in &files {
+        let source = match read_source(file, app.config.limits.document_bytes_max) {
+            Ok(source) => source,
+            Err(message) => {
+                complain(&message, None);
+                return Exit::Usage;
+            }
+        };
+        let (plan, diagnostics) = app.engine.plan(&source);
+        report.ok &= plan.is_some();
+        if !global.is_json() {
+            draw_all(&diagnostics, &source);
+        }
+        report.diagnostics.extend(diagnostics.iter().map(|finding| finding.view(&source)));
+    }
+    if global.is_json() {
+        print_data(&to_json(&report));
+    } else if !global.quiet {
+        say(&summary(&report, files.len()));
+    }
+    if report.ok { Exit::Success } else { Exit::Usage }
+}
+
+fn summary(report: &Report, files: usize) -> String {
+    let count = |severity: Severity, word: &str| {
+        let count = report.diagnostics.iter().filter(|d| d.severity == severity).count();
+        let plural = if count == 1 { "" } else { "s" };
+        (count > 0).then(|| format!("{count} {word}{plural}"))
+    };
+    let found: Vec<String> = [
+        count(Severity::Error, "error"),
+        count(Severity::Warning, "warning"),
+        count(Severity::Hint, "hint"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+    match found.is_empty() {
+        true => format!("{files} checked, nothing found"),
+        false => format!("{files} checked: {}", found.join(", ")),
+    }
+}

@@ -1,0 +1,141 @@
+//! `segue doctor`
+
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::app::App;
+use super::{Exit, Global, print_data, to_json};
+use crate::config::{Trust, data_folder};
+
+/// Say what is wrong with this installation and its configuration
+#[derive(Args, Debug)]
+pub(super) struct DoctorArgs {}
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    ok: bool,
+    message: String,
+    help: Option<String>,
+}
+
+impl Finding {
+    fn good(what: &'static str, message: impl Into<String>) -> Finding {
+        Finding { what, ok: true, message: message.into(), help: None }
+    }
+
+    fn bad(what: &'static str, message: impl Into<String>, help: impl Into<String>) -> Finding {
+        Finding { what, ok: false, message: message.into(), help: Some(help.into()) }
+    }
+}
+
+pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
+    let app = match App::open(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let mut findings = vec![
+        Finding::good("version", format!("segue {}", env!("CARGO_PKG_VERSION"))),
+        configuration(&app),
+        data(),
+        tools(&app),
+        compositions(&app),
+    ];
+    findings.extend(commands(&app));
+    let ok = findings.iter().all(|finding| finding.ok);
+    if global.is_json() {
+        print_data(&to_json(&serde_json::json!({ "ok": ok, "findings": findings })));
+    } else {
+        for Finding { what, ok, message, help } in &findings {
+            let mark = if *ok { "ok   " } else { "WRONG" };
+            print_data(&format!("{mark}  {what:<14} {message}"));
+            if let Some(help) = help {
+                print_data(&format!("       {:<14} {help}", ""));
+            }
+        }
+    }
+    if ok { Exit::Success } else { Exit::Usage }
+}
+
+fn configuration(app: &App) -> Finding {
+    match &app.config.file {
+        Some(file) => Finding::good("configuration", file.display().to_string()),
+        None => Finding::good("configuration", "none; `segue init` writes one"),
+    }
+}
+
+fn data() -> Finding {
+    let Some(folder) = data_folder() else {
+        let help = "set HOME or XDG_DATA_HOME";
+        return Finding::bad("data", "there is no data directory", help);
+    };
+    match probe(&folder) {
+        Ok(()) => Finding::good("data", folder.display().to_string()),
+        Err(error) => {
+            let message = format!("`{}` cannot be written: {error}", folder.display());
+            Finding::bad("data", message, "make it writable, or use `--store`")
+        }
+    }
+}
+
+/// Whether a file can be made there.
+fn probe(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let file = folder.join(format!(".probe-{}", std::process::id()));
+    std::fs::write(&file, "")?;
+    std::fs::remove_file(file)
+}
+
+fn tools(app: &App) -> Finding {
+    let count = app.engine.catalog().tools().count();
+    let broken: Vec<String> = app
+        .engine
+        .catalog()
+        .tools()
+        .filter(|tool| tool.input.check().is_err())
+        .map(|tool| tool.id.to_string())
+        .collect();
+    if broken.is_empty() {
+        return Finding::good("tools", format!("{count} available"));
+    }
+    let message = format!("the input schema of {} is wrong", broken.join(", "));
+    Finding::bad("tools", message, "correct `input` in the configuration")
+}
+
+fn compositions(app: &App) -> Finding {
+    if app.unloaded.is_empty() {
+        let tools = app.engine.catalog().tools();
+        let count = tools.filter(|tool| tool.composition.is_some()).count();
+        return Finding::good("compositions", format!("{count} loaded"));
+    }
+    let names: Vec<String> = app.unloaded.iter().map(|u| u.source.name().to_string()).collect();
+    let message = format!("{} could not be loaded", names.join(", "));
+    Finding::bad("compositions", message, format!("segue check {}", names.join(" ")))
+}
+
+fn commands(app: &App) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !Trust::load().allows(&app.config) {
+        let message = "the commands of this configuration are not allowed yet";
+        findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
+    }
+    for (name, command) in &app.config.commands {
+        let program = command.argv.first().map(ToString::to_string).unwrap_or_default();
+        if !is_program(&program) {
+            let message = format!("`{name}` starts `{program}`, which is not there");
+            findings.push(Finding::bad("command", message, format!("install `{program}`")));
+        }
+    }
+    findings
+}
+
+fn is_program(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}

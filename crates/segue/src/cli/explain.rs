@@ -1,0 +1,84 @@
+//! `segue explain`
+
+use clap::Args;
+use segue_core::diagnostic::{Code, nearest};
+use serde_json::json;
+
+use super::{Exit, Global, complain, print_data, to_json};
+
+/// Explain an error code
+#[derive(Args, Debug)]
+pub(super) struct ExplainArgs {
+    /// The code, such as `unknown-tool`; without it, all codes are listed
+    code: Option<String>,
+}
+
+macro_rules! pages {
+    ($($name:literal)*) => {
+        /// The page of each code, as it is in the manual.
+        const PAGES: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../../../docs/errors/", $name, ".md"))),)*
+        ];
+    };
+}
+
+pages! {
+    "parse" "invalid-field" "duplicate-key" "cycle" "unknown-step" "duplicate-id" "no-steps"
+    "unknown-tool" "ambiguous-tool" "type-mismatch" "missing-parameter" "unknown-parameter"
+    "unknown-path" "recursion" "max-steps-exceeded" "tool-not-allowed" "policy-violation"
+    "unresolved-reference" "expression" "input-schema" "output-schema" "timeout" "tool-error"
+    "unreachable" "retries-exhausted" "denied" "cancelled" "in-doubt" "loop-limit" "limit"
+    "rollback-failed" "definition-changed" "no-source" "nil-adapter" "nil-toolset" "conversion"
+    "not-found" "conflict" "unauthorized" "llm" "unreachable-step" "irreversible" "unused"
+    "config" "unsupported" "internal"
+}
+
+pub(super) fn explain(global: &Global, args: &ExplainArgs) -> Exit {
+    let Some(name) = &args.code else {
+        return list(global);
+    };
+    let page = PAGES.iter().find(|(code, _)| code == name);
+    let (Some((_, page)), Some(code)) = (page, Code::parse(name)) else {
+        let near = nearest(name, PAGES.iter().map(|(code, _)| *code));
+        let help = near.map_or("`segue explain` lists all codes".to_owned(), |near| {
+            format!("did you mean `{near}`?")
+        });
+        complain(&format!("there is no code `{name}`"), Some(&help));
+        return Exit::Usage;
+    };
+    if global.is_json() {
+        print_data(&to_json(&json!({ "code": code, "summary": code.summary(), "page": page })));
+    } else {
+        print_data(page);
+    }
+    Exit::Success
+}
+
+fn list(global: &Global) -> Exit {
+    if global.is_json() {
+        let codes: Vec<_> =
+            Code::ALL.iter().map(|code| json!({ "code": code, "summary": code.summary() })).collect();
+        print_data(&to_json(&json!({ "codes": codes })));
+        return Exit::Success;
+    }
+    let width = Code::ALL.iter().map(|code| code.as_str().len()).max().unwrap_or(0);
+    for code in Code::ALL {
+        print_data(&format!("{:<width$}  {}", code.as_str(), code.summary()));
+    }
+    Exit::Success
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_page() {
+        for code in Code::ALL {
+            let page = PAGES.iter().find(|(name, _)| *name == code.as_str());
+            let (_, page) = page.unwrap_or_else(|| panic!("`{code}` has no page"));
+            assert!(page.starts_with(&format!("# {code}\n")), "{code}");
+        }
+        assert_eq!(PAGES.len(), Code::ALL.len());
+    }
+}

@@ -1,0 +1,215 @@
+//! The command line: one file per command, each of which translates, makes one call of the engine
+//! and translates back.
+//!
+//! Data goes to standard output, everything else to standard error.
+
+mod app;
+mod call;
+mod check;
+mod completions;
+mod doctor;
+mod explain;
+mod init;
+mod input;
+mod plan;
+mod progress;
+mod run;
+mod schema;
+mod tools;
+mod trust;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Exit codes, as the contract has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It worked.
+    Success,
+    /// The run failed, also in part.
+    RunFailed,
+    /// The call, the configuration or the composition is wrong.
+    Usage,
+    /// A person said no, or must say something.
+    Denied,
+    /// A tool's source cannot be reached.
+    Unreachable,
+    /// Somebody pressed Ctrl-C.
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Success => 0,
+            Exit::RunFailed => 1,
+            Exit::Usage => 2,
+            Exit::Denied => 3,
+            Exit::Unreachable => 4,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  segue init                              write a working example
+  segue run hello.yaml -i name=Ada        run a composition
+  segue check compositions/*.yaml         find every mistake before anything runs
+  segue plan hello.yaml --format mermaid  see order, effects and what can be undone
+  segue tools --search file               what is available
+
+Exit codes: 0 success · 1 the run failed · 2 wrong usage, configuration or composition ·
+3 denied or waiting for a person · 4 a tool source is unreachable · 130 interrupted";
+
+/// Composes tools into one reliable tool.
+#[derive(Debug, Parser)]
+#[command(name = "segue", version, about, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// How to write: by default `rich` on a terminal and `plain` elsewhere
+    #[arg(short, long, global = true, value_enum)]
+    output: Option<Output>,
+    /// The same as `-o json`
+    #[arg(long, global = true, conflicts_with = "output")]
+    json: bool,
+    /// The configuration [default: segue.yaml here or above]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where runs and checkpoints are kept: `memory` or `sqlite:FILE`
+    #[arg(long, global = true, value_name = "STORE")]
+    store: Option<String>,
+    /// Say only what went wrong
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
+}
+
+/// How to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// A live tree, for a terminal
+    Rich,
+    /// A line per change
+    Plain,
+    /// One JSON document at the end
+    Json,
+    /// A JSON document per line, as things happen
+    Ndjson,
+}
+
+impl Global {
+    fn output(&self) -> Output {
+        use std::io::IsTerminal as _;
+        match self.output {
+            Some(output) => output,
+            None if self.json => Output::Json,
+            None if std::io::stderr().is_terminal() => Output::Rich,
+            None => Output::Plain,
+        }
+    }
+
+    fn is_json(&self) -> bool {
+        matches!(self.output(), Output::Json | Output::Ndjson)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a composition
+    Run(run::RunArgs),
+    /// Find every mistake of compositions, without running anything
+    Check(check::CheckArgs),
+    /// Show order, parallelism, effects and what can be undone
+    Plan(plan::PlanArgs),
+    /// List the tools, or show one
+    Tools(tools::ToolsArgs),
+    /// Call one tool
+    Call(call::CallArgs),
+    /// Explain an error code
+    Explain(explain::ExplainArgs),
+    /// Print the JSON Schema of compositions
+    Schema(schema::SchemaArgs),
+    /// Write a configuration and a working example
+    Init(init::InitArgs),
+    /// Say what is wrong with this installation and its configuration
+    Doctor(doctor::DoctorArgs),
+    /// Allow the commands of a configuration that was found here
+    Trust(trust::TrustArgs),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+}
+
+/// Reads the command line and does what it says.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version are answers, not mistakes.
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
+        }
+    };
+    cli.dispatch().into()
+}
+
+impl Cli {
+    fn dispatch(self) -> Exit {
+        let global = self.global;
+        match self.command {
+            Command::Run(args) => run::run(&global, args),
+            Command::Check(args) => check::check(&global, &args),
+            Command::Plan(args) => plan::plan(&global, &args),
+            Command::Tools(args) => tools::tools(&global, &args),
+            Command::Call(args) => call::call(&global, args),
+            Command::Explain(args) => explain::explain(&global, &args),
+            Command::Schema(args) => schema::schema(&args),
+            Command::Init(args) => init::init(&global, &args),
+            Command::Doctor(args) => doctor::doctor(&global, &args),
+            Command::Trust(args) => trust::trust(&global, &args),
+            Command::Completions(args) => completions::completions(&args),
+        }
+    }
+}
+
+/// Writes data to standard output. A reader that has gone away is no mistake of ours.
+pub(crate) fn print_data(text: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let _ = write!(out, "{text}{newline}");
+    let _ = out.flush();
+}
+
+/// Writes narration to standard error.
+pub(crate) fn say(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Says what went wrong.
+pub(crate) fn complain(message: &str, help: Option<&str>) {
+    let bold = anstyle::Style::new().bold();
+    let red = bold.fg_color(Some(anstyle::AnsiColor::Red.into()));
+    say(&format!("{red}error{red:#}{bold}: {message}{bold:#}"));
+    if let Some(help) = help {
+        say(&format!("{bold}help{bold:#}: {help}"));
+    }
+}
+
+/// Pretty JSON for standard output.
+pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+}

@@ -1,0 +1,58 @@
+//! `segue plan`
+
+use clap::{Args, ValueEnum};
+use segue_core::plan::explain;
+use segue_core::view::PlanView;
+
+use super::app::{App, draw_all};
+use super::{Exit, Global, print_data, to_json};
+
+/// Show order, parallelism, effects and what can be undone
+#[derive(Args, Debug)]
+pub(super) struct PlanArgs {
+    /// A file, or the name of a configured composition
+    #[arg(value_name = "FILE|NAME")]
+    composition: String,
+    /// How to show it
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+/// How to show a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// A Mermaid flow chart
+    Mermaid,
+    /// The DOT language of Graphviz
+    Dot,
+    /// A picture
+    Svg,
+}
+
+pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
+    let app = match App::open(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let source = match app.source(&args.composition) {
+        Ok(source) => source,
+        Err(exit) => return exit,
+    };
+    let (plan, diagnostics) = app.engine.plan(&source);
+    draw_all(&diagnostics, &source);
+    let Some(plan) = plan else { return Exit::Usage };
+    let view = PlanView::of(&plan);
+    print_data(&match args.format {
+        Format::Text if global.is_json() => to_json(&view),
+        Format::Text => explain::text(&view),
+        Format::Json => to_json(&view),
+        Format::Mermaid => explain::mermaid(&view),
+        Format::Dot => explain::dot(&view),
+        Format::Svg => explain::svg(&view),
+    });
+    Exit::Success
+}

@@ -1,0 +1,253 @@
+//! What a person sees while a run is under way: a live tree on a terminal, lines elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use segue_core::plan::Plan;
+use segue_core::run::{Entry, Fact, NodeId, Run};
+use segue_runtime::driver::{Observer, Unobserved};
+
+use super::{Output, print_data, say};
+use crate::print::duration;
+
+/// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
+const LINES_MAX: usize = 30;
+
+/// One way of showing a run.
+#[derive(Clone)]
+pub(super) enum Progress {
+    /// Nothing.
+    Silent,
+    /// A line per change.
+    Lines(Arc<Lines>),
+    /// A JSON document per change.
+    Events(Arc<Events>),
+    /// A live tree.
+    Tree(Arc<Tree>),
+}
+
+/// The way that fits the output.
+pub(super) fn of(output: Output, quiet: bool, plan: &Arc<Plan>) -> Progress {
+    match output {
+        _ if quiet => Progress::Silent,
+        Output::Json => Progress::Silent,
+        Output::Ndjson => Progress::Events(Arc::new(Events)),
+        Output::Plain => Progress::Lines(Arc::new(Lines::default())),
+        Output::Rich => Progress::Tree(Arc::new(Tree::new(plan.steps.len()))),
+    }
+}
+
+impl Progress {
+    pub(super) fn observer(&self) -> &dyn Observer {
+        match self {
+            Progress::Silent => &Unobserved,
+            Progress::Lines(lines) => &**lines,
+            Progress::Events(events) => &**events,
+            Progress::Tree(tree) => &**tree,
+        }
+    }
+
+    /// Takes the tree away while something else is written.
+    pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        match self {
+            Progress::Tree(tree) => tree.bars.suspend(write),
+            _ => write(),
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Progress::Tree(tree) = self {
+            tree.finish();
+        }
+    }
+}
+
+/// What happened to a step, in words.
+enum Change {
+    Started(String),
+    Retrying(String),
+    Done,
+    Failed(String),
+    Skipped(String),
+    Cancelled,
+}
+
+/// The change that an entry is to a person, if it is one.
+fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
+    Some(match &entry.fact {
+        Fact::Called { node, .. } => (*node, Change::Started(run.tool_of(*node))),
+        Fact::Asked { node, .. } => (*node, Change::Started("waits for a yes".to_owned())),
+        Fact::Slept { node, until_ms } => {
+            let wait = duration(until_ms.saturating_sub(entry.at_ms));
+            (*node, Change::Started(format!("waits {wait}")))
+        }
+        Fact::Opened { node, .. } | Fact::Entered { node, .. } | Fact::Looped { node, .. } => {
+            (*node, Change::Started(run.tool_of(*node)))
+        }
+        Fact::Rested { node, failure, until_ms } => {
+            let wait = duration(until_ms.saturating_sub(entry.at_ms));
+            (*node, Change::Retrying(format!("again in {wait}: {}", failure.message)))
+        }
+        Fact::GaveUp { node, failure } => {
+            (*node, Change::Retrying(format!("falls back: {}", failure.message)))
+        }
+        Fact::Succeeded { node, .. } => (*node, Change::Done),
+        Fact::Tolerated { node, failure, .. } => {
+            (*node, Change::Failed(format!("{} (tolerated)", failure.message)))
+        }
+        Fact::Failed { node, failure } => (*node, Change::Failed(failure.message.to_string())),
+        Fact::Skipped { node, reason } => (*node, Change::Skipped(reason.to_string())),
+        Fact::Cancelled { node, .. } => (*node, Change::Cancelled),
+        Fact::Started(_)
+        | Fact::Granted { .. }
+        | Fact::Woke { .. }
+        | Fact::Stopped { .. }
+        | Fact::Closed { .. }
+        | Fact::Late { .. }
+        | Fact::Finished { .. } => return None,
+    })
+}
+
+/// When each step began, to say how long it took.
+type Begun = BTreeMap<NodeId, u64>;
+
+/// A line per change.
+#[derive(Default)]
+pub(super) struct Lines {
+    begun: Mutex<Begun>,
+}
+
+impl Observer for Lines {
+    fn observe(&self, run: &Run, entries: &[Entry]) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in entries {
+            let Some((node, change)) = change(run, entry) else { continue };
+            let since = *begun.entry(node).or_insert(entry.at_ms);
+            let took = duration(entry.at_ms.saturating_sub(since));
+            let path = run.path(node);
+            say(&match change {
+                Change::Started(what) => format!("[{path}] {what}"),
+                Change::Retrying(what) => format!("[{path}] {what}"),
+                Change::Done => format!("[{path}] done in {took}"),
+                Change::Failed(message) => format!("[{path}] failed after {took}: {message}"),
+                Change::Skipped(reason) => format!("[{path}] skipped: {reason}"),
+                Change::Cancelled => format!("[{path}] cancelled after {took}"),
+            });
+        }
+    }
+}
+
+/// A JSON document per change.
+pub(super) struct Events;
+
+impl Observer for Events {
+    fn observe(&self, run: &Run, entries: &[Entry]) {
+        for entry in entries {
+            let Some((node, change)) = change(run, entry) else { continue };
+            let (event, detail) = match change {
+                Change::Started(what) => ("step_started", Some(what)),
+                Change::Retrying(what) => ("step_retrying", Some(what)),
+                Change::Done => ("step_succeeded", None),
+                Change::Failed(message) => ("step_failed", Some(message)),
+                Change::Skipped(reason) => ("step_skipped", Some(reason)),
+                Change::Cancelled => ("step_cancelled", None),
+            };
+            let line = serde_json::json!({
+                "event": event, "seq": entry.seq, "at_ms": entry.at_ms,
+                "step": &*run.path(node), "detail": detail,
+            });
+            print_data(&line.to_string());
+        }
+    }
+}
+
+/// A live tree: one line per step that has begun.
+pub(super) struct Tree {
+    bars: MultiProgress,
+    small: bool,
+    lines: Mutex<BTreeMap<NodeId, Line>>,
+}
+
+struct Line {
+    bar: ProgressBar,
+    began_ms: u64,
+    tool: String,
+    retries: u32,
+}
+
+impl Tree {
+    fn new(steps: usize) -> Tree {
+        Tree { bars: MultiProgress::new(), small: steps <= LINES_MAX, lines: Mutex::default() }
+    }
+
+    fn begin(&self, path: &str, depth: usize, at_ms: u64) -> Line {
+        let bar = self.bars.add(ProgressBar::new_spinner());
+        let indent = "  ".repeat(depth);
+        let template = format!("{indent}{{spinner:.cyan}} {{prefix}}  {{msg}} {{elapsed:.dim}}");
+        bar.set_style(
+            ProgressStyle::with_template(&template)
+                .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+        );
+        let name = path.rsplit('/').next().unwrap_or(path);
+        bar.set_prefix(name.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(80));
+        Line { bar, began_ms: at_ms, tool: String::new(), retries: 0 }
+    }
+
+    fn end(&self, line: &Line, depth: usize, mark: &str, words: &str, keep: bool) {
+        if !keep {
+            return line.bar.finish_and_clear();
+        }
+        let indent = "  ".repeat(depth);
+        let style = ProgressStyle::with_template(&format!("{indent}{mark} {{prefix}}  {{msg}}"));
+        line.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        line.bar.finish_with_message(words.to_owned());
+    }
+
+    fn finish(&self) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.values().filter(|line| !line.bar.is_finished()).for_each(|line| line.bar.abandon());
+    }
+}
+
+impl Observer for Tree {
+    fn observe(&self, run: &Run, entries: &[Entry]) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in entries {
+            let Some((node, change)) = change(run, entry) else { continue };
+            let path = run.path(node);
+            let depth = path.matches('/').count();
+            let line = lines.entry(node).or_insert_with(|| self.begin(&path, depth, entry.at_ms));
+            let took = duration(entry.at_ms.saturating_sub(line.began_ms));
+            let retries = match line.retries {
+                0 => String::new(),
+                1 => " · 1 retry".to_owned(),
+                n => format!(" · {n} retries"),
+            };
+            match change {
+                Change::Started(what) => {
+                    line.bar.set_message(what.clone());
+                    line.tool = what;
+                }
+                Change::Retrying(what) => {
+                    line.retries += 1;
+                    line.bar.set_message(what);
+                }
+                Change::Done => {
+                    let words = format!("{} {took}{retries}", line.tool);
+                    self.end(line, depth, "\u{1b}[32m✓\u{1b}[0m", &words, self.small);
+                }
+                Change::Failed(message) => {
+                    let words = format!("{} {took}{retries} · {message}", line.tool);
+                    self.end(line, depth, "\u{1b}[31m✗\u{1b}[0m", &words, true);
+                }
+                Change::Skipped(reason) => self.end(line, depth, "–", &reason, self.small),
+                Change::Cancelled => {
+                    self.end(line, depth, "–", &format!("{} cancelled", line.tool), true);
+                }
+            }
+        }
+    }
+}

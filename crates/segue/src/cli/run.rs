@@ -1,0 +1,280 @@
+//! `segue run`
+
+use std::io::IsTerminal as _;
+
+use async_trait::async_trait;
+use clap::Args;
+use segue_core::composition::Strategy;
+use segue_core::diagnostic::{Code, Severity};
+use segue_core::run::{Options, Question};
+use segue_core::value::Value;
+use segue_core::view::{RunStatus, RunView};
+use segue_runtime::driver::{Confirmer, Decision, Nobody};
+use segue_runtime::engine::RunRequest;
+
+use super::app::{App, draw_all};
+use super::progress::{self, Progress};
+use super::{Exit, Global, Output, complain, input, print_data, say, to_json};
+use crate::print::duration;
+
+/// Run a composition
+#[derive(Args, Debug)]
+pub(super) struct RunArgs {
+    /// A file, or the name of a configured composition
+    #[arg(value_name = "FILE|NAME")]
+    composition: String,
+    /// An input: `name=value` by the type of the input, `name:=JSON`, `name=@file`
+    #[arg(short, value_name = "NAME=VALUE")]
+    input: Vec<String>,
+    /// The whole input: JSON, `@file`, or `-` for standard input
+    #[arg(long = "input", value_name = "JSON|@FILE|-")]
+    whole: Option<String>,
+    /// Something that the caller brings along, such as `user_id=7`
+    #[arg(long, value_name = "NAME=VALUE")]
+    context: Vec<String>,
+    /// Show what would be called, and call nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Consent to every call that would ask
+    #[arg(long)]
+    yes: bool,
+    /// For the whole run, such as `2m`
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
+    timeout: Option<u64>,
+    /// Steps that run at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    max_concurrency: Option<u32>,
+    /// What a failed step means, in place of the composition's own word
+    #[arg(long, value_name = "STRATEGY", value_parser = parse_strategy)]
+    error_strategy: Option<Strategy>,
+}
+
+fn parse_timeout(text: &str) -> Result<u64, String> {
+    segue_core::compile::dialect::parse_duration(text)
+        .ok_or_else(|| "write a number with a unit, such as `500ms`, `30s` or `2m`".to_owned())
+}
+
+fn parse_strategy(word: &str) -> Result<Strategy, String> {
+    Strategy::parse(word).ok_or_else(|| format!("the words are {}", Strategy::WORDS.join(", ")))
+}
+
+pub(super) fn run(global: &Global, args: RunArgs) -> Exit {
+    let app = match App::open(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let source = match app.source(&args.composition) {
+        Ok(source) => source,
+        Err(exit) => return exit,
+    };
+    let (plan, diagnostics) = app.engine.plan(&source);
+    let Some(plan) = plan else {
+        if global.is_json() {
+            print_data(&to_json(&app.engine.uncompiled(&diagnostics)));
+        }
+        draw_all(&diagnostics, &source);
+        complain(&format!("`{}` was not run", source.name()), None);
+        return Exit::Usage;
+    };
+    if !global.quiet {
+        let worth_saying = |d: &&_| matches!(severity(d), Severity::Warning);
+        draw_all(&diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(), &source);
+    }
+    let limits = app.engine.limits();
+    let schema = plan.composition.input.as_deref();
+    let given = input::read(args.whole.as_deref(), &args.input, schema, limits)
+        .and_then(|given| Ok((given, input::read(None, &args.context, None, limits)?)));
+    let (given, context) = match given {
+        Ok(given) => given,
+        Err(message) => {
+            complain(&message, None);
+            return Exit::Usage;
+        }
+    };
+    if args.dry_run {
+        let view = app.engine.dry_run(&plan, given, context);
+        return show_dry_run(global, &view);
+    }
+    let options = Options {
+        timeout_ms: args.timeout,
+        max_concurrency: args.max_concurrency,
+        strategy: args.error_strategy,
+        approved: args.yes,
+    };
+    let progress = progress::of(global.output(), global.quiet, &plan);
+    let confirmer = confirmer(&progress);
+    let request = RunRequest {
+        plan,
+        input: given,
+        context,
+        options,
+        confirmer: &*confirmer,
+        observer: progress.observer(),
+        cancel: Box::pin(interrupted()),
+    };
+    let view = match runtime().block_on(app.engine.run(request)) {
+        Ok(view) => view,
+        Err(error) => {
+            complain(&error.to_string(), None);
+            return Exit::RunFailed;
+        }
+    };
+    progress.finish();
+    show(global, &view)
+}
+
+fn severity(finding: &segue_core::diagnostic::Diagnostic) -> Severity {
+    finding.severity
+}
+
+/// One thread is enough: calls wait, they do not calculate.
+pub(super) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime needs nothing that could be missing")
+}
+
+/// Ends when Ctrl-C is pressed; the second time the process ends at once.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        return std::future::pending().await;
+    }
+    say("stopping; press Ctrl-C again to stop at once");
+    tokio::spawn(async {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+}
+
+/// Asks on a terminal, and nowhere else.
+fn confirmer(progress: &Progress) -> Box<dyn Confirmer> {
+    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        Box::new(Prompt { progress: progress.clone() })
+    } else {
+        Box::new(Nobody)
+    }
+}
+
+struct Prompt {
+    progress: Progress,
+}
+
+#[async_trait]
+impl Confirmer for Prompt {
+    async fn confirm(&self, question: &Question) -> Decision {
+        let text = format!(
+            "step `{}` wants to call `{}` with\n{}\nmay it? [y/N] ",
+            question.step,
+            question.tool,
+            indent(&serde_json::to_string_pretty(&question.args).unwrap_or_default())
+        );
+        let progress = self.progress.clone();
+        let answer = tokio::task::spawn_blocking(move || progress.suspend(|| ask(&text))).await;
+        Decision { granted: answer.unwrap_or(false), by: "terminal".into() }
+    }
+}
+
+fn ask(text: &str) -> bool {
+    use std::io::Write as _;
+    let mut err = anstream::stderr().lock();
+    let _ = write!(err, "{text}");
+    let _ = err.flush();
+    drop(err);
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn show(global: &Global, view: &RunView) -> Exit {
+    match global.output() {
+        Output::Json => print_data(&to_json(view)),
+        Output::Ndjson => print_data(&serde_json::to_string(view).unwrap_or_default()),
+        Output::Rich | Output::Plain => {
+            if !view.output.is_null() {
+                print_data(&to_json(&view.output));
+            }
+            show_errors(view);
+            if !global.quiet {
+                say(&summary(view));
+            }
+        }
+    }
+    exit_of(view)
+}
+
+fn show_errors(view: &RunView) {
+    for error in &view.errors {
+        let place = match (&error.step, &error.tool) {
+            (Some(step), Some(tool)) => format!("step `{step}` ({tool}): "),
+            (Some(step), None) => format!("step `{step}`: "),
+            _ => String::new(),
+        };
+        let doubt = if error.in_doubt { " — it may have done its work nevertheless" } else { "" };
+        let message = format!("[{}] {place}{}{doubt}", error.code, error.message);
+        complain(&message, error.hint.as_deref());
+    }
+}
+
+fn summary(view: &RunView) -> String {
+    let word = view.status.as_str().replace('_', " ");
+    format!(
+        "{}: {word} · {} of {} steps · {}",
+        view.name,
+        view.steps_succeeded,
+        view.steps.len(),
+        duration(view.duration_ms)
+    )
+}
+
+fn exit_of(view: &RunView) -> Exit {
+    let refused = !view.errors.is_empty() && view.errors.iter().all(|error| error.phase == "check");
+    match view.status {
+        RunStatus::Success | RunStatus::DryRun => Exit::Success,
+        RunStatus::Denied | RunStatus::Waiting => Exit::Denied,
+        RunStatus::Cancelled => Exit::Interrupted,
+        _ if refused => Exit::Usage,
+        _ if view.errors.iter().any(|error| error.code == Code::Unreachable) => Exit::Unreachable,
+        _ => Exit::RunFailed,
+    }
+}
+
+fn show_dry_run(global: &Global, view: &RunView) -> Exit {
+    if global.is_json() {
+        print_data(&to_json(view));
+        return exit_of(view);
+    }
+    show_errors(view);
+    for step in &view.steps {
+        let what = step.tool.as_deref().unwrap_or(step.kind);
+        let note = step.reason.as_ref().map_or_else(String::new, |reason| format!("  ({reason})"));
+        print_data(&format!("{}  {what}{note}", step.id));
+        if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
+            args.iter().for_each(|(name, value)| print_data(&format!("    {name}: {}", value.to_json())));
+        }
+    }
+    if !global.quiet && view.errors.is_empty() {
+        say("nothing was called");
+    }
+    exit_of(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_have_their_exit_codes() {
+        let view = |status| RunView { status, ..RunView::default() };
+        assert_eq!(exit_of(&view(RunStatus::Success)), Exit::Success);
+        assert_eq!(exit_of(&view(RunStatus::Partial)), Exit::RunFailed);
+        assert_eq!(exit_of(&view(RunStatus::RolledBack)), Exit::RunFailed);
+        assert_eq!(exit_of(&view(RunStatus::Denied)), Exit::Denied);
+        assert_eq!(exit_of(&view(RunStatus::Cancelled)), Exit::Interrupted);
+    }
+}

@@ -1,0 +1,33 @@
+//! `segue schema`
+
+use clap::{Args, ValueEnum};
+use segue_core::compile::dialect::{Draft, composition_schema};
+
+use super::{Exit, print_data, to_json};
+
+/// Print the JSON Schema of compositions
+#[derive(Args, Debug)]
+pub(super) struct SchemaArgs {
+    /// Which JSON Schema to write; older editors understand draft 7 only
+    #[arg(long, value_enum, default_value = "2020-12")]
+    draft: DraftName,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DraftName {
+    /// The current one
+    #[value(name = "2020-12")]
+    Draft2020,
+    /// For older editors
+    #[value(name = "07", alias = "draft-07", alias = "7")]
+    Draft07,
+}
+
+pub(super) fn schema(args: &SchemaArgs) -> Exit {
+    let draft = match args.draft {
+        DraftName::Draft2020 => Draft::Draft2020,
+        DraftName::Draft07 => Draft::Draft07,
+    };
+    print_data(&to_json(&composition_schema(draft)));
+    Exit::Success
+}

@@ -1,0 +1,111 @@
+//! `segue tools`
+
+use clap::{Args, Subcommand};
+use segue_core::plan::explain::effect_word;
+use segue_core::tool::{DeclaredRollback, ToolSpec};
+use segue_core::value::Value;
+use serde_json::json;
+
+use super::app::App;
+use super::{Exit, Global, complain, print_data, to_json};
+
+/// List the tools, or show one
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct ToolsArgs {
+    /// Only those whose name or description has all of these words
+    #[arg(long, value_name = "WORDS")]
+    search: Option<String>,
+    #[command(subcommand)]
+    command: Option<ToolsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ToolsCommand {
+    /// Show everything that is known of one tool
+    Show {
+        /// Its id, or its short name
+        id: String,
+    },
+}
+
+pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
+    let app = match App::open(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    match &args.command {
+        Some(ToolsCommand::Show { id }) => show(global, &app, id),
+        None => list(global, &app, args.search.as_deref().unwrap_or("")),
+    }
+}
+
+fn list(global: &Global, app: &App, words: &str) -> Exit {
+    let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
+    let fits = |tool: &&std::sync::Arc<ToolSpec>| {
+        let text = format!("{} {}", tool.id, tool.description).to_lowercase();
+        words.iter().all(|word| text.contains(word))
+    };
+    let found: Vec<_> = app.engine.catalog().tools().filter(fits).collect();
+    if global.is_json() {
+        let tools: Vec<_> = found.iter().map(|tool| definition(tool)).collect();
+        print_data(&to_json(&json!({ "tools": tools })));
+        return Exit::Success;
+    }
+    let width = found.iter().map(|tool| tool.id.as_str().len()).max().unwrap_or(0);
+    for tool in found {
+        let effect = effect_word(tool.annotations.impact());
+        let summary = tool.description.lines().next().unwrap_or("");
+        print_data(&format!("{:<width$}  {effect:<8}  {summary}", tool.id.as_str()));
+    }
+    Exit::Success
+}
+
+fn definition(tool: &ToolSpec) -> serde_json::Value {
+    let mut definition = serde_json::Value::from(&tool.definition());
+    definition["effect"] = json!(effect_word(tool.annotations.impact()));
+    definition["rollback"] = match &tool.rollback {
+        DeclaredRollback::Unknown => json!(null),
+        DeclaredRollback::NotNeeded => json!("none"),
+        DeclaredRollback::Call { tool, parameters } => {
+            json!({ "tool": &**tool, "parameters": serde_json::Value::from(parameters) })
+        }
+        DeclaredRollback::Impossible { reason } => json!({ "impossible": &**reason }),
+    };
+    definition["confirms"] = json!(tool.needs_confirmation());
+    definition["hash"] = json!(tool.hash());
+    definition
+}
+
+fn show(global: &Global, app: &App, id: &str) -> Exit {
+    let tool = match app.engine.tool(id) {
+        Ok(tool) => tool,
+        Err(error) => {
+            complain(&error.to_string(), super::call::hint(&error).as_deref());
+            return Exit::Usage;
+        }
+    };
+    if global.is_json() {
+        print_data(&to_json(&definition(tool)));
+        return Exit::Success;
+    }
+    print_data(&format!("{}\n{}\n", tool.id, tool.description));
+    print_data(&format!("effect: {}", effect_word(tool.annotations.impact())));
+    let parameters = tool.input.json().get("properties");
+    if let Some(Value::Object(properties)) = parameters {
+        print_data("\nparameters:");
+        let required = tool.input.json().get("required").and_then(|r| r.as_array().cloned());
+        for (name, schema) in properties.iter() {
+            let is_required = required.as_ref().is_some_and(|names| names.contains(&Value::from(&**name)));
+            let mark = if is_required { "*" } else { " " };
+            let ty = segue_core::types::Type::from_schema(schema);
+            let words = schema.get("description").and_then(Value::as_str).unwrap_or("");
+            print_data(&format!("  {mark}{name}: {ty}  {words}"));
+        }
+    }
+    if let Some(output) = &tool.output {
+        let json = serde_json::to_string_pretty(output.json()).unwrap_or_default();
+        print_data(&format!("\noutput schema:\n{json}"));
+    }
+    Exit::Success
+}

@@ -1,0 +1,180 @@
+//! `segue.yaml` → what an engine is made of.
+//!
+//! Read with the same readers as compositions, so a mistake has its line and column. `${VAR}`
+//! expands in here and nowhere else.
+
+mod expand;
+mod read;
+mod trust;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::Diagnostic;
+use segue_core::limits::Limits;
+use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_runtime::tools::command::CommandConfig;
+use segue_runtime::tools::http::HttpConfig;
+
+pub use trust::Trust;
+
+/// Where runs and checkpoints are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StoreAt {
+    /// In the user's data directory.
+    #[default]
+    Default,
+    /// Nowhere: they end with the process.
+    Memory,
+    /// In an SQLite file.
+    Sqlite(PathBuf),
+}
+
+impl StoreAt {
+    /// Reads `memory`, `sqlite:FILE` or a file's path.
+    pub fn parse(text: &str, folder: &Path) -> Result<StoreAt, String> {
+        match text.split_once(':') {
+            _ if text == "memory" => Ok(StoreAt::Memory),
+            Some(("sqlite", file)) if !file.is_empty() => Ok(StoreAt::Sqlite(folder.join(file))),
+            Some((scheme, _)) if scheme.starts_with("postgres") => {
+                Err("stores in PostgreSQL cannot be used yet".to_owned())
+            }
+            _ => Err(format!("`{text}` is not a store: write `memory` or `sqlite:FILE`")),
+        }
+    }
+}
+
+/// What is known of a tool beyond what its source says.
+#[derive(Clone, Debug, Default)]
+pub struct ToolOverride {
+    /// How its work is taken back.
+    pub rollback: Option<DeclaredRollback>,
+    /// Whether calling it twice is harmless.
+    pub idempotent: Option<bool>,
+    /// Whether it changes nothing.
+    pub read_only: Option<bool>,
+    /// Whether it may destroy something.
+    pub destructive: Option<bool>,
+    /// When it asks first.
+    pub confirm: Option<Confirm>,
+}
+
+/// A configuration. Not `Debug`: it holds secrets.
+#[derive(Clone, Default)]
+pub struct Config {
+    /// The file that it came from.
+    pub file: Option<PathBuf>,
+    /// Whether it was found in the working directory rather than named by its user.
+    pub discovered: bool,
+    /// The directory that the file tools never leave; the working directory unless said otherwise.
+    pub files_root: Option<PathBuf>,
+    /// Hosts that the HTTP tools may reach although they are not public.
+    pub http_allow: Vec<String>,
+    /// Command tools by name.
+    pub commands: BTreeMap<String, CommandConfig>,
+    /// HTTP operations by name.
+    pub http: BTreeMap<String, HttpConfig>,
+    /// What is known of tools.
+    pub tools: BTreeMap<Arc<str>, ToolOverride>,
+    /// Patterns of files with compositions.
+    pub compositions: Vec<String>,
+    /// Where things are kept.
+    pub store: StoreAt,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Something in it is wrong.
+    Wrong {
+        /// Its text.
+        source: Source,
+        /// What.
+        diagnostics: Vec<Diagnostic>,
+    },
+}
+
+/// A configuration with what should be said about it.
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Its text, when there is one.
+    pub source: Option<Source>,
+    /// Warnings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Config {
+    /// The folder that relative paths are relative to.
+    pub fn folder(&self) -> PathBuf {
+        let parent = self.file.as_ref().and_then(|file| file.parent());
+        parent.filter(|p| !p.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
+    }
+}
+
+/// Finds and reads the configuration: the named one, else `SEGUE_CONFIG`, else `segue.yaml` in the
+/// working directory or above, else the user's own.
+pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
+    let from_env = std::env::var_os("SEGUE_CONFIG").filter(|file| !file.is_empty());
+    if let Some(file) = named.map(Path::to_owned).or_else(|| from_env.map(PathBuf::from)) {
+        return read_file(&file, false);
+    }
+    if let Some(file) = discover() {
+        return read_file(&file, true);
+    }
+    match user_config().filter(|file| file.is_file()) {
+        Some(file) => read_file(&file, false),
+        None => Ok(Loaded { config: Config::default(), source: None, diagnostics: Vec::new() }),
+    }
+}
+
+fn discover() -> Option<PathBuf> {
+    let start = std::env::current_dir().ok()?;
+    start
+        .ancestors()
+        .flat_map(|folder| ["segue.yaml", "segue.yml"].map(|name| folder.join(name)))
+        .find(|file| file.is_file())
+}
+
+fn user_config() -> Option<PathBuf> {
+    use etcetera::BaseStrategy as _;
+    let dirs = etcetera::choose_base_strategy().ok()?;
+    Some(dirs.config_dir().join("segue/segue.yaml"))
+}
+
+/// Where Segue keeps what belongs to the user.
+pub fn data_folder() -> Option<PathBuf> {
+    use etcetera::BaseStrategy as _;
+    let dirs = etcetera::choose_base_strategy().ok()?;
+    Some(dirs.data_dir().join("segue"))
+}
+
+fn read_file(file: &Path, discovered: bool) -> Result<Loaded, ConfigError> {
+    let text = std::fs::read_to_string(file).map_err(|error| ConfigError::Unreadable {
+        file: file.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let source = Source::new(file.display().to_string(), text);
+    let env = |name: &str| std::env::var(name).ok();
+    let (mut config, diagnostics) = read::read(&source, file, &env);
+    config.file = Some(file.to_owned());
+    config.discovered = discovered;
+    let wrong = diagnostics.iter().any(|finding| {
+        finding.severity == segue_core::diagnostic::Severity::Error
+    });
+    if wrong {
+        return Err(ConfigError::Wrong { source, diagnostics });
+    }
+    Ok(Loaded { config, source: Some(source), diagnostics })
+}

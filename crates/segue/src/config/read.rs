@@ -1,0 +1,342 @@
+//! The tree of `segue.yaml` → [`Config`], with every finding.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use segue_core::compile::dialect::parse_duration;
+use segue_core::compile::document::{Budget, Member, Node, NodeKind, read as read_document};
+use segue_core::compile::source::{Source, Span};
+use segue_core::diagnostic::{Code, Diagnostic, nearest};
+use segue_core::limits::Limits;
+use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::value::Value;
+use segue_runtime::tools::command::CommandConfig;
+use segue_runtime::tools::http::HttpConfig;
+
+use super::expand::expand;
+use super::{Config, StoreAt, ToolOverride};
+
+const TOP: &[&str] = &[
+    "mcpServers", "servers", "inputs", "openapi", "commands", "http", "builtins", "tools",
+    "toolsets", "compositions", "templates", "store", "driver", "llm", "server", "limits",
+];
+
+/// What has a place in the file and is not used by this version.
+const LATER: &[&str] = &[
+    "mcpServers", "servers", "inputs", "openapi", "toolsets", "templates", "driver", "llm", "server",
+];
+
+const COMMAND: &[&str] = &[
+    "argv", "input", "output", "read_only", "destructive", "idempotent", "cwd", "env",
+    "description", "timeout",
+];
+
+const HTTP: &[&str] = &[
+    "method", "url", "headers", "query", "body", "input", "output", "read_only", "destructive",
+    "idempotent", "description", "timeout",
+];
+
+const TOOL: &[&str] = &["rollback", "idempotent", "read_only", "destructive", "confirm"];
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<Diagnostic>) {
+    let root = match read_document(source, Budget::for_documents(&Limits::default())) {
+        Ok(root) => root,
+        Err(diagnostics) => return (Config::default(), diagnostics),
+    };
+    let folder = file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let mut reader = Reader { source, folder, env, findings: Vec::new() };
+    let config = reader.config(&root);
+    (config, reader.findings)
+}
+
+struct Reader<'a> {
+    source: &'a Source,
+    folder: PathBuf,
+    env: Env<'a>,
+    findings: Vec<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn config(&mut self, root: &Node) -> Config {
+        let mut config = Config::default();
+        if root.kind == NodeKind::Null || !self.keys(root, TOP, "the configuration") {
+            return config;
+        }
+        for member in root.members() {
+            let value = &member.value;
+            match &*member.key {
+                "commands" => config.commands = self.each(value, Self::command),
+                "http" => config.http = self.each(value, Self::http),
+                "builtins" => self.builtins(value, &mut config),
+                "tools" => {
+                    config.tools =
+                        self.each(value, Self::tool).into_iter().map(|(k, v)| (k.into(), v)).collect();
+                }
+                "compositions" => config.compositions = self.texts(value, "`compositions`"),
+                "store" => config.store = self.store(value),
+                "limits" => config.limits = self.limits(value),
+                other if LATER.contains(&other) => self.later(member),
+                _ => {}
+            }
+        }
+        config
+    }
+
+    fn later(&mut self, member: &Member) {
+        let message = format!("`{}` is not used by this version", member.key);
+        self.findings.push(Diagnostic::warning(Code::Unsupported, message, member.key_span));
+    }
+
+    fn error(&mut self, span: Span, message: impl Into<String>) {
+        self.findings.push(Diagnostic::error(Code::Config, message, span));
+    }
+
+    /// Checks that a node is an object with these keys only.
+    fn keys(&mut self, node: &Node, known: &[&str], what: &str) -> bool {
+        if !matches!(node.kind, NodeKind::Object(_)) {
+            self.error(node.span, format!("{what} must be an object, found {}", node.kind_word()));
+            return false;
+        }
+        for member in node.members() {
+            if known.contains(&&*member.key) {
+                continue;
+            }
+            let message = format!("{what} has no field `{}`", member.key);
+            let finding = Diagnostic::error(Code::Config, message, member.key_span);
+            self.findings.push(match nearest(&member.key, known.iter().copied()) {
+                Some(near) => finding.fix(member.key_span, near),
+                None => finding.help(format!("its fields are `{}`", known.join("`, `"))),
+            });
+        }
+        true
+    }
+
+    fn each<T>(
+        &mut self,
+        node: &Node,
+        read: fn(&mut Self, &Node) -> Option<T>,
+    ) -> BTreeMap<String, T> {
+        if !matches!(node.kind, NodeKind::Object(_)) {
+            self.error(node.span, format!("expected an object, found {}", node.kind_word()));
+        }
+        let members = node.members().iter();
+        members.filter_map(|m| read(self, &m.value).map(|value| (m.key.to_string(), value))).collect()
+    }
+
+    fn text(&mut self, node: &Node, what: &str) -> Option<String> {
+        let Some(text) = node.as_str() else {
+            self.error(node.span, format!("{what} must be text, found {}", node.kind_word()));
+            return None;
+        };
+        match expand(text, self.env) {
+            Ok(text) => Some(text),
+            Err(message) => {
+                self.error(node.span, message);
+                None
+            }
+        }
+    }
+
+    fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
+        if node.as_str().is_some() {
+            return self.text(node, what).into_iter().collect();
+        }
+        if !matches!(node.kind, NodeKind::Array(_)) {
+            self.error(node.span, format!("{what} must be a list, found {}", node.kind_word()));
+        }
+        node.items().iter().filter_map(|item| self.text(item, what)).collect()
+    }
+
+    fn flag(&mut self, node: &Node, key: &str) -> Option<bool> {
+        let value = node.get(key)?;
+        if let NodeKind::Bool(flag) = value.kind {
+            return Some(flag);
+        }
+        self.error(value.span, format!("`{key}` must be true or false, found {}", value.kind_word()));
+        None
+    }
+
+    /// A value with every text in it expanded.
+    fn value(&mut self, node: &Node) -> Value {
+        match &node.kind {
+            NodeKind::String(_) => self.text(node, "a value").map_or(Value::Null, Value::from),
+            NodeKind::Array(items) => {
+                items.iter().map(|item| self.value(item)).collect::<Vec<_>>().into()
+            }
+            NodeKind::Object(members) => Value::object(
+                members.iter().map(|m| (m.key.clone(), self.value(&m.value))).collect::<Vec<_>>(),
+            ),
+            _ => node.to_value(),
+        }
+    }
+
+    fn text_map(&mut self, node: Option<&Node>, what: &str) -> BTreeMap<String, String> {
+        let Some(node) = node else { return BTreeMap::new() };
+        let members = node.members().iter();
+        members.filter_map(|m| self.text(&m.value, what).map(|t| (m.key.to_string(), t))).collect()
+    }
+
+    fn timeout(&mut self, node: &Node) -> Option<std::time::Duration> {
+        let value = node.get("timeout")?;
+        let text = self.text(value, "`timeout`")?;
+        let millis = parse_duration(&text);
+        if millis.is_none() {
+            self.error(value.span, format!("`{text}` is not a duration, such as `30s`"));
+        }
+        millis.map(std::time::Duration::from_millis)
+    }
+
+    fn command(&mut self, node: &Node) -> Option<CommandConfig> {
+        if !self.keys(node, COMMAND, "a command") {
+            return None;
+        }
+        let Some(argv) = node.get("argv") else {
+            self.error(node.span, "a command needs `argv`, a list of the program and its arguments");
+            return None;
+        };
+        let cwd = node.get("cwd").and_then(|cwd| self.text(cwd, "`cwd`"));
+        Some(CommandConfig {
+            argv: argv.items().iter().map(|word| self.value(word)).collect(),
+            input: node.get("input").map(Node::to_value),
+            output: node.get("output").map(Node::to_value),
+            read_only: self.flag(node, "read_only"),
+            destructive: self.flag(node, "destructive"),
+            idempotent: self.flag(node, "idempotent"),
+            cwd: Some(cwd.map_or_else(|| self.folder.clone(), |cwd| self.folder.join(cwd)))
+                .filter(|cwd| !cwd.as_os_str().is_empty()),
+            env: self.text_map(node.get("env"), "a variable"),
+            description: self.description(node),
+            timeout: self.timeout(node),
+        })
+    }
+
+    fn description(&mut self, node: &Node) -> String {
+        let text = node.get("description").and_then(|text| self.text(text, "`description`"));
+        text.unwrap_or_default()
+    }
+
+    fn http(&mut self, node: &Node) -> Option<HttpConfig> {
+        if !self.keys(node, HTTP, "an HTTP operation") {
+            return None;
+        }
+        let Some(url) = node.get("url").and_then(|url| self.text(url, "`url`")) else {
+            self.error(node.span, "an HTTP operation needs a `url`");
+            return None;
+        };
+        let query = node.get("query").map_or(&[][..], Node::members);
+        Some(HttpConfig {
+            method: node.get("method").and_then(|m| self.text(m, "`method`")).unwrap_or_default(),
+            url,
+            headers: self.text_map(node.get("headers"), "a header"),
+            query: query.iter().map(|m| (m.key.to_string(), self.value(&m.value))).collect(),
+            body: node.get("body").map(|body| self.value(body)),
+            input: node.get("input").map(Node::to_value),
+            output: node.get("output").map(Node::to_value),
+            read_only: self.flag(node, "read_only"),
+            destructive: self.flag(node, "destructive"),
+            idempotent: self.flag(node, "idempotent"),
+            description: self.description(node),
+            timeout: self.timeout(node),
+        })
+    }
+
+    fn builtins(&mut self, node: &Node, config: &mut Config) {
+        if !self.keys(node, &["files", "http"], "`builtins`") {
+            return;
+        }
+        if let Some(files) = node.get("files")
+            && self.keys(files, &["root"], "`files`")
+        {
+            let root = files.get("root").and_then(|root| self.text(root, "`root`"));
+            config.files_root = root.map(|root| self.folder.join(root));
+        }
+        if let Some(http) = node.get("http")
+            && self.keys(http, &["allow"], "`http`")
+        {
+            config.http_allow = http.get("allow").map_or_else(Vec::new, |n| self.texts(n, "`allow`"));
+        }
+    }
+
+    fn tool(&mut self, node: &Node) -> Option<ToolOverride> {
+        if !self.keys(node, TOOL, "a tool") {
+            return None;
+        }
+        Some(ToolOverride {
+            rollback: node.get("rollback").and_then(|rollback| self.rollback(rollback)),
+            idempotent: self.flag(node, "idempotent"),
+            read_only: self.flag(node, "read_only"),
+            destructive: self.flag(node, "destructive"),
+            confirm: node.get("confirm").and_then(|confirm| self.confirm(confirm)),
+        })
+    }
+
+    fn confirm(&mut self, node: &Node) -> Option<Confirm> {
+        match &*self.text(node, "`confirm`")? {
+            "always" => Some(Confirm::Always),
+            "never" => Some(Confirm::Never),
+            other => {
+                self.error(node.span, format!("`confirm` is `always` or `never`, not `{other}`"));
+                None
+            }
+        }
+    }
+
+    fn rollback(&mut self, node: &Node) -> Option<DeclaredRollback> {
+        if node.as_str().is_some_and(|word| &**word == "none") {
+            return Some(DeclaredRollback::NotNeeded);
+        }
+        if !self.keys(node, &["tool", "parameters", "impossible"], "`rollback`") {
+            return None;
+        }
+        let text = |reader: &mut Self, key: &str| {
+            node.get(key).and_then(|n| reader.text(n, &format!("`{key}`"))).map(Arc::from)
+        };
+        if let Some(reason) = text(self, "impossible") {
+            return Some(DeclaredRollback::Impossible { reason });
+        }
+        let Some(tool) = text(self, "tool") else {
+            self.error(node.span, "`rollback` has `tool` or `impossible`, or is `none`");
+            return None;
+        };
+        let parameters = node.get("parameters").map_or_else(Value::empty_object, Node::to_value);
+        Some(DeclaredRollback::Call { tool, parameters })
+    }
+
+    fn store(&mut self, node: &Node) -> StoreAt {
+        let Some(text) = self.text(node, "`store`") else { return StoreAt::Default };
+        match StoreAt::parse(&text, &self.folder) {
+            Ok(store) => store,
+            Err(message) => {
+                self.error(node.span, message);
+                StoreAt::Default
+            }
+        }
+    }
+
+    fn limits(&mut self, node: &Node) -> Limits {
+        let json = serde_json::Value::from(&node.to_value());
+        match serde_json::from_value::<Limits>(json) {
+            Ok(limits) if limits.is_sane() => limits,
+            Ok(_) => {
+                self.error(node.span, "nesting limits above 512 would endanger the process");
+                Limits::default()
+            }
+            Err(error) => {
+                let span = self.limit_span(node, &error.to_string());
+                self.error(span, format!("`limits`: {error}"));
+                Limits::default()
+            }
+        }
+    }
+
+    /// The key that an error of the limits names.
+    fn limit_span(&self, node: &Node, message: &str) -> Span {
+        let named = node.members().iter().find(|m| message.contains(&format!("`{}`", m.key)));
+        let fallback = Span::new(node.span.start as usize, node.span.start as usize);
+        debug_assert!(self.source.text().len() >= node.span.start as usize);
+        named.map_or(fallback, |member| member.key_span)
+    }
+}

@@ -1,0 +1,7 @@
+//! The part of Segue that speaks: the command line, and later the servers.
+//!
+//! A command translates, makes one call of the engine, and translates back.
+
+pub mod cli;
+pub mod config;
+pub mod print;

@@ -1,0 +1,7 @@
+//! The `segue` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    segue::cli::main()
+}

@@ -1,0 +1,140 @@
+//! Findings and words for a terminal.
+
+use std::borrow::Cow;
+use std::io::IsTerminal as _;
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
+use segue_core::compile::source::{Source, Span};
+use segue_core::diagnostic::{Diagnostic, Severity};
+
+/// How to write to a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// With colours.
+    pub colour: bool,
+    /// With signs beyond ASCII.
+    pub unicode: bool,
+}
+
+impl Look {
+    /// What standard error can show: colours on a terminal, unless `NO_COLOR` says no.
+    pub fn of_stderr() -> Look {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let terminal = std::io::stderr().is_terminal();
+        let colour = set("CLICOLOR_FORCE") || (terminal && !dumb);
+        Look { colour: colour && !set("NO_COLOR"), unicode: terminal && !dumb }
+    }
+}
+
+/// Draws a finding as rustc does, with the lines that it is about.
+pub fn draw(finding: &Diagnostic, source: &Source, look: Look) -> String {
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Hint => Level::NOTE.with_name("hint"),
+    };
+    let text = source.text();
+    let window = Window::around(text, finding);
+    let mut snippet = Snippet::source(&text[window.start..window.end])
+        .path(source.name().to_string())
+        .line_start(window.first_line)
+        .annotation(AnnotationKind::Primary.span(window.range(text, finding.span)));
+    for (span, label) in &finding.related {
+        if window.holds(*span) {
+            let range = window.range(text, *span);
+            snippet = snippet.annotation(AnnotationKind::Context.span(range).label(label.as_str()));
+        }
+    }
+    let title = level.primary_title(clean(&finding.message)).id(finding.code.as_str());
+    let mut report: Vec<Group<'_>> = vec![title.element(snippet)];
+    if let Some(help) = &finding.help {
+        let title = Level::HELP.secondary_title(clean(help));
+        report.push(match &finding.fix {
+            Some(fix) if window.holds(fix.span) => {
+                let patch = Patch::new(window.range(text, fix.span), fix.replacement.as_str());
+                title.element(
+                    Snippet::source(&text[window.start..window.end])
+                        .path(source.name().to_string())
+                        .line_start(window.first_line)
+                        .patch(patch),
+                )
+            }
+            _ => Group::with_title(title),
+        });
+    }
+    let renderer = if look.colour { Renderer::styled() } else { Renderer::plain() };
+    let decor = if look.unicode { DecorStyle::Unicode } else { DecorStyle::Ascii };
+    renderer.decor_style(decor).render(&report)
+}
+
+/// Control characters of foreign texts never reach a terminal.
+fn clean(text: &str) -> Cow<'_, str> {
+    if text.chars().any(|c| c.is_control() && c != '\n') {
+        return text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    }
+    text.into()
+}
+
+/// The lines that a finding is about. Rendering looks at every line it is given, so a finding in
+/// a large file is shown a part of it.
+struct Window {
+    start: usize,
+    end: usize,
+    first_line: usize,
+}
+
+impl Window {
+    const LINES_AROUND: usize = 60;
+
+    fn around(text: &str, finding: &Diagnostic) -> Window {
+        let at = (finding.span.start as usize).min(text.len());
+        let mut start = at;
+        for _ in 0..Window::LINES_AROUND {
+            match text.get(..start.saturating_sub(1)).and_then(|before| before.rfind('\n')) {
+                Some(newline) => start = newline + 1,
+                None => {
+                    start = 0;
+                    break;
+                }
+            }
+        }
+        let mut end = (finding.span.end as usize).clamp(at, text.len());
+        for _ in 0..Window::LINES_AROUND {
+            match text.get(end..).and_then(|after| after.find('\n')) {
+                Some(newline) => end += newline + 1,
+                None => {
+                    end = text.len();
+                    break;
+                }
+            }
+        }
+        let first_line = text[..start].bytes().filter(|byte| *byte == b'\n').count() + 1;
+        Window { start, end, first_line }
+    }
+
+    fn holds(&self, span: Span) -> bool {
+        span.start as usize >= self.start && span.end as usize <= self.end
+    }
+
+    fn range(&self, text: &str, span: Span) -> std::ops::Range<usize> {
+        let clamp = |offset: u32| {
+            let mut offset = (offset as usize).clamp(self.start, self.end);
+            while !text.is_char_boundary(offset) {
+                offset -= 1;
+            }
+            offset - self.start
+        };
+        clamp(span.start)..clamp(span.end)
+    }
+}
+
+/// `1.2 s`, `340 ms`: a duration for people.
+pub fn duration(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{:.1} s", millis as f64 / 1_000.0),
+        _ => format!("{} m {} s", millis / 60_000, millis / 1_000 % 60),
+    }
+}
