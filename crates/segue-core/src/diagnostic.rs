@@ -102,8 +102,7 @@ impl Serialize for Code {
 impl<'de> serde::Deserialize<'de> for Code {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
         let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        Code::parse(&name)
-            .ok_or_else(|| serde::de::Error::custom(format!("unknown code `{name}`")))
+        Code::parse(&name).ok_or_else(|| serde::de::Error::custom(format!("unknown code `{name}`")))
     }
 }
 

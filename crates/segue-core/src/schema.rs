@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn violations_name_the_place() {
-        let schema = schema(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
+        let schema =
+            schema(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#);
         assert!(schema.violations(&value(r#"{"n":9007199254740993}"#)).is_empty());
         let found = schema.violations(&value(r#"{"n":"x"}"#));
         assert_eq!(found[0].pointer, "/n");

@@ -268,9 +268,8 @@ impl Catalog {
         }
         let short = name.rsplit_once(':').map_or(name, |(_, short)| short);
         let names = self.names.keys().map(|name| &**name);
-        let found = nearest(short, names).or_else(|| {
-            self.names.get_key_value(short).map(|(name, _)| &**name)
-        })?;
+        let found = nearest(short, names)
+            .or_else(|| self.names.get_key_value(short).map(|(name, _)| &**name))?;
         match self.names[found].as_slice() {
             [id] if id.namespace() != BUILTIN => Some(id.to_string()),
             _ => Some(found.to_owned()),

@@ -121,7 +121,12 @@ impl Type {
             match ty {
                 Type::Any => return Type::Any,
                 Type::OneOf(parts) => {
-                    for part in parts.iter().filter(|part| !flat.contains(part)).cloned().collect::<Vec<_>>() {
+                    for part in parts
+                        .iter()
+                        .filter(|part| !flat.contains(part))
+                        .cloned()
+                        .collect::<Vec<_>>()
+                    {
                         flat.push(part);
                     }
                 }
@@ -371,7 +376,9 @@ impl SchemaReader<'_> {
         }
         self.nodes_left.set(nodes_left - 1);
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-            return self.resolve(reference).map_or(Type::Any, |target| self.read(target, depth + 1));
+            return self
+                .resolve(reference)
+                .map_or(Type::Any, |target| self.read(target, depth + 1));
         }
         if let Some(value) = schema.get("const") {
             return Type::of_value(value);
@@ -436,17 +443,21 @@ impl SchemaReader<'_> {
             }
         }
         for name in required {
-            properties
-                .entry(name.into())
-                .or_insert(Property { ty: Type::Any, required: true });
+            properties.entry(name.into()).or_insert(Property { ty: Type::Any, required: true });
         }
         Type::Object(Arc::new(ObjectType { properties, rest: self.read_rest(schema, depth) }))
     }
 
     fn read_rest(&self, schema: &Value, depth: usize) -> Rest {
         // These words can add members that `properties` does not list.
-        let elsewhere = ["patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "if",
-            "dependentSchemas"];
+        let elsewhere = [
+            "patternProperties",
+            "unevaluatedProperties",
+            "anyOf",
+            "oneOf",
+            "if",
+            "dependentSchemas",
+        ];
         if elsewhere.iter().any(|word| schema.get(word).is_some()) {
             return Rest::Open(Type::Any);
         }
@@ -501,7 +512,9 @@ mod tests {
 
     #[test]
     fn paths_are_known_as_far_as_the_schema_says() {
-        let closed = ty(r#"{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"additionalProperties":false}"#);
+        let closed = ty(
+            r#"{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"additionalProperties":false}"#,
+        );
         assert_eq!(closed.field("id"), Field::Found { ty: Type::String, required: true });
         assert!(matches!(closed.field("di"), Field::Undeclared { surely: true, .. }));
         let unsaid = ty(r#"{"type":"object","properties":{"id":{"type":"string"}}}"#);
@@ -512,7 +525,9 @@ mod tests {
 
     #[test]
     fn references_and_recursion_end() {
-        let tree = ty(r##"{"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"kids":{"type":"array","items":{"$ref":"#/$defs/t"}}},"required":["kids"]}}}"##);
+        let tree = ty(
+            r##"{"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"kids":{"type":"array","items":{"$ref":"#/$defs/t"}}},"required":["kids"]}}}"##,
+        );
         let Field::Found { ty: kids, .. } = tree.field("kids") else { panic!("{tree:?}") };
         assert!(matches!(kids.item(), Some(Type::Object(_))));
         assert_eq!(ty(r##"{"$ref":"#"}"##), Type::Any);
@@ -524,7 +539,8 @@ mod tests {
         assert_eq!(number_or_null.conflict(&Type::Integer), None);
         assert!(number_or_null.conflict(&Type::String).is_some());
         assert_eq!(Type::Any.conflict(&Type::String), None);
-        let wanted = ty(r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#);
+        let wanted =
+            ty(r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#);
         assert_eq!(
             Type::record([("a", Type::Integer)]).conflict(&wanted).as_deref(),
             Some("in `a`: expected string, found integer")

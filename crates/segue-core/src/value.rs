@@ -327,9 +327,10 @@ impl Value {
         match self {
             Value::Null | Value::Bool(_) | Value::Number(_) => own,
             Value::String(text) => own + text.len(),
-            Value::Array(items) => {
-                items.iter().try_fold(own, |sum, item| sum_within(sum, item, limit)).unwrap_or_else(|sum| sum)
-            }
+            Value::Array(items) => items
+                .iter()
+                .try_fold(own, |sum, item| sum_within(sum, item, limit))
+                .unwrap_or_else(|sum| sum),
             Value::Object(members) => members
                 .iter()
                 .try_fold(own, |sum, (key, item)| sum_within(sum + key.len(), item, limit))
@@ -623,9 +624,18 @@ mod tests {
     #[test]
     fn numbers_survive_exactly() {
         for text in [
-            "0", "-1", "9007199254740993", "9223372036854775807", "18446744073709551615",
-            "18446744073709551616", "1e400", "0.1", "1.0", "-0.0",
-            "3.14159265358979323846264338327", "123456789012345678901234567890",
+            "0",
+            "-1",
+            "9007199254740993",
+            "9223372036854775807",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e400",
+            "0.1",
+            "1.0",
+            "-0.0",
+            "3.14159265358979323846264338327",
+            "123456789012345678901234567890",
         ] {
             assert_eq!(Number::from_literal(text).to_string(), text);
         }

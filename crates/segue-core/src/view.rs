@@ -341,7 +341,10 @@ impl PlanView {
             atomic: composition.atomic,
             effect: plan.impact(),
             inputs: composition.input.as_ref().map_or(Value::Null, |s| s.json().clone()),
-            output: composition.output.as_ref().map_or(Value::Null, crate::expr::Template::to_value),
+            output: composition
+                .output
+                .as_ref()
+                .map_or(Value::Null, crate::expr::Template::to_value),
             steps: plan.steps_of(0).map(|step| PlanStepView::of(plan, step)).collect(),
             together,
             longest_path: ids(plan.longest_path()),

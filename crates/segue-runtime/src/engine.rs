@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use segue_core::compile::source::Source;
+use segue_core::compile::source::{Source, Span};
 use segue_core::compile::{self, Compiled};
 use segue_core::composition::Composition;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
@@ -143,7 +143,7 @@ fn load_compositions(
             None => {
                 let mut diagnostics = compiled.diagnostics;
                 if in_circle {
-                    let span = diagnostics.first().map_or_else(Default::default, |d| d.span);
+                    let span = diagnostics.first().map_or_else(Span::default, |d| d.span);
                     let message = format!("the composition `{next}` calls itself through others");
                     diagnostics.insert(0, Diagnostic::error(Code::Recursion, message, span));
                 }
@@ -153,10 +153,7 @@ fn load_compositions(
     }
 }
 
-fn free_is_none(
-    waiting: &BTreeMap<Arc<str>, (Source, Vec<Arc<str>>)>,
-    name: &Arc<str>,
-) -> bool {
+fn free_is_none(waiting: &BTreeMap<Arc<str>, (Source, Vec<Arc<str>>)>, name: &Arc<str>) -> bool {
     waiting[name].1.iter().any(|call| call != name && waiting.contains_key(call))
 }
 
@@ -261,7 +258,7 @@ impl Engine {
         match plan::plan(&composition, &self.inner.limits) {
             Ok(plan) => (Some(Arc::new(plan)), diagnostics),
             Err(error) => {
-                let finding = Diagnostic::error(Code::Limit, error.to_string(), Default::default());
+                let finding = Diagnostic::error(Code::Limit, error.to_string(), Span::default());
                 diagnostics.push(finding);
                 (None, diagnostics)
             }
@@ -320,10 +317,9 @@ impl Engine {
 
     /// The view of a run whose text does not compile.
     pub fn uncompiled(&self, diagnostics: &[Diagnostic]) -> RunView {
-        let errors = diagnostics
-            .iter()
-            .filter(|finding| finding.severity == Severity::Error)
-            .map(|finding| ErrorView::check(finding.code, finding.message.clone(), finding.help.clone()));
+        let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error).map(
+            |finding| ErrorView::check(finding.code, finding.message.clone(), finding.help.clone()),
+        );
         self.stillborn(errors.collect())
     }
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::source::{Source, Span};
-use crate::composition::{Body, Composition, Need, Step, StepKind, StepRollback, ToolCall, WaitFor};
+use crate::composition::{
+    Body, Composition, Need, Step, StepKind, StepRollback, ToolCall, WaitFor,
+};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::expr::{Ast, At, Expr, Kind, Place, Root, StepIndex, Template};
 use crate::types::Type;
@@ -18,7 +20,8 @@ use super::dialect::RESERVED;
 pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Diagnostic> {
     let mut symbols = Symbols::collect(composition, source);
     let mut findings = std::mem::take(&mut symbols.findings);
-    let mut resolver = Resolver { symbols, source, findings: Vec::new(), uses: Vec::new(), next_body: 0 };
+    let mut resolver =
+        Resolver { symbols, source, findings: Vec::new(), uses: Vec::new(), next_body: 0 };
     let mut body = std::mem::take(&mut composition.body);
     resolver.body(&mut body, &Site::top());
     if let Some(output) = &mut composition.output {
@@ -76,12 +79,12 @@ impl Symbols {
             inputs: input_names(composition),
             findings: Vec::new(),
         };
-        symbols.body(&composition.body, 0, source);
+        symbols.body(&composition.body, 0);
         symbols.check_names(&composition.body, source);
         symbols
     }
 
-    fn body(&mut self, body: &Body, index: usize, source: &Source) {
+    fn body(&mut self, body: &Body, index: usize) {
         for (position, step) in body.steps.iter().enumerate() {
             let at = step.index as usize;
             // A step that could not be read leaves a gap; nothing refers to it.
@@ -110,7 +113,7 @@ impl Symbols {
                     owner: Some(step.index),
                     crossing,
                 });
-                self.body(inner, inner_index, source);
+                self.body(inner, inner_index);
             }
         }
     }
@@ -182,9 +185,9 @@ impl Symbols {
         };
         let raw = source.slice(step.span);
         let start = step.span.start as usize;
-        let place = raw.find(&**name).map_or(step.id_span, |offset| {
-            Span::new(start + offset, start + offset + name.len())
-        });
+        let place = raw
+            .find(&**name)
+            .map_or(step.id_span, |offset| Span::new(start + offset, start + offset + name.len()));
         let message = format!("the name `{name}` is given twice");
         let related = self.steps[taken as usize].id_span;
         let finding = Diagnostic::error(Code::DuplicateId, message, place)
@@ -359,7 +362,8 @@ impl Resolver<'_> {
                     let near = nearest(id, ids).map(ToOwned::to_owned);
                     let message = format!("there is no step `{id}`");
                     let finding = Diagnostic::error(Code::UnknownStep, message, *span);
-                    self.findings.push(finding.fix_with(unquoted(self.source, *span), near.as_deref()));
+                    self.findings
+                        .push(finding.fix_with(unquoted(self.source, *span), near.as_deref()));
                 }
             }
         }
@@ -560,8 +564,13 @@ impl Walk<'_, '_> {
             Kind::Name { name, .. } if &**name == "steps" && !self.is_shadowed("steps") => {
                 // Without a third name it is incomplete; with one the caller above has it.
                 let at = ast.at;
-                self.error(Code::UnresolvedReference, at, format!("`steps.{last}` is not a value"))
-                    .help = Some(format!("name its `output`, `status` or `error`: `steps.{last}.output`"));
+                self.error(
+                    Code::UnresolvedReference,
+                    at,
+                    format!("`steps.{last}` is not a value"),
+                )
+                .help =
+                    Some(format!("name its `output`, `status` or `error`: `steps.{last}.output`"));
                 Root::Unresolved
             }
             Kind::Name { name, .. } if &**name == "state" && !self.is_shadowed("state") => {
@@ -704,7 +713,9 @@ impl Walk<'_, '_> {
             "output" | "args" | "error" if !self.site.extra.contains(&name) => {
                 let message = format!("`{name}` is not known here");
                 let help = match name {
-                    "output" => "it is known in `success_when`, `fail_when`, `transform`, `rollback` and `probe`",
+                    "output" => {
+                        "it is known in `success_when`, `fail_when`, `transform`, `rollback` and `probe`"
+                    }
                     "args" => "it is known in `success_when`, `fail_when`, `rollback` and `probe`",
                     _ => "it is known in `fallback` and in `on_failure.default`",
                 };
@@ -733,8 +744,11 @@ impl Walk<'_, '_> {
             .collect();
         let near = nearest(name, candidates).map(ToOwned::to_owned);
         let span = self.span(at);
-        let mut finding =
-            Diagnostic::error(Code::UnresolvedReference, format!("`{name}` is not known here"), span);
+        let mut finding = Diagnostic::error(
+            Code::UnresolvedReference,
+            format!("`{name}` is not known here"),
+            span,
+        );
         finding = match near {
             Some(near) => finding.fix(span, near),
             None => finding.help("name a step, an output key, or `input.NAME`"),

@@ -67,8 +67,9 @@ fn eval_path<'a>(ast: &Ast, scope: &'a dyn Scope) -> Option<Result<Cow<'a, Value
             eval_path(base, scope).map(|base| step(base, &|value| value.get(name)))
         }
         Kind::Index(base, index) => match &index.kind {
-            Kind::Const(Value::Number(Number::Int(index))) => eval_path(base, scope)
-                .map(|base| step(base, &|value| item(value, *index))),
+            Kind::Const(Value::Number(Number::Int(index))) => {
+                eval_path(base, scope).map(|base| step(base, &|value| item(value, *index)))
+            }
             _ => None,
         },
         _ => None,
@@ -223,12 +224,10 @@ impl<'a> Evaluator<'a> {
         }
         self.charge(ast.at, base.size_up_to(self.bytes_left + 1))?;
         match &base {
-            Value::Array(items) => {
-                Ok(slice_indices(items.len(), numbers, ast.at)?
-                    .map(|index| items[index].clone())
-                    .collect::<Vec<_>>()
-                    .into())
-            }
+            Value::Array(items) => Ok(slice_indices(items.len(), numbers, ast.at)?
+                .map(|index| items[index].clone())
+                .collect::<Vec<_>>()
+                .into()),
             Value::String(text) => {
                 let chars: Vec<char> = text.chars().collect();
                 let indices = slice_indices(chars.len(), numbers, ast.at)?;
@@ -297,14 +296,16 @@ impl<'a> Evaluator<'a> {
         if matches!(name, "default" | "d") {
             return self.default(ast, input, args);
         }
-        if let ("filter" | "map", [Arg { name: None, value: Ast { kind: Kind::Lambda(param, body), .. } }]) =
-            (name, args)
+        if let (
+            "filter" | "map",
+            [Arg { name: None, value: Ast { kind: Kind::Lambda(param, body), .. } }],
+        ) = (name, args)
         {
             return self.each(ast, name == "filter", input, param, body);
         }
         let input = self.eval(input)?;
         let args = self.args(args)?;
-        filters::apply(self, ast.at, name, input, &args)
+        filters::apply(self, ast.at, name, &input, &args)
     }
 
     /// `default(value)` also covers what is missing along the way; with a second argument that is

@@ -27,19 +27,89 @@ const BYTES_PER_CHAR: usize = 32;
 
 /// The filters that may be used; what is missing from MiniJinja's own is not data, but markup.
 pub(super) const FILTERS: &[&str] = &[
-    "abs", "attr", "batch", "bool", "capitalize", "chain", "count", "d", "default", "dictsort",
-    "filter", "first", "float", "groupby", "indent", "int", "items", "join", "json_query", "last",
-    "length", "lines", "list", "lower", "map", "max", "min", "pprint", "reject", "rejectattr",
-    "replace", "reverse", "round", "select", "selectattr", "slice", "sort", "split", "string",
-    "sum", "title", "tojson", "trim", "unique", "upper", "urlencode", "zip",
+    "abs",
+    "attr",
+    "batch",
+    "bool",
+    "capitalize",
+    "chain",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "filter",
+    "first",
+    "float",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "json_query",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+    "urlencode",
+    "zip",
 ];
 
 /// The tests that may be used.
 pub(super) const TESTS: &[&str] = &[
-    "boolean", "defined", "divisibleby", "endingwith", "eq", "equalto", "even", "false", "filter",
-    "float", "ge", "greaterthan", "gt", "in", "integer", "iterable", "le", "lessthan", "lower",
-    "lt", "mapping", "ne", "none", "number", "odd", "sequence", "startingwith", "string", "test",
-    "true", "undefined", "upper",
+    "boolean",
+    "defined",
+    "divisibleby",
+    "endingwith",
+    "eq",
+    "equalto",
+    "even",
+    "false",
+    "filter",
+    "float",
+    "ge",
+    "greaterthan",
+    "gt",
+    "in",
+    "integer",
+    "iterable",
+    "le",
+    "lessthan",
+    "lower",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sequence",
+    "startingwith",
+    "string",
+    "test",
+    "true",
+    "undefined",
+    "upper",
 ];
 
 /// The functions that may be called.
@@ -58,18 +128,19 @@ pub(super) fn apply(
     evaluator: &mut Evaluator<'_>,
     at: At,
     name: &str,
-    input: Value,
+    input: &Value,
     args: &Args,
 ) -> Result<Value, EvalError> {
     match (name, args) {
-        ("replace", [(None, from), (None, to)]) => return replace(evaluator, at, &input, from, to),
-        ("join", _) => return join(evaluator, at, &input, args),
+        ("replace", [(None, from), (None, to)]) => return replace(evaluator, at, input, from, to),
+        ("join", _) => return join(evaluator, at, input, args),
         ("json_query", [(None, Value::String(program))]) => {
-            let jq = Jq::compile(program).map_err(|error| Evaluator::error(at, error.to_string()))?;
-            let value = jq.run(&input, evaluator.bytes_left());
+            let jq =
+                Jq::compile(program).map_err(|error| Evaluator::error(at, error.to_string()))?;
+            let value = jq.run(input, evaluator.bytes_left());
             return value.map_err(|error| Evaluator::error(at, error.to_string()));
         }
-        ("length" | "count", []) => return length(at, &input),
+        ("length" | "count", []) => return length(at, input),
         ("tojson", []) => {
             evaluator.charge(at, input.size_up_to(evaluator.bytes_left() + 1))?;
             return Ok(input.to_json().into());
@@ -80,8 +151,8 @@ pub(super) fn apply(
         return Err(unknown(at, "filter", name, FILTERS));
     }
     refuse_huge_numbers(at, name, args)?;
-    evaluator.charge(at, cost_of_taking_apart(name, &input, args))?;
-    let mut jinja_args = vec![to_jinja(&input, at)?];
+    evaluator.charge(at, cost_of_taking_apart(name, input, args))?;
+    let mut jinja_args = vec![to_jinja(input, at)?];
     jinja_args.extend(arguments(args, at)?);
     let mut state = environment().empty_state();
     let result = state.apply_filter(name, &jinja_args).map_err(|error| failure(at, &error))?;
@@ -114,9 +185,9 @@ pub(super) fn call_function(
     match name {
         "range" => range(evaluator, at, args),
         "dict" => {
-            let members = args.iter().filter_map(|(name, value)| {
-                name.clone().map(|name| (name, value.clone()))
-            });
+            let members = args
+                .iter()
+                .filter_map(|(name, value)| name.clone().map(|name| (name, value.clone())));
             Ok(Value::object(members))
         }
         _ => Err(unknown(at, "function", name, FUNCTIONS)),
@@ -148,10 +219,11 @@ fn refuse_huge_numbers(at: At, name: &str, args: &Args) -> Result<(), EvalError>
 fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
     let size = input.size_up_to(1 << 30);
     match (name, input) {
-        ("split" | "lines" | "list" | "sort" | "unique" | "batch" | "slice" | "map" | "select"
-        | "reject" | "min" | "max", Value::String(text)) => {
-            text.len().saturating_mul(BYTES_PER_CHAR)
-        }
+        (
+            "split" | "lines" | "list" | "sort" | "unique" | "batch" | "slice" | "map" | "select"
+            | "reject" | "min" | "max",
+            Value::String(text),
+        ) => text.len().saturating_mul(BYTES_PER_CHAR),
         ("indent", Value::String(text)) => {
             let width = args.first().and_then(|(_, value)| value.as_u64()).unwrap_or(0);
             let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
@@ -309,9 +381,7 @@ impl Object for SharedObject {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        self.mapped_enumerator(|this| {
-            Box::new(this.0.keys().map(|key| Jinja::from(key.clone())))
-        })
+        self.mapped_enumerator(|this| Box::new(this.0.keys().map(|key| Jinja::from(key.clone()))))
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {

@@ -176,7 +176,14 @@ impl Inference<'_> {
         }
     }
 
-    fn undeclared(&mut self, ast: &Ast, base: &Ast, name: &str, surely: bool, declared: &[Arc<str>]) {
+    fn undeclared(
+        &mut self,
+        ast: &Ast,
+        base: &Ast,
+        name: &str,
+        surely: bool,
+        declared: &[Arc<str>],
+    ) {
         if self.lenient > 0 {
             return;
         }
@@ -242,9 +249,7 @@ impl Inference<'_> {
         }
         let numeric = |ty: &Type| matches!(ty, Type::Integer | Type::Number);
         match (op, &a, &b) {
-            (_, Type::Any, _) | (_, _, Type::Any) | (_, Type::OneOf(_), _) | (_, _, Type::OneOf(_)) => {
-                Type::Any
-            }
+            (_, Type::Any | Type::OneOf(_), _) | (_, _, Type::Any | Type::OneOf(_)) => Type::Any,
             (Arithmetic::Divide, a, b) if numeric(a) && numeric(b) => Type::Number,
             (_, Type::Integer, Type::Integer) => Type::Integer,
             (_, a, b) if numeric(a) && numeric(b) => Type::Number,
@@ -292,8 +297,10 @@ impl Inference<'_> {
             self.unknown(ast, "filter", name, FILTERS);
             return Type::Any;
         }
-        if let ("filter" | "map", [Arg { value: Ast { kind: Kind::Lambda(param, body), .. }, .. }]) =
-            (name, args)
+        if let (
+            "filter" | "map",
+            [Arg { value: Ast { kind: Kind::Lambda(param, body), .. }, .. }],
+        ) = (name, args)
         {
             self.expect(input.at, &input_ty, &Type::array(Type::Any));
             self.locals.push((param.clone(), input_ty.item().unwrap_or(Type::Any)));
@@ -304,8 +311,10 @@ impl Inference<'_> {
         for arg in args {
             self.infer(&arg.value);
         }
-        if let ("json_query", [Arg { value: Ast { kind: Kind::Const(Value::String(program)), at }, .. }]) =
-            (name, args)
+        if let (
+            "json_query",
+            [Arg { value: Ast { kind: Kind::Const(Value::String(program)), at }, .. }],
+        ) = (name, args)
             && let Err(error) = Jq::compile(program)
         {
             self.report(*at, Code::Expression, format!("`json_query`: {error}"));
@@ -339,14 +348,15 @@ impl Inference<'_> {
             }
             "batch" | "slice" => Type::array(Type::array(item())),
             "map" => match args {
-                [Arg { name: Some(word), value: Ast { kind: Kind::Const(Value::String(field)), .. } }]
-                    if &**word == "attribute" =>
-                {
-                    match item().field(field) {
-                        Field::Found { ty, .. } => Type::array(ty),
-                        _ => Type::array(Type::Any),
-                    }
-                }
+                [
+                    Arg {
+                        name: Some(word),
+                        value: Ast { kind: Kind::Const(Value::String(field)), .. },
+                    },
+                ] if &**word == "attribute" => match item().field(field) {
+                    Field::Found { ty, .. } => Type::array(ty),
+                    _ => Type::array(Type::Any),
+                },
                 _ => Type::array(Type::Any),
             },
             _ => Type::Any,

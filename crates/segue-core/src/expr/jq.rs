@@ -20,8 +20,22 @@ const RESULTS_MAX: usize = 100_000;
 
 /// Filters of jq that read the world or need not end.
 const REFUSED: &[&str] = &[
-    "range", "repeat", "until", "while", "input", "inputs", "env", "now", "halt", "halt_error",
-    "debug", "stderr", "input_filename", "combinations", "localtime", "strflocaltime",
+    "range",
+    "repeat",
+    "until",
+    "while",
+    "input",
+    "inputs",
+    "env",
+    "now",
+    "halt",
+    "halt_error",
+    "debug",
+    "stderr",
+    "input_filename",
+    "combinations",
+    "localtime",
+    "strflocaltime",
 ];
 
 /// A compiled jq program.

@@ -278,7 +278,9 @@ impl Template {
                     })
                     .collect::<String>(),
             ),
-            Template::Array(items) => items.iter().map(Template::to_value).collect::<Vec<_>>().into(),
+            Template::Array(items) => {
+                items.iter().map(Template::to_value).collect::<Vec<_>>().into()
+            }
             Template::Object(members) => {
                 Value::object(members.iter().map(|(k, v)| (k.clone(), v.to_value())))
             }
@@ -361,7 +363,8 @@ fn resolve_from(
         } else {
             let found = known.iter().find(|(known, _)| *known == &**name);
             found.map(|(_, root)| root.clone()).ok_or_else(|| {
-                let names: Vec<String> = known.iter().map(|(name, _)| format!("`{name}`")).collect();
+                let names: Vec<String> =
+                    known.iter().map(|(name, _)| format!("`{name}`")).collect();
                 format!("`{name}` is not known here, only {}", names.join(", "))
             })?
         };

@@ -127,7 +127,8 @@ fn expression(text: &str, start: usize, end: usize, limits: &Limits) -> Result<A
     let (blanked, lambdas) = blank_lambdas(trimmed, start)?;
     // The parser recurses; its own bound is generous, brackets alone tell enough beforehand.
     check_depth(&blanked, start, limits)?;
-    let parsed = machinery::parse_expr(&blanked).map_err(|error| syntax_error(&error, trimmed, start))?;
+    let parsed =
+        machinery::parse_expr(&blanked).map_err(|error| syntax_error(&error, trimmed, start))?;
     Lowering { text: &blanked, lambdas: &lambdas, base: start, limits }.lower(&parsed, 0)
 }
 
@@ -185,7 +186,8 @@ fn plain_path(text: &str, base: usize) -> Option<Ast> {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
     let first_len = text.find(|c| !is_name(c)).unwrap_or(text.len());
     let first = &text[..first_len];
-    let keyword = matches!(first, "true" | "false" | "none" | "null" | "True" | "False" | "None" | "not");
+    let keyword =
+        matches!(first, "true" | "false" | "none" | "null" | "True" | "False" | "None" | "not");
     let number = first.bytes().all(|byte| byte.is_ascii_digit()) || first.starts_with('-');
     if first.is_empty() || keyword || number {
         return None;
@@ -194,35 +196,30 @@ fn plain_path(text: &str, base: usize) -> Option<Ast> {
     let mut path = Ast { at: at(base, base + first_len), kind: name };
     let mut rest = first_len;
     while rest < text.len() {
-        let (kind, len): (fn(Box<Ast>, &str) -> Kind, usize) = match text.as_bytes()[rest] {
-            b'.' => {
-                let len = text[rest + 1..].find(|c| !is_name(c)).unwrap_or(text.len() - rest - 1);
-                (|base, name| match name.parse::<u32>() {
-                    Ok(index) => index_kind(base, index),
-                    Err(_) => Kind::Field(base, name.into()),
-                }, len)
-            }
-            b'[' => {
-                let len = text[rest + 1..].find(']')?;
-                text[rest + 1..rest + 1 + len].parse::<u32>().ok()?;
-                (|base, digits| index_kind(base, digits.parse().unwrap_or(0)), len)
-            }
+        let opening = text.as_bytes()[rest];
+        let inner = &text[rest + 1..];
+        let len = match opening {
+            b'.' => inner.find(|c| !is_name(c)).unwrap_or(inner.len()),
+            b'[' => inner.find(']')?,
             _ => return None,
         };
-        if len == 0 {
-            return None;
-        }
-        let inner = &text[rest + 1..rest + 1 + len];
-        let closing = usize::from(text.as_bytes()[rest] == b'[');
-        rest += 1 + len + closing;
-        path = Ast { at: at(base, base + rest), kind: kind(Box::new(path), inner) };
+        let part = &inner[..len];
+        let base_path = Box::new(path);
+        let kind = match (opening, part.parse::<u32>()) {
+            (_, Ok(index)) => index_kind(base_path, index),
+            (b'.', Err(_)) if !part.is_empty() => Kind::Field(base_path, part.into()),
+            _ => return None,
+        };
+        rest += 1 + len + usize::from(opening == b'[');
+        path = Ast { at: at(base, base + rest), kind };
     }
     Some(path)
 }
 
 fn index_kind(base: Box<Ast>, index: u32) -> Kind {
     let end = base.at.end;
-    let index = Ast { at: At { start: end, end }, kind: Kind::Const(Value::from(i64::from(index))) };
+    let index =
+        Ast { at: At { start: end, end }, kind: Kind::Const(Value::from(i64::from(index))) };
     Kind::Index(base, Box::new(index))
 }
 
@@ -294,7 +291,8 @@ struct Lowering<'a> {
 impl Lowering<'_> {
     fn lower(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<Ast, ParseError> {
         let span = expr.span();
-        let mut place = at(self.base + span.start_offset as usize, self.base + span.end_offset as usize);
+        let mut place =
+            at(self.base + span.start_offset as usize, self.base + span.end_offset as usize);
         if depth > self.limits.expression_depth_max {
             return Err(too_deep(place, self.limits));
         }
@@ -433,9 +431,9 @@ impl Lowering<'_> {
             jinja::CallType::Function(name) => {
                 Ok(Kind::Call(name.into(), self.args(&call.args, depth)?))
             }
-            _ => Err(self.unsupported(expr).help(
-                "values have no methods: use a filter, such as `{{ name | upper }}`",
-            )),
+            _ => Err(self
+                .unsupported(expr)
+                .help("values have no methods: use a filter, such as `{{ name | upper }}`")),
         }
     }
 
@@ -464,10 +462,9 @@ impl Lowering<'_> {
             lead.is_some_and(|lead| lead.chars().all(|c| c == '(' || c.is_whitespace()))
         };
         match self.lambdas.iter().find(begins) {
-            Some(lambda) => Ok(Ast {
-                at: body.at,
-                kind: Kind::Lambda(lambda.param.clone(), Box::new(body)),
-            }),
+            Some(lambda) => {
+                Ok(Ast { at: body.at, kind: Kind::Lambda(lambda.param.clone(), Box::new(body)) })
+            }
             None => Ok(body),
         }
     }

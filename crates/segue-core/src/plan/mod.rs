@@ -90,7 +90,8 @@ fn plan_at(
     if depth > limits.nesting_depth_max {
         return Err(PlanError::TooDeep { max: limits.nesting_depth_max });
     }
-    let mut builder = Builder { steps: Vec::new(), bodies: Vec::new(), tools: BTreeMap::new(), limits, depth };
+    let mut builder =
+        Builder { steps: Vec::new(), bodies: Vec::new(), tools: BTreeMap::new(), limits, depth };
     builder.body(&composition.body, None)?;
     Ok(Plan {
         composition: composition.clone(),
@@ -246,7 +247,8 @@ impl Plan {
     /// The longest chain of steps that wait for each other.
     pub fn longest_path(&self) -> Vec<&PlanStep> {
         let mut path = Vec::new();
-        let mut at = self.steps_of(0).max_by_key(|step| (step.height, std::cmp::Reverse(step.position)));
+        let mut at =
+            self.steps_of(0).max_by_key(|step| (step.height, std::cmp::Reverse(step.position)));
         while let Some(step) = at {
             path.push(step);
             let next = step.dependants.iter().map(|position| {
@@ -274,9 +276,7 @@ impl Plan {
 
     /// The hash of what the plan means, in hex. Worked out once, when first asked for.
     pub fn hash(&self) -> &Arc<str> {
-        self.hash.get_or_init(|| {
-            hex_digest(self.meaning().to_canonical_json().as_bytes()).into()
-        })
+        self.hash.get_or_init(|| hex_digest(self.meaning().to_canonical_json().as_bytes()).into())
     }
 
     fn meaning(&self) -> Value {
@@ -337,12 +337,19 @@ fn step_meaning(step: &Step) -> Value {
             map.insert(name.into(), value);
         }
     };
-    let expr = |expr: &Option<Expr>| expr.as_ref().map_or(Value::Null, |e| Value::from(e.text().trim()));
+    let expr =
+        |expr: &Option<Expr>| expr.as_ref().map_or(Value::Null, |e| Value::from(e.text().trim()));
     put("id", Value::String(step.id.clone()));
     put("kind", kind_meaning(&step.kind));
-    put("needs", step.needs.iter().map(|need| Value::from(need.position)).collect::<Vec<_>>().into());
+    put(
+        "needs",
+        step.needs.iter().map(|need| Value::from(need.position)).collect::<Vec<_>>().into(),
+    );
     put("when", expr(&step.when));
-    put("output_key", step.output_key.as_ref().map_or(Value::Null, |(k, _)| Value::String(k.clone())));
+    put(
+        "output_key",
+        step.output_key.as_ref().map_or(Value::Null, |(k, _)| Value::String(k.clone())),
+    );
     put("timeout_ms", optional(step.timeout_ms));
     put("retries", optional(step.retry.max.map(u64::from)));
     put("backoff", step.retry.backoff.as_ref().map_or(Value::Null, backoff));
@@ -353,7 +360,10 @@ fn step_meaning(step: &Step) -> Value {
     put("success_when", expr(&step.success_when));
     put("fail_when", expr(&step.fail_when));
     put("fallback", step.fallback.iter().map(call_meaning).collect::<Vec<_>>().into());
-    put("map_outputs", pairs(step.on_success.map_outputs.iter().map(|(k, v)| (k, Value::String(v.clone())))));
+    put(
+        "map_outputs",
+        pairs(step.on_success.map_outputs.iter().map(|(k, v)| (k, Value::String(v.clone())))),
+    );
     put("transform", pairs(step.on_success.transform.iter().map(|(k, v)| (k, v.to_value()))));
     put("on_failure", Value::from(format!("{:?}", step.on_failure.action)));
     put("default", step.on_failure.default.as_ref().map_or(Value::Null, Template::to_value));
@@ -388,9 +398,14 @@ fn kind_meaning(kind: &StepKind) -> Value {
         StepKind::Tool(call) => call_meaning(call),
         StepKind::Parallel { branches, wait_for } => Value::object([
             ("wait_for", word(&format!("{wait_for:?}"))),
-            ("branches", branches.iter().map(|b| {
-                Value::from(vec![Value::String(b.id.clone()), body_meaning(&b.body)])
-            }).collect::<Vec<_>>().into()),
+            (
+                "branches",
+                branches
+                    .iter()
+                    .map(|b| Value::from(vec![Value::String(b.id.clone()), body_meaning(&b.body)]))
+                    .collect::<Vec<_>>()
+                    .into(),
+            ),
         ]),
         StepKind::Loop(each) => Value::object([
             ("over", each.over.to_value()),
@@ -408,9 +423,16 @@ fn kind_meaning(kind: &StepKind) -> Value {
             ("delay_ms", Value::from(repeat.delay_ms)),
         ]),
         StepKind::Choose { cases, otherwise } => Value::object([
-            ("cases", cases.iter().map(|case| {
-                Value::from(vec![word(case.when.text().trim()), body_meaning(&case.body)])
-            }).collect::<Vec<_>>().into()),
+            (
+                "cases",
+                cases
+                    .iter()
+                    .map(|case| {
+                        Value::from(vec![word(case.when.text().trim()), body_meaning(&case.body)])
+                    })
+                    .collect::<Vec<_>>()
+                    .into(),
+            ),
             ("otherwise", otherwise.as_ref().map_or(Value::Null, body_meaning)),
         ]),
         StepKind::Set(names) => pairs(names.iter().map(|(name, value)| (name, value.to_value()))),

@@ -59,7 +59,8 @@ impl<'a> Picture<'a> {
             .iter()
             .enumerate()
             .flat_map(|(to, step)| {
-                let from = |need: &std::sync::Arc<str>| steps.iter().position(|other| other.id == *need);
+                let from =
+                    |need: &std::sync::Arc<str>| steps.iter().position(|other| other.id == *need);
                 step.needs.iter().filter_map(from).map(move |from| (from, to))
             })
             .collect();
@@ -104,8 +105,10 @@ impl<'a> StepBox<'a> {
     fn of(step: &'a PlanStepView) -> StepBox<'a> {
         let inner: Vec<(&str, Picture<'a>)> =
             step.bodies.iter().map(|b| (b.label.as_str(), Picture::of_steps(&b.steps))).collect();
-        let own = step.id.chars().count().max(subtitle(step).chars().count()) * CHAR_WIDTH + 2 * PAD;
-        let inner_width: usize = inner.iter().map(|(label, p)| label_width(label).max(p.width) + PAD).sum();
+        let own =
+            step.id.chars().count().max(subtitle(step).chars().count()) * CHAR_WIDTH + 2 * PAD;
+        let inner_width: usize =
+            inner.iter().map(|(label, p)| label_width(label).max(p.width) + PAD).sum();
         let inner_height =
             inner.iter().map(|(_, picture)| picture.height + TITLE_HEIGHT + PAD).max().unwrap_or(0);
         let width = own.max(inner_width + PAD);

@@ -27,7 +27,8 @@ pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<Er
     let input = with_defaults(composition.input.as_deref(), input);
     if let Some(schema) = &composition.input {
         for violation in schema.violations(&input) {
-            let hint = "`-i name=value` gives an input, `segue plan` shows which there are".to_owned();
+            let hint =
+                "`-i name=value` gives an input, `segue plan` shows which there are".to_owned();
             let message = format!("the input does not fit: {violation}");
             errors.push(ErrorView::check(Code::InputSchema, message, Some(hint)));
         }

@@ -317,7 +317,9 @@ impl Moment<'_> {
                 }
                 let until_ms = self.at_ms.saturating_add(repeat.delay_ms);
                 self.record(Fact::Slept { node, until_ms });
-                self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+                self.turn
+                    .perform
+                    .push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
             }
         }
     }

@@ -251,8 +251,11 @@ impl Moment<'_> {
         tool: &ToolSpec,
         output: Value,
     ) -> Outcome<(Value, Option<Arc<Map>>)> {
-        if let Some(violation) = tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next()) {
-            let message = format!("the answer of `{}` does not fit its schema: {violation}", tool.id);
+        if let Some(violation) =
+            tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next())
+        {
+            let message =
+                format!("the answer of `{}` does not fit its schema: {violation}", tool.id);
             return Err(Failure::lasting(Code::OutputSchema, message));
         }
         let mut scope = FrameScope::new(self.state, node.frame);
@@ -313,7 +316,8 @@ impl Moment<'_> {
         let repeatable = step.idempotent.unwrap_or_else(|| tool.is_repeatable());
         let may_retry = retry::may_retry(step, &failure, repeatable);
         if may_retry && tries <= budget && !stopped {
-            let backoff = step.retry.backoff.as_ref().unwrap_or(&composition.error_handling.backoff);
+            let backoff =
+                step.retry.backoff.as_ref().unwrap_or(&composition.error_handling.backoff);
             let delay = retry::delay_ms(backoff, &failure, tries + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
             self.record(Fact::Rested { node, failure: Arc::new(failure), until_ms });
@@ -323,7 +327,8 @@ impl Moment<'_> {
         let failure = exhausted(failure, step, tries, budget, may_retry);
         let next = candidate + 1;
         let has_fallback = usize::from(candidate) < step.fallback.len();
-        if has_fallback && !stopped && !(failure.in_doubt && !repeatable) {
+        let certain = repeatable || !failure.in_doubt;
+        if has_fallback && !stopped && certain {
             self.record(Fact::GaveUp { node, failure: Arc::new(failure) });
             self.fall_back(node, step, next);
             return;
@@ -346,10 +351,10 @@ impl Moment<'_> {
         if step.on_failure.action == FailureAction::Continue && !denied && !failure.in_doubt {
             match self.stand_in(node, &step, &failure) {
                 Ok(output) => return self.record(Fact::Tolerated { node, failure, output }),
-                Err(second) => return self.fail_for_good(node, &step, Arc::new(second)),
+                Err(second) => return self.fail_for_good(node, &step, &Arc::new(second)),
             }
         }
-        self.fail_for_good(node, &step, failure);
+        self.fail_for_good(node, &step, &failure);
     }
 
     fn stand_in(&self, node: NodeId, step: &Step, failure: &Failure) -> Outcome<Value> {
@@ -364,14 +369,14 @@ impl Moment<'_> {
         default.eval(&scope, self.limits).map_err(evaluation)
     }
 
-    fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: Arc<Failure>) {
+    fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {
         self.record(Fact::Failed { node, failure: failure.clone() });
         let strategy = self.state.activation_of(node.frame).strategy;
         let goes_on = strategy == Strategy::PartialSuccess
             && step.on_failure.action != FailureAction::Stop
             && failure.code != Code::Denied;
         if !goes_on {
-            self.stop(node.frame, &failure);
+            self.stop(node.frame, failure);
         }
     }
 
@@ -487,7 +492,8 @@ impl Moment<'_> {
         }
         // Partial when some step that nobody waits for has its value.
         let plan = self.state.plan_of(0);
-        let mut sinks = plan.steps_of(0).zip(&root.nodes).filter(|(step, _)| step.dependants.is_empty());
+        let mut sinks =
+            plan.steps_of(0).zip(&root.nodes).filter(|(step, _)| step.dependants.is_empty());
         if sinks.any(|(_, record)| record.node.output().is_some()) {
             RunStatus::Partial
         } else {
@@ -543,9 +549,8 @@ pub(super) fn evaluation(error: EvalError) -> Failure {
 /// `map_outputs` looks in the value, then in its `data`; `.` is the whole value, and what is not
 /// an object is also reachable as `value`.
 fn mapped(output: &Value, field: &str) -> Option<Value> {
-    let path = |value: &Value| {
-        field.split('.').try_fold(value.clone(), |at, part| at.get(part).cloned())
-    };
+    let path =
+        |value: &Value| field.split('.').try_fold(value.clone(), |at, part| at.get(part).cloned());
     match (output, field) {
         (whole, ".") => Some(whole.clone()),
         (Value::Object(_), _) => path(output).or_else(|| path(output.get("data")?)),
@@ -559,6 +564,7 @@ fn exhausted(failure: Failure, step: &Step, tries: u32, budget: u32, may_retry: 
     if !may_retry || budget == 0 || tries <= budget {
         return failure;
     }
-    let message = format!("Max retries ({budget}) exceeded for step {}: {}", step.id, failure.message);
+    let message =
+        format!("Max retries ({budget}) exceeded for step {}: {}", step.id, failure.message);
     Failure { code: Code::RetriesExhausted, message: message.into(), retryable: false, ..failure }
 }

@@ -201,10 +201,7 @@ impl Run {
 
     /// Whether nothing more happens.
     pub fn is_finished(&self) -> bool {
-        !matches!(
-            self.state.status,
-            RunStatus::Pending | RunStatus::Running | RunStatus::Waiting
-        )
+        !matches!(self.state.status, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
     }
 
     /// The run as every surface shows it.

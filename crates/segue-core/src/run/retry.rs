@@ -76,7 +76,8 @@ mod tests {
     fn retry_after_is_honoured_and_capped() {
         let limits = Limits::default();
         let wait = |asked| {
-            let failure = Failure { retry_after_ms: Some(asked), ..Failure::passing(Code::ToolError, "x") };
+            let failure =
+                Failure { retry_after_ms: Some(asked), ..Failure::passing(Code::ToolError, "x") };
             delay_ms(&Backoff::default(), &failure, 2, 0, &limits)
         };
         assert_eq!(wait(2_000), 2_000);

@@ -85,7 +85,9 @@ impl Scope for FrameScope<'_> {
     fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
         let activation = self.state.activation_of(self.frame);
         match root {
-            Root::Step(step) => self.state.record(self.node(*step)?).node.output().map(Cow::Borrowed),
+            Root::Step(step) => {
+                self.state.record(self.node(*step)?).node.output().map(Cow::Borrowed)
+            }
             Root::Input => Some(Cow::Borrowed(&activation.input)),
             Root::InputField(name) => activation.input.get(name).map(Cow::Borrowed),
             Root::Context => Some(Cow::Borrowed(&self.state.context)),

@@ -258,7 +258,7 @@ impl State {
             Fact::Finished { status, output, failure } => {
                 self.status = *status;
                 self.output = output.clone();
-                self.failure = failure.clone();
+                self.failure.clone_from(failure);
                 self.ended_ms = entry.at_ms;
             }
         }

@@ -68,7 +68,8 @@ fn count(step: &StepView, record: &Record, view: &mut RunView) {
     let ran = !matches!(step.status, StepStatus::Pending | StepStatus::Skipped);
     view.steps_executed += usize::from(ran && record.started_ms > 0);
     view.steps_succeeded += usize::from(step.status == StepStatus::Success);
-    view.steps_failed += usize::from(matches!(step.status, StepStatus::Failed | StepStatus::InDoubt));
+    view.steps_failed +=
+        usize::from(matches!(step.status, StepStatus::Failed | StepStatus::InDoubt));
 }
 
 fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
@@ -83,9 +84,8 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
     StepView {
         id: path.clone(),
         kind: step.kind.word(),
-        error: failure_of(record).map(|failure| {
-            error_view(Some(path), tool.clone(), &failure, record.attempts, "call")
-        }),
+        error: failure_of(record)
+            .map(|failure| error_view(Some(path), tool.clone(), &failure, record.attempts, "call")),
         tool,
         status,
         attempts: record.attempts,

@@ -1,5 +1,10 @@
 //! What the tests of the core share: the corpus and the tools that it is written against.
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a broken fixture ends the test"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +18,12 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Catalog, DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
 
-pub fn corpus() -> PathBuf {
+pub(crate) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
 }
 
 /// The folders below a part of the corpus, by name.
-pub fn cases(part: &str) -> Vec<PathBuf> {
+pub(crate) fn cases(part: &str) -> Vec<PathBuf> {
     let folder = corpus().join(part);
     let mut cases: Vec<PathBuf> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -31,7 +36,7 @@ pub fn cases(part: &str) -> Vec<PathBuf> {
 }
 
 /// The composition of a case, named without its folder so that expectations stay short.
-pub fn composition_of(case: &Path) -> Source {
+pub(crate) fn composition_of(case: &Path) -> Source {
     for name in ["composition.yaml", "composition.json"] {
         if let Ok(text) = fs::read_to_string(case.join(name)) {
             return Source::new(name, text);
@@ -41,7 +46,7 @@ pub fn composition_of(case: &Path) -> Source {
 }
 
 /// The tools of `tools.yaml`.
-pub fn catalog() -> Catalog {
+pub(crate) fn catalog() -> Catalog {
     let text = fs::read_to_string(corpus().join("tools.yaml")).unwrap();
     let source = Source::new("tools.yaml", text);
     let root = read(&source, Budget::for_documents(&Limits::default())).unwrap();
@@ -53,7 +58,8 @@ fn tool_spec(node: &Node) -> ToolSpec {
     let schema = |name: &str| node.get(name).map(|node| Arc::new(Schema::new(node.to_value())));
     let id = text("id").unwrap();
     let input = schema("input").unwrap_or_else(Schema::any_object);
-    let mut spec = ToolSpec::new(ToolId::from(&*id), text("description").unwrap_or_default(), input);
+    let mut spec =
+        ToolSpec::new(ToolId::from(&*id), text("description").unwrap_or_default(), input);
     spec.output = schema("output");
     if let Some(annotations) = node.get("annotations") {
         let flag = |name: &str| annotations.get(name).and_then(|node| node.to_value().as_bool());

@@ -53,7 +53,8 @@ mod tests {
     #[test]
     fn stamped_ids_have_their_shape_and_differ() {
         let chance = Chance::default();
-        let ids: std::collections::BTreeSet<_> = (0..1000).map(|_| chance.stamped_id("req")).collect();
+        let ids: std::collections::BTreeSet<_> =
+            (0..1000).map(|_| chance.stamped_id("req")).collect();
         assert_eq!(ids.len(), 1000);
         for id in ids {
             let parts: Vec<&str> = id.split('_').collect();

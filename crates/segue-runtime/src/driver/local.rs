@@ -74,7 +74,7 @@ struct Driver<'a> {
     written: u64,
 }
 
-impl<'a> Driver<'a> {
+impl Driver<'_> {
     async fn until_finished(
         &mut self,
         cancel: Shared<BoxFuture<'_, ()>>,
@@ -218,7 +218,8 @@ fn failure(error: ToolError) -> Failure {
             Failure { retryable, ..Failure::lasting(code, message) }
         }
         ToolError::Unreachable { message, retry_after } => {
-            let millis = retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let millis =
+                retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             Failure { retry_after_ms: millis, ..Failure::passing(Code::Unreachable, message) }
         }
         ToolError::Silent { message } => {

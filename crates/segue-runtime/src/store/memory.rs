@@ -24,7 +24,12 @@ struct Journals {
 }
 
 impl Journals {
-    fn append(&mut self, run_id: &Arc<str>, expected: u64, entries: Vec<Entry>) -> Result<(), StoreError> {
+    fn append(
+        &mut self,
+        run_id: &Arc<str>,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> Result<(), StoreError> {
         if !self.by_run.contains_key(run_id) {
             self.oldest_first.push_back(run_id.clone());
             if self.oldest_first.len() > RUNS_MAX

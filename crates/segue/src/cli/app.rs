@@ -69,7 +69,10 @@ impl App {
         if !global.quiet {
             for Unloaded { source, diagnostics } in &unloaded {
                 let count = diagnostics.len();
-                say(&format!("note: `{}` was not loaded: {count} findings; `segue check` shows them", source.name()));
+                say(&format!(
+                    "note: `{}` was not loaded: {count} findings; `segue check` shows them",
+                    source.name()
+                ));
             }
         }
         Ok(App { engine, config, unloaded })
@@ -82,9 +85,10 @@ impl App {
         let Some(path) = path else {
             let message = format!("there is no file and no composition `{name}`");
             let names: Vec<String> = self.names();
-            let help = match names.is_empty() {
-                true => "`segue init` writes an example".to_owned(),
-                false => format!("configured compositions: {}", names.join(", ")),
+            let help = if names.is_empty() {
+                "`segue init` writes an example".to_owned()
+            } else {
+                format!("configured compositions: {}", names.join(", "))
             };
             complain(&message, Some(&help));
             return Err(Exit::Usage);
@@ -108,9 +112,8 @@ impl App {
     fn file_of(&self, name: &str) -> Option<PathBuf> {
         composition_paths(&self.config).into_iter().find(|path| {
             let source = read_source(path, self.config.limits.document_bytes_max).ok();
-            let header = source.and_then(|source| {
-                segue_core::compile::read_header(&source, &self.config.limits)
-            });
+            let header = source
+                .and_then(|source| segue_core::compile::read_header(&source, &self.config.limits));
             header.is_some_and(|header| &*header.name == name)
         })
     }
@@ -119,7 +122,8 @@ impl App {
 /// Reads a file, refusing one that no document may be as large as before it costs memory.
 pub(super) fn read_source(path: &Path, bytes_max: usize) -> Result<Source, String> {
     let shown = path.display();
-    let size = std::fs::metadata(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
+    let size =
+        std::fs::metadata(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
     if size.len() > bytes_max as u64 {
         return Err(format!("`{shown}` is larger than the limit of {bytes_max} bytes"));
     }

@@ -24,7 +24,7 @@ pub(super) struct CallArgs {
     yes: bool,
 }
 
-pub(super) fn call(global: &Global, args: CallArgs) -> Exit {
+pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
     let app = match App::open(global) {
         Ok(app) => app,
         Err(exit) => return exit,
@@ -36,7 +36,8 @@ pub(super) fn call(global: &Global, args: CallArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let given = input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
+    let given =
+        input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
     let given = match given {
         Ok(given) => given,
         Err(message) => {
@@ -68,9 +69,13 @@ pub(super) fn call(global: &Global, args: CallArgs) -> Exit {
 /// What to do about an error of the engine.
 pub(super) fn hint(error: &EngineError) -> Option<String> {
     match error {
-        EngineError::UnknownTool { nearest: Some(near), .. } => Some(format!("did you mean `{near}`?")),
+        EngineError::UnknownTool { nearest: Some(near), .. } => {
+            Some(format!("did you mean `{near}`?"))
+        }
         EngineError::UnknownTool { .. } => Some("`segue tools` lists what is available".to_owned()),
-        EngineError::Arguments { .. } => Some("`segue tools show ID` lists the parameters".to_owned()),
+        EngineError::Arguments { .. } => {
+            Some("`segue tools show ID` lists the parameters".to_owned())
+        }
         EngineError::Tool(_) | EngineError::Store(_) => None,
     }
 }

@@ -74,8 +74,9 @@ fn summary(report: &Report, files: usize) -> String {
     .flatten()
     .collect();
     let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-    match found.is_empty() {
-        true => format!("{files} checked, nothing found"),
-        false => format!("{files} checked: {}", found.join(", ")),
+    if found.is_empty() {
+        format!("{files} checked, nothing found")
+    } else {
+        format!("{files} checked: {}", found.join(", "))
     }
 }

@@ -56,8 +56,10 @@ pub(super) fn explain(global: &Global, args: &ExplainArgs) -> Exit {
 
 fn list(global: &Global) -> Exit {
     if global.is_json() {
-        let codes: Vec<_> =
-            Code::ALL.iter().map(|code| json!({ "code": code, "summary": code.summary() })).collect();
+        let codes: Vec<_> = Code::ALL
+            .iter()
+            .map(|code| json!({ "code": code, "summary": code.summary() }))
+            .collect();
         print_data(&to_json(&json!({ "codes": codes })));
         return Exit::Success;
     }

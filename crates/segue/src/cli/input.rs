@@ -64,7 +64,11 @@ fn read_file(file: &str) -> Result<String, String> {
 }
 
 /// `k:=JSON`, or `k=v` read by the type that the schema gives `k`; `v` may be `@file`.
-pub(super) fn read_pair(pair: &str, ty: &Type, limits: &Limits) -> Result<(Arc<str>, Value), String> {
+pub(super) fn read_pair(
+    pair: &str,
+    ty: &Type,
+    limits: &Limits,
+) -> Result<(Arc<str>, Value), String> {
     let Some(equals) = pair.find('=') else {
         return Err(format!("`{pair}` has no value: write `name=value`, or `name:=JSON`"));
     };

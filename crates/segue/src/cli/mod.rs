@@ -169,11 +169,11 @@ impl Cli {
     fn dispatch(self) -> Exit {
         let global = self.global;
         match self.command {
-            Command::Run(args) => run::run(&global, args),
+            Command::Run(args) => run::run(&global, &args),
             Command::Check(args) => check::check(&global, &args),
             Command::Plan(args) => plan::plan(&global, &args),
             Command::Tools(args) => tools::tools(&global, &args),
-            Command::Call(args) => call::call(&global, args),
+            Command::Call(args) => call::call(&global, &args),
             Command::Explain(args) => explain::explain(&global, &args),
             Command::Schema(args) => schema::schema(&args),
             Command::Init(args) => init::init(&global, &args),

@@ -196,7 +196,7 @@ impl Tree {
         Line { bar, began_ms: at_ms, tool: String::new(), retries: 0 }
     }
 
-    fn end(&self, line: &Line, depth: usize, mark: &str, words: &str, keep: bool) {
+    fn end(line: &Line, depth: usize, mark: &str, words: &str, keep: bool) {
         if !keep {
             return line.bar.finish_and_clear();
         }
@@ -237,15 +237,15 @@ impl Observer for Tree {
                 }
                 Change::Done => {
                     let words = format!("{} {took}{retries}", line.tool);
-                    self.end(line, depth, "\u{1b}[32m✓\u{1b}[0m", &words, self.small);
+                    Tree::end(line, depth, "\u{1b}[32m✓\u{1b}[0m", &words, self.small);
                 }
                 Change::Failed(message) => {
                     let words = format!("{} {took}{retries} · {message}", line.tool);
-                    self.end(line, depth, "\u{1b}[31m✗\u{1b}[0m", &words, true);
+                    Tree::end(line, depth, "\u{1b}[31m✗\u{1b}[0m", &words, true);
                 }
-                Change::Skipped(reason) => self.end(line, depth, "–", &reason, self.small),
+                Change::Skipped(reason) => Tree::end(line, depth, "–", &reason, self.small),
                 Change::Cancelled => {
-                    self.end(line, depth, "–", &format!("{} cancelled", line.tool), true);
+                    Tree::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
                 }
             }
         }

@@ -58,7 +58,7 @@ fn parse_strategy(word: &str) -> Result<Strategy, String> {
     Strategy::parse(word).ok_or_else(|| format!("the words are {}", Strategy::WORDS.join(", ")))
 }
 
-pub(super) fn run(global: &Global, args: RunArgs) -> Exit {
+pub(super) fn run(global: &Global, args: &RunArgs) -> Exit {
     let app = match App::open(global) {
         Ok(app) => app,
         Err(exit) => return exit,
@@ -255,7 +255,8 @@ fn show_dry_run(global: &Global, view: &RunView) -> Exit {
         let note = step.reason.as_ref().map_or_else(String::new, |reason| format!("  ({reason})"));
         print_data(&format!("{}  {what}{note}", step.id));
         if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
-            args.iter().for_each(|(name, value)| print_data(&format!("    {name}: {}", value.to_json())));
+            args.iter()
+                .for_each(|(name, value)| print_data(&format!("    {name}: {}", value.to_json())));
         }
     }
     if !global.quiet && view.errors.is_empty() {

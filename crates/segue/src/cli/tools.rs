@@ -96,7 +96,8 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
         print_data("\nparameters:");
         let required = tool.input.json().get("required").and_then(|r| r.as_array().cloned());
         for (name, schema) in properties.iter() {
-            let is_required = required.as_ref().is_some_and(|names| names.contains(&Value::from(&**name)));
+            let is_required =
+                required.as_ref().is_some_and(|names| names.contains(&Value::from(&**name)));
             let mark = if is_required { "*" } else { " " };
             let ty = segue_core::types::Type::from_schema(schema);
             let words = schema.get("description").and_then(Value::as_str).unwrap_or("");

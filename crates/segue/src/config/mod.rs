@@ -119,7 +119,9 @@ impl Config {
     /// The folder that relative paths are relative to.
     pub fn folder(&self) -> PathBuf {
         let parent = self.file.as_ref().and_then(|file| file.parent());
-        parent.filter(|p| !p.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
+        parent
+            .filter(|p| !p.as_os_str().is_empty())
+            .map_or_else(|| PathBuf::from("."), Path::to_owned)
     }
 }
 
@@ -170,9 +172,9 @@ fn read_file(file: &Path, discovered: bool) -> Result<Loaded, ConfigError> {
     let (mut config, diagnostics) = read::read(&source, file, &env);
     config.file = Some(file.to_owned());
     config.discovered = discovered;
-    let wrong = diagnostics.iter().any(|finding| {
-        finding.severity == segue_core::diagnostic::Severity::Error
-    });
+    let wrong = diagnostics
+        .iter()
+        .any(|finding| finding.severity == segue_core::diagnostic::Severity::Error);
     if wrong {
         return Err(ConfigError::Wrong { source, diagnostics });
     }

@@ -18,23 +18,63 @@ use super::expand::expand;
 use super::{Config, StoreAt, ToolOverride};
 
 const TOP: &[&str] = &[
-    "mcpServers", "servers", "inputs", "openapi", "commands", "http", "builtins", "tools",
-    "toolsets", "compositions", "templates", "store", "driver", "llm", "server", "limits",
+    "mcpServers",
+    "servers",
+    "inputs",
+    "openapi",
+    "commands",
+    "http",
+    "builtins",
+    "tools",
+    "toolsets",
+    "compositions",
+    "templates",
+    "store",
+    "driver",
+    "llm",
+    "server",
+    "limits",
 ];
 
 /// What has a place in the file and is not used by this version.
 const LATER: &[&str] = &[
-    "mcpServers", "servers", "inputs", "openapi", "toolsets", "templates", "driver", "llm", "server",
+    "mcpServers",
+    "servers",
+    "inputs",
+    "openapi",
+    "toolsets",
+    "templates",
+    "driver",
+    "llm",
+    "server",
 ];
 
 const COMMAND: &[&str] = &[
-    "argv", "input", "output", "read_only", "destructive", "idempotent", "cwd", "env",
-    "description", "timeout",
+    "argv",
+    "input",
+    "output",
+    "read_only",
+    "destructive",
+    "idempotent",
+    "cwd",
+    "env",
+    "description",
+    "timeout",
 ];
 
 const HTTP: &[&str] = &[
-    "method", "url", "headers", "query", "body", "input", "output", "read_only", "destructive",
-    "idempotent", "description", "timeout",
+    "method",
+    "url",
+    "headers",
+    "query",
+    "body",
+    "input",
+    "output",
+    "read_only",
+    "destructive",
+    "idempotent",
+    "description",
+    "timeout",
 ];
 
 const TOOL: &[&str] = &["rollback", "idempotent", "read_only", "destructive", "confirm"];
@@ -72,8 +112,11 @@ impl Reader<'_> {
                 "http" => config.http = self.each(value, Self::http),
                 "builtins" => self.builtins(value, &mut config),
                 "tools" => {
-                    config.tools =
-                        self.each(value, Self::tool).into_iter().map(|(k, v)| (k.into(), v)).collect();
+                    config.tools = self
+                        .each(value, Self::tool)
+                        .into_iter()
+                        .map(|(k, v)| (k.into(), v))
+                        .collect();
                 }
                 "compositions" => config.compositions = self.texts(value, "`compositions`"),
                 "store" => config.store = self.store(value),
@@ -123,7 +166,9 @@ impl Reader<'_> {
             self.error(node.span, format!("expected an object, found {}", node.kind_word()));
         }
         let members = node.members().iter();
-        members.filter_map(|m| read(self, &m.value).map(|value| (m.key.to_string(), value))).collect()
+        members
+            .filter_map(|m| read(self, &m.value).map(|value| (m.key.to_string(), value)))
+            .collect()
     }
 
     fn text(&mut self, node: &Node, what: &str) -> Option<String> {
@@ -155,7 +200,10 @@ impl Reader<'_> {
         if let NodeKind::Bool(flag) = value.kind {
             return Some(flag);
         }
-        self.error(value.span, format!("`{key}` must be true or false, found {}", value.kind_word()));
+        self.error(
+            value.span,
+            format!("`{key}` must be true or false, found {}", value.kind_word()),
+        );
         None
     }
 
@@ -194,7 +242,10 @@ impl Reader<'_> {
             return None;
         }
         let Some(argv) = node.get("argv") else {
-            self.error(node.span, "a command needs `argv`, a list of the program and its arguments");
+            self.error(
+                node.span,
+                "a command needs `argv`, a list of the program and its arguments",
+            );
             return None;
         };
         let cwd = node.get("cwd").and_then(|cwd| self.text(cwd, "`cwd`"));
@@ -256,7 +307,8 @@ impl Reader<'_> {
         if let Some(http) = node.get("http")
             && self.keys(http, &["allow"], "`http`")
         {
-            config.http_allow = http.get("allow").map_or_else(Vec::new, |n| self.texts(n, "`allow`"));
+            config.http_allow =
+                http.get("allow").map_or_else(Vec::new, |n| self.texts(n, "`allow`"));
         }
     }
 

@@ -45,15 +45,16 @@ fn write(file: &Path, hashes: &BTreeSet<String>) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let text: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
-    std::fs::write(file, text)
+    let lines: Vec<&str> = hashes.iter().map(String::as_str).collect();
+    std::fs::write(file, lines.join("\n"))
 }
 
 /// The hash of where a configuration is and of every command in it.
 fn hash(config: &Config) -> String {
     let file = config.file.as_deref().and_then(|file| file.canonicalize().ok());
     let commands = config.commands.iter().map(|(name, command)| {
-        let env = command.env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
+        let env =
+            command.env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
         let cwd = command.cwd.as_ref().map(|cwd| cwd.display().to_string());
         let parts = Value::object([
             ("argv", Value::from(command.argv.clone())),

@@ -115,7 +115,8 @@ impl Checker<'_> {
             self.call(rollback, &over_output);
         }
         if let Some(probe) = &step.probe {
-            let args = CallTyping { outer: typing, output: Type::Any, args: over_output.args.clone() };
+            let args =
+                CallTyping { outer: typing, output: Type::Any, args: over_output.args.clone() };
             self.call(&probe.call, &args);
             let answer = CallTyping::of_call(typing, &probe.call);
             self.condition(&probe.done_when, &answer, "`done_when`");
@@ -145,10 +146,15 @@ impl Checker<'_> {
         self.findings.extend(found.into_iter().map(|finding| diagnostic(source, expr, finding)));
         let Some(reason) = ty.conflict(&Type::Bool) else { return };
         let span = expr.place().locate(source, expr.ast().at);
-        let mut finding =
-            Diagnostic::error(Code::TypeMismatch, format!("{what} must be true or false: {reason}"), span);
+        let mut finding = Diagnostic::error(
+            Code::TypeMismatch,
+            format!("{what} must be true or false: {reason}"),
+            span,
+        );
         finding.help = Some(match &expr.ast().kind {
-            Kind::Const(Value::String(_)) => "write the condition without quotes around it".to_owned(),
+            Kind::Const(Value::String(_)) => {
+                "write the condition without quotes around it".to_owned()
+            }
             _ => format!("compare it with something, such as `{{{{ {} != … }}}}`", expr.text()),
         });
         self.findings.push(finding);

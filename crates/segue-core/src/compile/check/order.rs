@@ -17,8 +17,7 @@ fn check_body(body: &Body, findings: &mut Vec<Diagnostic>) {
         let first = &body.steps[circle[0]];
         let ids: Vec<Arc<str>> =
             circle.iter().chain(&circle[..1]).map(|at| body.steps[*at].id.clone()).collect();
-        let message =
-            format!("Circular dependency detected between tools: {}", ids.join(" → "));
+        let message = format!("Circular dependency detected between tools: {}", ids.join(" → "));
         let mut finding = Diagnostic::error(Code::Cycle, message, first.id_span)
             .help("take one of the references or `depends_on` away");
         for at in &circle[1..] {

@@ -113,7 +113,9 @@ impl Walk<'_, '_> {
             }
             path.pop();
         }
-        for name in schema.get("required").and_then(Value::as_array).into_iter().flat_map(|n| n.iter()) {
+        for name in
+            schema.get("required").and_then(Value::as_array).into_iter().flat_map(|n| n.iter())
+        {
             let Some(name) = name.as_str() else { continue };
             if node.get(name).is_none() {
                 self.missing(name, node, properties, path);
@@ -180,7 +182,8 @@ impl Walk<'_, '_> {
         let root = self.root;
         self.checker.schemas.0.entry(address).or_insert_with(|| {
             // A part may refer to definitions of the whole.
-            let mut members = schema.as_object().map_or_else(Map::new, |members| (**members).clone());
+            let mut members =
+                schema.as_object().map_or_else(Map::new, |members| (**members).clone());
             for word in ["$defs", "definitions"] {
                 if let Some(definitions) = root.get(word) {
                     members.entry(word.into()).or_insert_with(|| definitions.clone());
@@ -239,7 +242,9 @@ fn conversion(ty: &Type, wanted: &Type, template: &Template) -> Option<String> {
         (Type::String, Type::Integer, _) => Some("convert it: `{{ … | int }}`".to_owned()),
         (Type::String, Type::Number, _) => Some("convert it: `{{ … | float }}`".to_owned()),
         (Type::Array(_), Type::String, _) => Some("join it: `{{ … | join(', ') }}`".to_owned()),
-        (Type::Object(_), Type::String, _) => Some("name a field of it, or `{{ … | tojson }}`".to_owned()),
+        (Type::Object(_), Type::String, _) => {
+            Some("name a field of it, or `{{ … | tojson }}`".to_owned())
+        }
         (Type::Integer | Type::Number | Type::Bool, Type::String, _) => {
             Some("convert it: `{{ … | string }}`".to_owned())
         }
@@ -292,7 +297,8 @@ fn member_template(template: &Template, key: &str) -> Template {
 }
 
 fn resolve<'v>(root: &'v Value, reference: &str) -> Option<&'v Value> {
-    reference.strip_prefix("#/")?.split('/').try_fold(root, |at, part| {
-        at.get(&part.replace("~1", "/").replace("~0", "~"))
-    })
+    reference
+        .strip_prefix("#/")?
+        .split('/')
+        .try_fold(root, |at, part| at.get(&part.replace("~1", "/").replace("~0", "~")))
 }

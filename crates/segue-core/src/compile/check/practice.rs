@@ -32,7 +32,8 @@ fn unreachable(composition: &Composition, findings: &mut Vec<Diagnostic>) {
         for case in cases {
             let dead = always || literal(&case.when) == Some(false);
             if let (true, Some(first)) = (dead, case.body.steps.first()) {
-                let message = format!("step `{}` can never run: its case is never chosen", first.id);
+                let message =
+                    format!("step `{}` can never run: its case is never chosen", first.id);
                 findings.push(Diagnostic::error(Code::UnreachableStep, message, first.id_span));
             }
             always |= literal(&case.when) == Some(true);
@@ -180,16 +181,16 @@ fn note_template(template: &Template, read: &mut BTreeSet<StepIndex>) {
 
 fn note_ast(ast: &Ast, read: &mut BTreeSet<StepIndex>) {
     ast.walk(&mut |node| {
-        if let Kind::Name { root, .. } = &node.kind {
-            match root {
+        if let Kind::Name {
+            root:
                 Root::Step(step)
                 | Root::StepStatus(step)
                 | Root::StepError(step)
-                | Root::Given(step, _) => {
-                    read.insert(*step);
-                }
-                _ => {}
-            }
+                | Root::Given(step, _),
+            ..
+        } = &node.kind
+        {
+            read.insert(*step);
         }
     });
 }

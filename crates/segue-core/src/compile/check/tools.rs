@@ -34,7 +34,9 @@ fn attach_undos(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagnosti
             (StepRollback::NotNeeded, _) => Undo::NotNeeded,
             (StepRollback::Call(call), _) => Undo::Call(call.clone()),
             (StepRollback::Impossible { reason }, _) => Undo::Impossible { reason: reason.clone() },
-            (StepRollback::Declared, StepKind::Tool(call)) => declared_undo(call, catalog, findings),
+            (StepRollback::Declared, StepKind::Tool(call)) => {
+                declared_undo(call, catalog, findings)
+            }
             (StepRollback::Declared, _) => Undo::NotNeeded,
         };
         for inner in step.kind.bodies_mut() {
@@ -55,7 +57,8 @@ fn declared_undo(call: &ToolCall, catalog: &Catalog, findings: &mut Vec<Diagnost
                 Ok(undo) => Undo::Call(undo),
                 Err(reason) => {
                     let id = &tool.id;
-                    let message = format!("the declared rollback of `{id}` cannot be used: {reason}");
+                    let message =
+                        format!("the declared rollback of `{id}` cannot be used: {reason}");
                     let finding = Diagnostic::warning(Code::UnknownTool, message, call.name_span);
                     findings.push(finding);
                     Undo::Unknown
@@ -133,7 +136,12 @@ pub(super) fn recursion(composition: &Composition) -> Vec<Diagnostic> {
 /// Compositions nest only so deep; beyond that the plan refuses them anyway.
 const NESTING_MAX: usize = 32;
 
-fn leads_back(call: &ToolCall, own_name: &Arc<str>, path: &mut Vec<Arc<str>>, depth: usize) -> bool {
+fn leads_back(
+    call: &ToolCall,
+    own_name: &Arc<str>,
+    path: &mut Vec<Arc<str>>,
+    depth: usize,
+) -> bool {
     let calls_itself = match &call.tool {
         None => is_own(&call.name, own_name),
         Some(tool) => tool.id.namespace() == COMPOSITION && tool.id.name() == &**own_name,

@@ -59,9 +59,8 @@ fn detect(root: &Node) -> Dialect {
         }
     }
     let steps = root.get("steps").map_or(&[][..], Node::items);
-    let has_tool_id = |step: &Node| {
-        ["tool_id", "toolId", "ToolID"].iter().any(|name| step.get(name).is_some())
-    };
+    let has_tool_id =
+        |step: &Node| ["tool_id", "toolId", "ToolID"].iter().any(|name| step.get(name).is_some());
     if root.get("implementation").is_some() {
         Dialect::Chain
     } else if steps.iter().any(has_tool_id) {

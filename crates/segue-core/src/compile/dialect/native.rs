@@ -6,7 +6,9 @@ use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, PARAMETER, REQUIRES};
 use super::reader::{Reader, first_line};
 use super::step::read_steps;
 use crate::compile::document::{Node, NodeKind};
-use crate::composition::{Backoff, Body, Composition, Dialect, ErrorHandling, Flow, Step, Strategy};
+use crate::composition::{
+    Backoff, Body, Composition, Dialect, ErrorHandling, Flow, Step, Strategy,
+};
 use crate::diagnostic::Code;
 use crate::id::is_composition_name;
 use crate::schema::Schema;
@@ -60,7 +62,8 @@ fn read_name(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
     let name = reader.text(node, "`name`")?;
     if !is_composition_name(&name) {
         let message = format!("`{name}` cannot name a composition");
-        let help = "use lower-case letters, digits, `_` and `-`, at most 64, not beginning with a sign";
+        let help =
+            "use lower-case letters, digits, `_` and `-`, at most 64, not beginning with a sign";
         reader.error_with_help(Code::InvalidField, node.span, message, help);
     }
     Some(name)
@@ -102,10 +105,8 @@ fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<Step>> {
     let steps = read_steps(reader, node, "`steps`");
     let count = reader.steps_read();
     if count > reader.limits.steps_max {
-        let message = format!(
-            "the composition has {count} steps, the limit is {}",
-            reader.limits.steps_max
-        );
+        let message =
+            format!("the composition has {count} steps, the limit is {}", reader.limits.steps_max);
         reader.error(Code::MaxStepsExceeded, first_line(reader.source, node.span), message);
     }
     steps
@@ -128,7 +129,11 @@ fn read_requires(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {
         return Vec::new();
     }
     let Some(keys) = node.get("context") else { return Vec::new() };
-    reader.list(keys, "`requires.context`").iter().filter_map(|key| reader.text(key, "a key")).collect()
+    reader
+        .list(keys, "`requires.context`")
+        .iter()
+        .filter_map(|key| reader.text(key, "a key"))
+        .collect()
 }
 
 fn read_error_handling(reader: &mut Reader<'_>, node: &Node) -> ErrorHandling {

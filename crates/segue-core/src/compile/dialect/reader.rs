@@ -196,7 +196,11 @@ impl<'a> Reader<'a> {
             return Some(millis);
         }
         let days = self.limits.duration_ms_max / (24 * 3600 * 1000);
-        self.error(Code::Limit, span, format!("{what} of `{text}` is over the limit of {days} days"));
+        self.error(
+            Code::Limit,
+            span,
+            format!("{what} of `{text}` is over the limit of {days} days"),
+        );
         None
     }
 
@@ -264,7 +268,8 @@ impl<'a> Reader<'a> {
             NodeKind::Object(members) => {
                 let members: Vec<(Arc<str>, Template)> =
                     members.iter().map(|m| (m.key.clone(), self.template(&m.value))).collect();
-                let is_literal = |(_, member): &(_, Template)| matches!(member, Template::Literal(_));
+                let is_literal =
+                    |(_, member): &(_, Template)| matches!(member, Template::Literal(_));
                 if members.iter().all(is_literal) {
                     Template::Literal(node.to_value())
                 } else {
@@ -317,7 +322,8 @@ fn literals(items: &[Template]) -> Option<Vec<Value>> {
 }
 
 fn field_list(record: &Record) -> String {
-    let names: Vec<String> = record.fields.iter().map(|field| format!("`{}`", field.name)).collect();
+    let names: Vec<String> =
+        record.fields.iter().map(|field| format!("`{}`", field.name)).collect();
     names.join(", ")
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::grammar::{
-    APPROVE, CALL, CASE, LOOP, ON_FAILURE, ON_SUCCESS, PROBE, REPEAT, RETRY, ROLLBACK, Record, STEP,
-    STEP_KINDS,
+    APPROVE, CALL, CASE, LOOP, ON_FAILURE, ON_SUCCESS, PROBE, REPEAT, RETRY, ROLLBACK, Record,
+    STEP, STEP_KINDS,
 };
 use super::native::{read_backoff, read_schema};
 use super::reader::{Reader, first_line};
@@ -23,7 +23,11 @@ use crate::value::Value;
 const RETRY_ACTION_DEFAULT: u32 = 3;
 
 pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Vec<Arc<Step>> {
-    reader.list(node, what).iter().filter_map(|step| read_step(reader, step).map(Arc::new)).collect()
+    reader
+        .list(node, what)
+        .iter()
+        .filter_map(|step| read_step(reader, step).map(Arc::new))
+        .collect()
 }
 
 fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
@@ -42,9 +46,8 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
     let (id, id_span) = read_id(reader, node);
     let kind = read_kind(reader, node, &id)?;
     refuse_misplaced(reader, node, &kind);
-    let on_failure_retries = node
-        .get("on_failure")
-        .and_then(|on_failure| read_retry_action(reader, on_failure));
+    let on_failure_retries =
+        node.get("on_failure").and_then(|on_failure| read_retry_action(reader, on_failure));
     let mut retry = read_retry(reader, node);
     retry.max = retry.max.or(on_failure_retries);
     Some(Step {
@@ -68,9 +71,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
         on_failure: node
             .get("on_failure")
             .map_or_else(OnFailure::default, |n| read_on_failure(reader, n)),
-        rollback: node
-            .get("rollback")
-            .map_or(StepRollback::Declared, |n| read_rollback(reader, n)),
+        rollback: node.get("rollback").map_or(StepRollback::Declared, |n| read_rollback(reader, n)),
         idempotent: node.get("idempotent").and_then(|n| reader.bool(n, "`idempotent`")),
         undo: Undo::Unknown,
         probe: node.get("probe").and_then(|n| read_probe(reader, node, n)),
@@ -84,9 +85,8 @@ fn read_id(reader: &mut Reader<'_>, node: &Node) -> (Arc<str>, Span) {
         reader.error(Code::InvalidField, first_line(reader.source, node.span), message);
         return (format!("step_{}", reader.steps_read()).into(), node.span);
     };
-    let (name, span) = read_key(reader, id, "`id`").unwrap_or_else(|| {
-        (format!("step_{}", reader.steps_read()).into(), id.span)
-    });
+    let (name, span) = read_key(reader, id, "`id`")
+        .unwrap_or_else(|| (format!("step_{}", reader.steps_read()).into(), id.span));
     (name, span)
 }
 
@@ -152,7 +152,11 @@ fn read_kind_of(reader: &mut Reader<'_>, node: &Node, kind: &str) -> Option<Step
 fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCall> {
     let name = reader.text(tool, "`tool`")?;
     let parameters = match node.get("parameters") {
-        None => Params { template: Template::Literal(Value::empty_object()), span: tool.span, node: None },
+        None => Params {
+            template: Template::Literal(Value::empty_object()),
+            span: tool.span,
+            node: None,
+        },
         Some(given) => {
             let template = reader.template(given);
             let is_object = matches!(
@@ -160,7 +164,8 @@ fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCa
                 Template::Object(_) | Template::Expr(_) | Template::Literal(Value::Object(_))
             );
             if !is_object {
-                let message = format!("`parameters` must be an object, found {}", given.kind_word());
+                let message =
+                    format!("`parameters` must be an object, found {}", given.kind_word());
                 reader.error(Code::InvalidField, given.span, message);
                 return None;
             }
@@ -186,7 +191,9 @@ fn refuse_misplaced(reader: &mut Reader<'_>, node: &Node, kind: &StepKind) {
             let message = format!("`{}` does not belong to a `{}` step", member.key, kind.word());
             let help = match &*member.key {
                 "wait_for" => "it belongs to `parallel`",
-                "steps" => "steps belong inside `loop`, `repeat`, `choose` or a branch of `parallel`",
+                "steps" => {
+                    "steps belong inside `loop`, `repeat`, `choose` or a branch of `parallel`"
+                }
                 _ => "it belongs to a step with `tool`",
             };
             reader.error_with_help(Code::InvalidField, member.key_span, message, help);
@@ -219,7 +226,10 @@ fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<
     let is_group = node.get("steps").is_some() && !STEP_KINDS.iter().any(|k| node.get(k).is_some());
     if !is_group {
         let step = read_step(reader, node)?;
-        return Some(Branch { id: step.id.clone(), body: Body { steps: vec![Arc::new(step)], flow: Flow::Graph } });
+        return Some(Branch {
+            id: step.id.clone(),
+            body: Body { steps: vec![Arc::new(step)], flow: Flow::Graph },
+        });
     }
     for member in node.members() {
         if !matches!(&*member.key, "id" | "steps") {
@@ -293,7 +303,12 @@ fn read_repeat(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Repe
     let max = u64::from(reader.limits.repeat_rounds_max);
     let rounds = node.get("max_iterations").and_then(|n| reader.count(n, "`max_iterations`", max));
     let delay_ms = reader.duration_field(node, "delay").unwrap_or(0);
-    Some(RepeatStep { body: body?, until: until?, max_iterations: rounds.unwrap_or(1).max(1), delay_ms })
+    Some(RepeatStep {
+        body: body?,
+        until: until?,
+        max_iterations: rounds.unwrap_or(1).max(1),
+        delay_ms,
+    })
 }
 
 fn read_choose(reader: &mut Reader<'_>, node: &Node) -> StepKind {
@@ -310,7 +325,8 @@ fn read_choose(reader: &mut Reader<'_>, node: &Node) -> StepKind {
                 let when = reader.condition(when, "`when`");
                 let body = read_body(reader, steps, "a case");
                 if let (true, Some(first)) = (too_late, body.steps.first()) {
-                    let message = format!("step `{}` can never run: it comes after `otherwise`", first.id);
+                    let message =
+                        format!("step `{}` can never run: it comes after `otherwise`", first.id);
                     let help = "move `otherwise` to the end";
                     reader.error_with_help(Code::UnreachableStep, first.id_span, message, help);
                 }
@@ -473,9 +489,8 @@ fn read_on_failure(reader: &mut Reader<'_>, node: &Node) -> OnFailure {
         return OnFailure::default();
     }
     refuse_next(reader, node);
-    let word = node
-        .get("action")
-        .and_then(|n| reader.word(n, "`action`", &["stop", "retry", "continue"]));
+    let word =
+        node.get("action").and_then(|n| reader.word(n, "`action`", &["stop", "retry", "continue"]));
     let go_on = node
         .get("continue_on_max_retries")
         .and_then(|n| reader.bool(n, "`continue_on_max_retries`"))
