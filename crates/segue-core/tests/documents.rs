@@ -13,8 +13,15 @@ use segue_core::value::{Number, Value};
 
 type Read = Result<Node, Vec<Diagnostic>>;
 
+/// Larger than the default one, so that what is counted can be told apart.
 fn budget() -> Budget {
-    Budget::for_documents(&Limits::default())
+    Budget {
+        bytes_max: 32 << 20,
+        depth_max: 64,
+        nodes_max: 200_000,
+        keys_max: 1 << 20,
+        aliases_max: 1_000,
+    }
 }
 
 fn read_as(name: &str, text: &str) -> Read {
@@ -227,7 +234,9 @@ fn yaml_refuses_what_json_cannot_hold_or_what_hides_something() {
         ("b: &b {c: 1}\na:\n  <<: *b\n", merge, "<<"),
         ("{a: 1, <<: {b: 2}}", merge, "<<"),
         ("? [a]\n: b\n", "a key must be a scalar", "["),
-        ("{{a: 1}: b}", "a key must be a scalar", "{"),
+        ("{{a: 1}: b}", "an expression must be quoted in YAML", "{{"),
+        ("a: {{ x }}", "an expression must be quoted in YAML", "{{"),
+        ("{ {a: 1}: b}", "a key must be a scalar", "{"),
         ("a: &x 1\n*x : 2", "an alias cannot be a key", "*x"),
         ("&x a: 1", "an anchor cannot stand on a key", "a"),
         (": 1", "a key is missing here", ""),
@@ -457,6 +466,9 @@ fn a_million_keys() {
     for (name, text) in [("x.json", flow), ("x.yaml", block)] {
         let source = Source::new(name, text);
         assert_eq!(refusal(read(&source, budget())).code, Code::Limit);
+        let default = Budget::for_documents(&Limits::default());
+        let finding = refusal(read(&source, default));
+        assert_eq!(finding.message, "an object has more than 10000 keys");
         let raised = Budget { nodes_max: keys + 1, ..budget() };
         assert_eq!(read(&source, raised).unwrap().members().len(), keys);
     }
