@@ -3,8 +3,9 @@
 //! Writes a [`Root`] into every expression and the needs into every step. A reference is a
 //! dependency; where it leads into a body that may not have run, it needs a `default(…)`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use indexmap::IndexMap;
 
 use super::source::{Source, Span};
 use crate::composition::{
@@ -28,9 +29,9 @@ pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Dia
         resolver.template(output, &Site::top());
     }
     findings.append(&mut resolver.findings);
-    let needs = resolver.needs();
+    let mut needs = resolver.needs();
     findings.append(&mut resolver.findings);
-    write_needs(&mut body, &needs, &mut 0);
+    write_needs(&mut body, &mut needs, &mut 0);
     composition.body = body;
     findings
 }
@@ -43,6 +44,8 @@ enum Crossing {
 }
 
 struct BodyInfo {
+    /// How many steps it has.
+    steps: usize,
     /// The body and the position in it of the step that has this body.
     parent: Option<(usize, usize)>,
     owner: Option<StepIndex>,
@@ -57,13 +60,19 @@ struct StepInfo {
     position: usize,
 }
 
+/// Names and the steps behind them, in the order of the text.
+type Names = IndexMap<Arc<str>, StepIndex>;
+
+/// What each step needs, by body and position.
+type Needs = Vec<Vec<Vec<Need>>>;
+
 /// Everything that can be named.
 struct Symbols {
     bodies: Vec<BodyInfo>,
     steps: Vec<StepInfo>,
-    by_id: BTreeMap<Arc<str>, StepIndex>,
-    by_key: BTreeMap<Arc<str>, StepIndex>,
-    given: BTreeMap<Arc<str>, StepIndex>,
+    by_id: Names,
+    by_key: Names,
+    given: Names,
     inputs: Vec<Arc<str>>,
     findings: Vec<Diagnostic>,
 }
@@ -71,11 +80,16 @@ struct Symbols {
 impl Symbols {
     fn collect(composition: &Composition, source: &Source) -> Symbols {
         let mut symbols = Symbols {
-            bodies: vec![BodyInfo { parent: None, owner: None, crossing: Crossing::Surely }],
+            bodies: vec![BodyInfo {
+                steps: composition.body.steps.len(),
+                parent: None,
+                owner: None,
+                crossing: Crossing::Surely,
+            }],
             steps: Vec::new(),
-            by_id: BTreeMap::new(),
-            by_key: BTreeMap::new(),
-            given: BTreeMap::new(),
+            by_id: Names::new(),
+            by_key: Names::new(),
+            given: Names::new(),
             inputs: input_names(composition),
             findings: Vec::new(),
         };
@@ -109,6 +123,7 @@ impl Symbols {
             for inner in step.kind.bodies() {
                 let inner_index = self.bodies.len();
                 self.bodies.push(BodyInfo {
+                    steps: inner.steps.len(),
                     parent: Some((index, position)),
                     owner: Some(step.index),
                     crossing,
@@ -396,12 +411,13 @@ impl Resolver<'_> {
     }
 
     /// From the uses, the needs of each step, by body and position.
-    fn needs(&mut self) -> BTreeMap<(usize, usize), Vec<Need>> {
-        let mut needs: BTreeMap<(usize, usize), Vec<Need>> = BTreeMap::new();
+    fn needs(&mut self) -> Needs {
+        let mut needs: Needs =
+            self.symbols.bodies.iter().map(|b| vec![Vec::new(); b.steps]).collect();
         for used in std::mem::take(&mut self.uses) {
             match self.symbols.level(&used) {
                 Level::Need { body, position, needed } => {
-                    let needs = needs.entry((body, position)).or_default();
+                    let needs = &mut needs[body][position];
                     let reads_value = !used.guarded;
                     match needs.iter_mut().find(|need| need.position == needed) {
                         Some(need) => need.reads_value |= reads_value,
@@ -427,7 +443,7 @@ impl Resolver<'_> {
                 }
             }
         }
-        for needs in needs.values_mut() {
+        for needs in needs.iter_mut().flatten() {
             needs.sort_unstable_by_key(|need| need.position);
         }
         needs
@@ -770,12 +786,12 @@ pub(super) fn unquoted(source: &Source, span: Span) -> Span {
     span
 }
 
-fn write_needs(body: &mut Body, needs: &BTreeMap<(usize, usize), Vec<Need>>, next: &mut usize) {
+fn write_needs(body: &mut Body, needs: &mut Needs, next: &mut usize) {
     let index = *next;
     *next += 1;
     for (position, step) in body.steps.iter_mut().enumerate() {
         let step = Arc::make_mut(step);
-        step.needs = needs.get(&(index, position)).cloned().unwrap_or_default();
+        step.needs = std::mem::take(&mut needs[index][position]);
         for inner in step.kind.bodies_mut() {
             write_needs(inner, needs, next);
         }

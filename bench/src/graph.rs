@@ -1,0 +1,99 @@
+//! Plan, and how compiling grows.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use segue_core::compile::compile;
+use segue_core::compile::source::Source;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan::plan;
+use segue_core::schema::Schema;
+use segue_core::tool::{Annotations, Catalog, ToolSpec};
+use segue_core::value::Value;
+
+use crate::floor;
+use crate::measure::{Row, compare, median_time, show};
+
+/// Steps side by side in the layered graph.
+const WIDTH: usize = 20;
+
+pub(crate) fn catalog() -> Catalog {
+    let mut spec = ToolSpec::new(ToolId::new("bench", "echo"), "echoes", Schema::any_object());
+    spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
+    Catalog::new([Arc::new(spec)])
+}
+
+/// The limits of documents, wide enough for ten thousand steps.
+pub(crate) fn limits() -> Limits {
+    Limits { document_nodes_max: 2_000_000, document_bytes_max: 64 << 20, ..Limits::default() }
+}
+
+/// The layered graph as a composition: needs are references, as people write them.
+pub(crate) fn layered_source(steps: usize) -> Source {
+    let mut text = String::from("{\"name\":\"layered\",\"steps\":[");
+    for (at, step) in floor::layered(steps, WIDTH).iter().enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        let _ = write!(
+            text,
+            "{comma}{{\"id\":\"{}\",\"tool\":\"bench:echo\",\"parameters\":{{",
+            step.id
+        );
+        let mut parameters: Vec<String> = step
+            .needs
+            .iter()
+            .enumerate()
+            .map(|(n, need)| format!("\"p{n}\":\"{{{{ {need}.n }}}}\""))
+            .collect();
+        parameters.push(format!("\"n\":{at}"));
+        let _ = write!(text, "{}}}}}", parameters.join(","));
+    }
+    text.push_str("]}");
+    Source::new("layered.json", text)
+}
+
+pub(crate) fn rows() -> Vec<Row> {
+    let (catalog, limits) = (catalog(), limits());
+    let steps = floor::layered(1_000, WIDTH);
+    let source = layered_source(1_000);
+    let composition = compile(&source, &catalog, &limits).composition.expect("the graph is sound");
+    let plan_row = compare(
+        "plan of the 1,000-step graph",
+        "≤ 3×",
+        || {
+            black_box(floor::plan(black_box(&steps)));
+        },
+        || {
+            black_box(plan(black_box(&composition), &limits).expect("the graph is sound"));
+        },
+    );
+    vec![plan_row, growth(&catalog, &limits)]
+}
+
+/// The cost of compile + check + plan at 10,000 steps, in multiples of 1,000 steps.
+fn growth(catalog: &Catalog, limits: &Limits) -> Row {
+    let time = |steps: usize| {
+        let source = layered_source(steps);
+        median_time((0..7).map(|_| {
+            let begun = Instant::now();
+            let composition = compile(&source, catalog, limits).composition.expect("sound");
+            black_box(plan(&composition, limits).expect("sound"));
+            begun.elapsed()
+        }))
+    };
+    let (small, large) = (time(1_000), time(10_000));
+    Row {
+        name: "compile + check + plan, 1,000 → 10,000 steps",
+        floor: show(small),
+        engine: show(large),
+        ratio: format!("{:.1}", large.as_secs_f64() / small.as_secs_f64()),
+        target: "≤ 12×",
+    }
+}
+
+/// A JSON number, for inputs.
+pub(crate) fn number(n: i64) -> Value {
+    Value::from(n)
+}

@@ -1,0 +1,24 @@
+//! Benchmarks: Segue against hand-written floors, in one process and one run.
+//!
+//! The machine is noisy, so only ratios mean anything: floor and engine alternate (A B B A), and
+//! the median of the pairs' ratios is reported with a bootstrap interval. `just bench` prints the
+//! table and writes it to `bench/RESULTS.md`.
+
+mod floor;
+mod graph;
+mod measure;
+mod start;
+mod workload;
+
+use measure::Row;
+
+fn main() {
+    let rows: Vec<Row> =
+        [graph::rows(), workload::rows(), start::rows()].into_iter().flatten().collect();
+    let table = measure::table(&rows);
+    measure::print(&table);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/RESULTS.md");
+    if let Err(error) = std::fs::write(file, measure::page(&table)) {
+        measure::print(&format!("cannot write {file}: {error}"));
+    }
+}

@@ -1,0 +1,26 @@
+# `just check` is what has to pass before a commit; the rest are its parts and helpers.
+
+# Format, lints, dependencies, tests, documentation
+check:
+    scripts/test
+
+# All tests
+test *ARGS:
+    cargo test --workspace {{ARGS}}
+
+# Take the new snapshots after looking at them
+accept:
+    INSTA_UPDATE=always cargo test --workspace
+
+# Generate what is generated and committed
+gen:
+    cargo run --quiet -- schema > schema/composition.schema.json
+    cargo run --quiet -- schema --draft 07 > schema/composition.draft-07.schema.json
+
+# Benchmarks, as ratios against a hand-written floor in the same run
+bench *ARGS:
+    cargo run --release --package segue-bench -- {{ARGS}}
+
+# The documentation of the crates
+doc:
+    cargo doc --workspace --no-deps --open
