@@ -6,6 +6,8 @@
     reason = "a broken fixture ends the test"
 )]
 
+pub mod world;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

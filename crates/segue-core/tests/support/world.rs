@@ -1,0 +1,297 @@
+//! A world for the machine: tools that answer as `world.yaml` says, in time that is only counted.
+
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use segue_core::compile::document::{Budget, Node, read};
+use segue_core::compile::source::Source;
+use segue_core::composition::Strategy;
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
+use segue_core::run::{
+    Answer, Call, Effect, Entry, Event, EventKind, Fact, Failure, NodeId, Options, Run, Started,
+};
+use segue_core::tool::Catalog;
+use segue_core::types::Type;
+use segue_core::value::{Map, Value};
+use segue_core::view::RunView;
+
+/// Milliseconds that a call takes when nobody says otherwise.
+const LATENCY_DEFAULT: u64 = 10;
+
+/// What `world.yaml` says.
+pub struct World {
+    spec: Node,
+    /// How often each step was answered.
+    answered: BTreeMap<Arc<str>, usize>,
+}
+
+/// A finished run and its journal.
+pub struct Outcome {
+    pub journal: Vec<Entry>,
+    pub view: RunView,
+    pub text: String,
+}
+
+/// Something that happens at a time; of two at the same time, the one that was set first.
+struct Pending {
+    at_ms: u64,
+    order: u64,
+    kind: EventKind,
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Pending) -> bool {
+        (self.at_ms, self.order) == (other.at_ms, other.order)
+    }
+}
+
+impl Eq for Pending {}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Pending) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pending {
+    fn cmp(&self, other: &Pending) -> std::cmp::Ordering {
+        (other.at_ms, other.order).cmp(&(self.at_ms, self.order))
+    }
+}
+
+impl World {
+    pub fn parse(text: &str) -> World {
+        let source = Source::new("world.yaml", text);
+        let spec = read(&source, Budget::for_documents(&Limits::default())).unwrap();
+        World { spec, answered: BTreeMap::new() }
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        self.spec.get(name).map(Node::to_value)
+    }
+
+    fn started(&self) -> Started {
+        let options = self.value("options").unwrap_or_default();
+        let number = |name: &str| options.get(name).and_then(Value::as_u64);
+        Started {
+            run_id: "run".into(),
+            request_id: "req".into(),
+            plan_id: "plan".into(),
+            chain_id: "chain".into(),
+            input: self.value("input").unwrap_or_else(Value::empty_object),
+            context: self.value("context").unwrap_or_else(Value::empty_object),
+            options: Options {
+                timeout_ms: number("timeout_ms"),
+                max_concurrency: number("max_concurrency").map(|n| u32::try_from(n).unwrap()),
+                strategy: options.get("strategy").and_then(Value::as_str).and_then(Strategy::parse),
+                approved: options.get("approved").and_then(Value::as_bool).unwrap_or(false),
+            },
+            plan_hash: None,
+            engine: "test".into(),
+        }
+    }
+
+    fn latency(&self, step: &str) -> u64 {
+        let latency = self.spec.get("latency").and_then(|node| node.get(step));
+        latency.and_then(|node| node.to_value().as_u64()).unwrap_or(LATENCY_DEFAULT)
+    }
+
+    /// The next answer of a step: what the world says, the last one again and again; else a value
+    /// that fits the tool's schema.
+    fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer {
+        let turn = self.answered.entry(call.step.clone()).or_default();
+        *turn += 1;
+        let short = call.step.rsplit('/').next().unwrap_or(&call.step);
+        let answers = self.spec.get("answers");
+        let said = answers.and_then(|a| a.get(&call.step).or_else(|| a.get(short)));
+        let said = said.map(|answers| {
+            let items = answers.items();
+            items[(*turn - 1).min(items.len() - 1)].clone()
+        });
+        match said {
+            Some(said) => said_answer(&said),
+            None => Answer::Value(stand_in(call, catalog)),
+        }
+    }
+}
+
+fn said_answer(said: &Node) -> Answer {
+    if said.get("silent").is_some() {
+        let mut failure = Failure::passing(Code::InDoubt, "the connection was lost");
+        failure.in_doubt = true;
+        return Answer::Failure(failure);
+    }
+    if let Some(message) = said.get("fail").and_then(Node::as_str) {
+        let lasting = said.get("lasting").is_some();
+        let mut failure = Failure::passing(Code::ToolError, message.clone());
+        failure.retryable = !lasting;
+        failure.retry_after_ms =
+            said.get("retry_after_ms").and_then(|node| node.to_value().as_u64());
+        return Answer::Failure(failure);
+    }
+    match said.get("value") {
+        Some(value) => Answer::Value(value.to_value()),
+        None => Answer::Value(said.to_value()),
+    }
+}
+
+/// An answer that fits: echoes what has no schema, else the least value of the schema's type.
+fn stand_in(call: &Call, catalog: &Catalog) -> Value {
+    let spec = catalog.get(&call.tool).unwrap();
+    match &spec.output {
+        None => call.args.clone(),
+        Some(_) if call.tool.name().ends_with("echo") => call.args.clone(),
+        Some(schema) => least(schema.ty()),
+    }
+}
+
+fn least(ty: &Type) -> Value {
+    match ty {
+        Type::Any | Type::Null => Value::Null,
+        Type::Bool => Value::Bool(true),
+        Type::Integer | Type::Number => Value::from(1),
+        Type::String => Value::from("x"),
+        Type::Array(_) => Value::from(Vec::new()),
+        Type::Object(object) => {
+            let members = object.properties.iter().filter(|(_, p)| p.required);
+            members.map(|(name, p)| (name.clone(), least(&p.ty))).collect::<Map>().into()
+        }
+        Type::OneOf(parts) => least(&parts[0]),
+    }
+}
+
+/// Runs a plan in a world to its end, or until nothing more can happen.
+pub fn simulate(plan: &Arc<Plan>, world: &mut World, catalog: &Catalog) -> Outcome {
+    let limits = Arc::new(Limits::default());
+    let mut run = Run::new(plan.clone(), limits.clone());
+    let mut journal = Vec::new();
+    let mut pending = BinaryHeap::new();
+    let mut order = 0;
+    let mut push = |pending: &mut BinaryHeap<Pending>, at_ms: u64, kind: EventKind| {
+        order += 1;
+        pending.push(Pending { at_ms, order, kind });
+    };
+    push(&mut pending, 1, EventKind::Start(Box::new(world.started())));
+    if let Some(at) = world.value("cancel_at").and_then(|at| at.as_u64()) {
+        push(&mut pending, at + 1, EventKind::Cancel);
+    }
+    while let Some(Pending { at_ms, kind, .. }) = pending.pop() {
+        if run.is_finished() {
+            break;
+        }
+        let turn = run.handle(Event { at_ms, entropy: 0, kind });
+        for effect in turn.perform {
+            match effect {
+                Effect::Call(call) => {
+                    let took = world.latency(&call.step);
+                    let (after, answer) = match call.timeout_ms {
+                        Some(timeout) if timeout < took => (timeout, Answer::TimedOut),
+                        _ => (took, world.answer(&call, catalog)),
+                    };
+                    push(
+                        &mut pending,
+                        at_ms + after,
+                        EventKind::Answered { call: call.id, answer },
+                    );
+                }
+                // A call that is asked to end does so at once.
+                Effect::End(call) => {
+                    push(&mut pending, at_ms, EventKind::Answered { call, answer: Answer::Ended });
+                }
+                Effect::Ask(question) => {
+                    let decide = world.spec.get("decide").and_then(|node| node.get(&question.step));
+                    let granted = decide.is_some_and(|node| node.to_value() == Value::Bool(true));
+                    let (node, by) = (question.node, "somebody".into());
+                    push(&mut pending, at_ms, EventKind::Decided { node, granted, by });
+                }
+                Effect::Wake { timer, at_ms } => push(&mut pending, at_ms, EventKind::Fired(timer)),
+            }
+        }
+        journal.extend(turn.record);
+    }
+    // J3: what is written down tells the same story again.
+    let again = Run::replay(plan.clone(), limits, &journal);
+    assert_eq!(
+        serde_json::to_string(&again.view()).unwrap(),
+        serde_json::to_string(&run.view()).unwrap(),
+        "a replayed journal gives another run"
+    );
+    let text = describe(&run, &journal);
+    Outcome { view: run.view(), journal, text }
+}
+
+/// A journal and its result as text, one fact a line.
+fn describe(run: &Run, journal: &[Entry]) -> String {
+    let mut out = String::new();
+    for entry in journal {
+        let _ = writeln!(out, "{:>5} {}", entry.at_ms - 1, fact(run, &entry.fact));
+    }
+    let view = run.view();
+    let _ = writeln!(out, "\nstatus: {}", view.status.as_str());
+    let _ = writeln!(out, "output: {}", view.output);
+    for error in &view.errors {
+        let step = error.step.as_deref().unwrap_or("-");
+        let doubt = if error.in_doubt { " (in doubt)" } else { "" };
+        let _ = writeln!(
+            out,
+            "error: {step} {} after {} attempts: {}{doubt}",
+            error.code, error.attempts, error.message
+        );
+    }
+    let (ran, ok, bad) = (view.steps_executed, view.steps_succeeded, view.steps_failed);
+    let _ = writeln!(out, "steps: {ran} ran, {ok} succeeded, {bad} failed");
+    out
+}
+
+fn fact(run: &Run, fact: &Fact) -> String {
+    let path = |node: &NodeId| run.path(*node);
+    match fact {
+        Fact::Started(started) => format!("started with {}", started.input),
+        Fact::Opened { node, item, .. } => match item {
+            Some(item) => format!("{} opens item {} = {}", path(node), item.index, item.value),
+            None => format!("{} opens a body", path(node)),
+        },
+        Fact::Entered { node, input } => {
+            format!("{} enters its composition with {input}", path(node))
+        }
+        Fact::Looped { node, items } => format!("{} loops over {} items", path(node), items.len()),
+        Fact::Asked { node, args } => format!("{} asks before {args}", path(node)),
+        Fact::Granted { node, by } => format!("{} is granted by {by}", path(node)),
+        Fact::Called { node, candidate: 0, args } => format!("{} called with {args}", path(node)),
+        Fact::Called { node, candidate, args } => {
+            format!("{} fallback {candidate} called with {args}", path(node))
+        }
+        Fact::Rested { node, failure, until_ms } => {
+            format!("{} rests until {}: {}", path(node), until_ms - 1, failure.message)
+        }
+        Fact::Woke { node } => format!("{} wakes", path(node)),
+        Fact::GaveUp { node, failure } => format!("{} gives up: {}", path(node), failure.message),
+        Fact::Slept { node, until_ms } => format!("{} waits until {}", path(node), until_ms - 1),
+        Fact::Succeeded { node, output, given } => {
+            let given = given.as_ref().map_or_else(String::new, |given| {
+                format!(", giving {}", Value::Object(given.clone()))
+            });
+            format!("{} succeeded with {output}{given}", path(node))
+        }
+        Fact::Tolerated { node, failure, output } => {
+            format!("{} failed, tolerated as {output}: {}", path(node), failure.message)
+        }
+        Fact::Failed { node, failure } => format!("{} failed: {}", path(node), failure.message),
+        Fact::Skipped { node, reason } => format!("{} skipped: {reason}", path(node)),
+        Fact::Cancelled { node, in_doubt } => {
+            let doubt = if *in_doubt { ", in doubt" } else { "" };
+            format!("{} cancelled{doubt}", path(node))
+        }
+        Fact::Stopped { frame, failure } => format!("body {frame} stops: {}", failure.message),
+        Fact::Closed { frame, failed } => {
+            format!("body {frame} is over{}", if *failed { ", failed" } else { "" })
+        }
+        Fact::Late { node, attempt } => {
+            format!("{} answer to attempt {attempt} came late", path(node))
+        }
+        Fact::Finished { status, .. } => format!("finished: {}", status.as_str()),
+    }
+}
