@@ -54,7 +54,7 @@ fn start(program: &PathBuf, args: &[&str]) -> Duration {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        assert!(status.is_ok_and(|status| status.success()), "{program:?} {args:?}");
+        assert!(status.is_ok_and(|status| status.success()), "{} {args:?}", program.display());
         begun.elapsed()
     }))
 }

@@ -35,7 +35,7 @@ impl Store for Nowhere {
         &self,
         _run: &Arc<str>,
         _expected: u64,
-        _entries: Vec<segue_core::run::Entry>,
+        _entries: &[segue_core::run::Entry],
     ) -> Result<(), StoreError> {
         Ok(())
     }

@@ -375,7 +375,7 @@ impl PlanStepView {
                 steps: plan.steps_of(*body).map(|inner| PlanStepView::of(plan, inner)).collect(),
             })
             .collect();
-        if let Some(nested) = &planned.nested {
+        for nested in planned.nested.values() {
             bodies.push(PlanBodyView {
                 label: nested.composition.name.to_string(),
                 steps: nested.steps_of(0).map(|inner| PlanStepView::of(nested, inner)).collect(),
@@ -396,10 +396,20 @@ impl PlanStepView {
             when: step.when.as_ref().map(|when| when.text().trim().to_owned()),
             output_key: step.output_key.as_ref().map(|(key, _)| key.clone()),
             timeout_ms: step.timeout_ms,
-            confirms: tool.is_some_and(|tool| tool.needs_confirmation()),
+            confirms: calls_that_run(step)
+                .any(|tool| tool.composition.is_none() && tool.needs_confirmation()),
             bodies,
         }
     }
+}
+
+/// The tools that a run may call on its way forward.
+fn calls_that_run(step: &Step) -> impl Iterator<Item = &Arc<crate::tool::ToolSpec>> {
+    let own = match &step.kind {
+        StepKind::Tool(call) => Some(call),
+        _ => None,
+    };
+    own.into_iter().chain(&step.fallback).filter_map(|call| call.tool.as_ref())
 }
 
 impl RollbackView {

@@ -112,6 +112,11 @@ fn load_compositions(
     let mut waiting: BTreeMap<Arc<str>, (Source, Vec<Arc<str>>)> = BTreeMap::new();
     for source in sources {
         match compile::read_header(&source, limits) {
+            Some(header) if waiting.contains_key(&header.name) => {
+                let message = format!("another composition is called `{}` already", header.name);
+                let finding = Diagnostic::error(Code::DuplicateId, message, Span::default());
+                unloaded.push(Unloaded { source, diagnostics: vec![finding] });
+            }
             Some(header) => {
                 let mut calls = Vec::new();
                 header.body.walk_calls(&mut |call| calls.push(short_name(&call.name)));
@@ -277,7 +282,7 @@ impl Engine {
         let inner = &self.inner;
         let input = match run::admit(&request.plan, request.input, &request.context) {
             Ok(input) => input,
-            Err(errors) => return Ok(self.refused(&request.plan, errors)),
+            Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
         };
         let started = self.started(&request.plan, input, request.context, request.options);
         let mut run = Run::new(request.plan, inner.limits.clone());
@@ -303,37 +308,24 @@ impl Engine {
                 let started = self.started(plan, input, context, Options::default());
                 run::dry_run(plan, &started, &self.inner.limits)
             }
-            Err(errors) => self.refused(plan, errors),
+            Err(errors) => Engine::refused(plan, errors),
         }
     }
 
     /// The view of a run that could not begin.
-    pub fn refused(&self, plan: &Plan, errors: Vec<ErrorView>) -> RunView {
-        let mut view = self.stillborn(errors);
+    pub fn refused(plan: &Plan, errors: Vec<ErrorView>) -> RunView {
+        let mut view = stillborn(errors);
         view.name = plan.composition.name.clone();
         view.dialect = plan.composition.dialect;
         view
     }
 
     /// The view of a run whose text does not compile.
-    pub fn uncompiled(&self, diagnostics: &[Diagnostic]) -> RunView {
+    pub fn uncompiled(diagnostics: &[Diagnostic]) -> RunView {
         let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error).map(
             |finding| ErrorView::check(finding.code, finding.message.clone(), finding.help.clone()),
         );
-        self.stillborn(errors.collect())
-    }
-
-    fn stillborn(&self, errors: Vec<ErrorView>) -> RunView {
-        let chance = &self.inner.chance;
-        RunView {
-            run_id: Uuid::now_v7().to_string().into(),
-            request_id: chance.stamped_id("req"),
-            plan_id: chance.stamped_id("plan"),
-            chain_id: Uuid::new_v4().to_string().into(),
-            status: RunStatus::Failed,
-            errors,
-            ..RunView::default()
-        }
+        stillborn(errors.collect())
     }
 
     fn started(&self, plan: &Plan, input: Value, context: Value, options: Options) -> Started {
@@ -383,5 +375,19 @@ impl Engine {
                 Err(EngineError::UnknownTool { name: name.to_owned(), nearest })
             }
         }
+    }
+}
+
+/// The view of a run that never began.
+pub fn stillborn(errors: Vec<ErrorView>) -> RunView {
+    let chance = Chance::default();
+    RunView {
+        run_id: Uuid::now_v7().to_string().into(),
+        request_id: chance.stamped_id("req"),
+        plan_id: chance.stamped_id("plan"),
+        chain_id: Uuid::new_v4().to_string().into(),
+        status: RunStatus::Failed,
+        errors,
+        ..RunView::default()
     }
 }

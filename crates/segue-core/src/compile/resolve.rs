@@ -765,12 +765,25 @@ impl Walk<'_, '_> {
             format!("`{name}` is not known here"),
             span,
         );
+        let dashed = candidates_with_dash(&self.resolver.symbols, name);
         finding = match near {
+            _ if dashed.is_some() => {
+                let id = dashed.unwrap_or_default();
+                finding.help(format!(
+                    "a name with a dash stands alone in `{{{{ … }}}}`; in an expression write `steps['{id}'].output`"
+                ))
+            }
             Some(near) => finding.fix(span, near),
             None => finding.help("name a step, an output key, or `input.NAME`"),
         };
         self.resolver.findings.push(finding);
     }
+}
+
+/// The step that is meant when its id has a dash, which an expression reads as a minus.
+fn candidates_with_dash(symbols: &Symbols, name: &str) -> Option<Arc<str>> {
+    let begins = |id: &&Arc<str>| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+    symbols.by_id.keys().chain(symbols.by_key.keys()).find(begins).cloned()
 }
 
 fn is_name(ast: &Ast, wanted: &str) -> bool {

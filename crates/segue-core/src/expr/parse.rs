@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use minijinja::machinery::{self, ast as jinja};
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
 
 use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind, Logic};
@@ -127,6 +128,10 @@ fn expression(text: &str, start: usize, end: usize, limits: &Limits) -> Result<A
     let (blanked, lambdas) = blank_lambdas(trimmed, start)?;
     // The parser recurses; its own bound is generous, brackets alone tell enough beforehand.
     check_depth(&blanked, start, limits)?;
+    // The parser stops quietly at a token that it cannot read behind a text; the lexer does not.
+    for token in machinery::tokenize(&blanked, true, SyntaxConfig::default()) {
+        token.map_err(|error| syntax_error(&error, trimmed, start))?;
+    }
     let parsed =
         machinery::parse_expr(&blanked).map_err(|error| syntax_error(&error, trimmed, start))?;
     Lowering { text: &blanked, lambdas: &lambdas, base: start, limits }.lower(&parsed, 0)

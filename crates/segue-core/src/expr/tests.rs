@@ -185,6 +185,9 @@ fn mistakes_say_what_to_do() {
     assert!(message("{{ a && b }}").contains("`and`"));
     assert!(message("{{ a ? b : c }}").contains("if condition else"));
     assert!(message("{{ a.lower() }}").contains("filter"));
+    assert!(message("{{ a.s == 'x' && a.y }}").contains("`and`"));
+    assert!(message("{{ a == 'x' ? false : true }}").contains("if condition else"));
+    assert!(parse("{{ a != 'q' @@@ }}").is_err());
     assert!(eval("{{ 1 | uper }}", "{}").unwrap_err().1.contains("did you mean `upper`"));
     assert!(eval("{{ 'a' < 1 }}", "{}").unwrap_err().1.contains("no order"));
 }

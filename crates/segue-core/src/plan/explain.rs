@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::tool::Impact;
+use crate::types::{Property, Type};
+use crate::value::Value;
 use crate::view::{PlanStepView, PlanView, RollbackView};
 
 pub use super::svg::svg;
@@ -43,6 +45,10 @@ pub fn text(plan: &PlanView) -> String {
     if !plan.description.is_empty() {
         let _ = writeln!(out, "{}", plan.description);
     }
+    let inputs = inputs(&plan.inputs);
+    if !inputs.is_empty() {
+        let _ = writeln!(out, "inputs: {}", inputs.join(", "));
+    }
     out.push('\n');
     let mut rows = Vec::new();
     collect_rows(&plan.steps, 0, &mut rows);
@@ -55,6 +61,15 @@ pub fn text(plan: &PlanView) -> String {
     let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
     let _ = writeln!(out, "on failure: {}{rollback}", handling.failure_strategy.replace('_', " "));
     out
+}
+
+/// The inputs with their types; those that must be given have a star.
+fn inputs(schema: &Value) -> Vec<String> {
+    let Type::Object(object) = Type::from_schema(schema) else { return Vec::new() };
+    let input = |(name, property): (&std::sync::Arc<str>, &Property)| {
+        format!("{name}{} ({})", if property.required { "*" } else { "" }, property.ty)
+    };
+    object.properties.iter().map(input).collect()
 }
 
 fn count(steps: &[PlanStepView]) -> usize {

@@ -12,7 +12,7 @@ mod svg;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::composition::{Body, Composition, Step, StepKind, StepRollback, ToolCall};
+use crate::composition::{Body, Composition, Step, StepKind, StepRollback, ToolCall, Undo};
 use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
@@ -62,8 +62,8 @@ pub struct PlanStep {
     pub height: u32,
     /// What it does to the world, at worst.
     pub effect: Impact,
-    /// The plan of the composition that it calls, when it calls one.
-    pub nested: Option<Arc<Plan>>,
+    /// The plans of the compositions that it calls: 0 for its tool, n for its n-th fallback.
+    pub nested: BTreeMap<u16, Arc<Plan>>,
 }
 
 /// Why a composition cannot be planned.
@@ -174,20 +174,24 @@ impl Builder<'_> {
         }
     }
 
-    fn nested(&mut self, step: &Step) -> Result<Option<Arc<Plan>>, PlanError> {
-        if let crate::composition::Undo::Call(undo) = &step.undo {
+    fn nested(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
+        if let Undo::Call(undo) = &step.undo {
             self.pin(undo);
         }
-        let StepKind::Tool(call) = &step.kind else { return Ok(None) };
-        let inner = call.tool.as_ref().and_then(|tool| tool.composition.as_ref());
-        inner.map(|inner| plan_at(inner, self.limits, self.depth + 1).map(Arc::new)).transpose()
+        let mut nested = BTreeMap::new();
+        let StepKind::Tool(call) = &step.kind else { return Ok(nested) };
+        for (candidate, call) in std::iter::once(call).chain(&step.fallback).enumerate() {
+            if let Some(inner) = call.tool.as_ref().and_then(|tool| tool.composition.as_ref()) {
+                let plan = plan_at(inner, self.limits, self.depth + 1)?;
+                let candidate = u16::try_from(candidate).expect("fallbacks are few");
+                nested.insert(candidate, Arc::new(plan));
+            }
+        }
+        Ok(nested)
     }
 
     fn effect(&self, step: &Step) -> Impact {
         let planned = &self.steps[step.index as usize];
-        if let Some(nested) = &planned.nested {
-            return nested.impact();
-        }
         let own = step.calls().into_iter().map(|call| {
             call.tool.as_ref().map_or(Impact::Unknown, |tool| tool.annotations.impact())
         });
@@ -301,7 +305,7 @@ impl Plan {
                 "nested",
                 self.steps
                     .iter()
-                    .filter_map(|step| step.nested.as_ref())
+                    .flat_map(|step| step.nested.values())
                     .map(|nested| Value::String(nested.hash().clone()))
                     .collect::<Vec<_>>()
                     .into(),

@@ -6,20 +6,20 @@ use super::forward::{Moment, Outcome};
 use super::journal::{Fact, Failure, Item, NodeId};
 use super::node::Node;
 use super::scope::FrameScope;
-use super::{Effect, TimerId};
+use super::{CallId, Effect, TimerId};
 use crate::compile::dialect::parse_duration;
 use crate::composition::{Case, ItemFailure, LoopStep, RepeatStep, Step, StepKind, WaitFor};
 use crate::diagnostic::Code;
 use crate::expr::Template;
 use crate::value::{Map, Value};
 
-use super::admit::with_defaults;
+use super::admit::{admit, with_defaults};
 
 impl Moment<'_> {
     /// Starts a step that calls no tool.
     pub(super) fn start_other(&mut self, node: NodeId, step: &Step) {
         let outcome = match &step.kind {
-            StepKind::Set(names) => self.set(node, names),
+            StepKind::Set(names) => self.set(node, step, names),
             StepKind::Wait { duration } => self.wait(node, duration),
             StepKind::Parallel { .. } => {
                 self.open_all(node);
@@ -36,9 +36,19 @@ impl Moment<'_> {
                 Err(Failure::lasting(Code::Unsupported, message))
             }
         };
-        if let Err(failure) = outcome {
-            self.fail(node, failure);
+        match outcome {
+            Ok(()) => self.limit_attempt(node, step.timeout_ms),
+            Err(failure) => self.fail(node, failure),
         }
+    }
+
+    /// Says when the attempt at hand has taken too long.
+    fn limit_attempt(&mut self, node: NodeId, timeout_ms: Option<u64>) {
+        let Some(timeout) = timeout_ms else { return };
+        let attempt = self.state.record(node).attempts;
+        let timer = TimerId::Attempt(CallId { node, attempt });
+        let at_ms = self.at_ms.saturating_add(timeout);
+        self.turn.perform.push(Effect::Wake { timer, at_ms });
     }
 
     fn succeed(&mut self, node: NodeId, output: Value) {
@@ -49,13 +59,17 @@ impl Moment<'_> {
         }
     }
 
-    fn set(&mut self, node: NodeId, names: &[(Arc<str>, Template)]) -> Outcome<()> {
+    fn set(&mut self, node: NodeId, step: &Step, names: &[(Arc<str>, Template)]) -> Outcome<()> {
         let mut values = Map::with_capacity(names.len());
         for (name, template) in names {
             values.insert(name.clone(), self.eval(node, template)?);
         }
-        let given = Some(Arc::new(values.clone()));
-        self.record(Fact::Succeeded { node, output: values.into(), given });
+        let mut given = values.clone();
+        let output = Value::from(values);
+        if let Some(more) = self.given(node, step, &output)? {
+            given.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        self.record(Fact::Succeeded { node, output, given: Some(Arc::new(given)) });
         Ok(())
     }
 
@@ -85,10 +99,25 @@ impl Moment<'_> {
         }
     }
 
-    pub(super) fn enter_composition(&mut self, node: NodeId, input: Value) {
-        let nested = self.state.planned(node).nested.clone().expect("a composition has a plan");
+    /// Begins an attempt at a step that calls a composition.
+    pub(super) fn enter_composition(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        input: Value,
+    ) {
+        let nested = self.state.planned(node).nested[&candidate].clone();
+        if let Err(errors) = admit(&nested, input.clone(), &self.state.context) {
+            let message = errors.first().map_or_else(String::new, |error| error.message.clone());
+            let code = errors.first().map_or(Code::InputSchema, |error| error.code);
+            return self.fail(node, Failure::lasting(code, message));
+        }
         let input = with_defaults(nested.composition.input.as_deref(), input);
-        self.record(Fact::Entered { node, input });
+        self.record(Fact::Entered { node, candidate, input });
+        let own = nested.composition.timeout_ms;
+        let timeout = [step.timeout_ms, own].into_iter().flatten().min();
+        self.limit_attempt(node, timeout);
     }
 
     fn choose(&mut self, node: NodeId, cases: &[Case], otherwise: bool) -> Outcome<()> {
@@ -141,15 +170,16 @@ impl Moment<'_> {
 
     /// One of a step's bodies is over.
     pub(super) fn frame_closed(&mut self, node: NodeId, frame: u32) {
-        if !matches!(self.state.record(node).node, Node::Open) {
-            return;
-        }
+        let Node::Open { candidate } = self.state.record(node).node else { return };
         let step = self.state.step(node).clone();
         match &step.kind {
-            StepKind::Tool(_) => {
-                let outcome = self.composition_outcome(frame);
-                self.settle_with(node, outcome);
+            StepKind::Tool(_) if self.is_ending(node) => {
+                self.record(Fact::Cancelled { node, in_doubt: false });
             }
+            StepKind::Tool(_) => match self.composition_outcome(frame) {
+                Ok(value) => self.attempt_returned(node, &step, candidate, value),
+                Err(failure) => self.attempt_failed(node, &step, candidate, (*failure).clone()),
+            },
             StepKind::Parallel { branches, wait_for } => {
                 let names: Vec<Arc<str>> = branches.iter().map(|b| b.id.clone()).collect();
                 self.branch_closed(node, frame, &names, *wait_for);
@@ -169,7 +199,7 @@ impl Moment<'_> {
         }
         match outcome {
             Ok(output) => self.succeed(node, output),
-            Err(failure) => self.fail(node, (*failure).clone()),
+            Err(failure) => self.fail_with(node, failure),
         }
     }
 
@@ -256,7 +286,7 @@ impl Moment<'_> {
     }
 
     /// Asks every body of a step that is still under way to end.
-    fn stop_bodies(&mut self, node: NodeId, failure: &Arc<Failure>) {
+    pub(super) fn stop_bodies(&mut self, node: NodeId, failure: &Arc<Failure>) {
         for frame in self.state.record(node).frames.clone() {
             if !self.state.frame(frame).closed {
                 self.stop(frame, failure);

@@ -36,6 +36,7 @@ impl Moment<'_> {
             EventKind::Decided { node, granted, by } => self.decided(node, granted, by),
             EventKind::Fired(TimerId::Run) => self.run_timed_out(),
             EventKind::Fired(TimerId::Step(node)) => self.fired(node),
+            EventKind::Fired(TimerId::Attempt(call)) => self.attempt_timed_out(call),
             EventKind::Cancel => self.cancel(),
         }
         self.advance();
@@ -75,40 +76,43 @@ impl Moment<'_> {
     fn start(&mut self, node: NodeId) {
         let step = self.state.step(node).clone();
         match self.state.record(node).node {
-            Node::Granted => return self.call_again(node, &step, 0),
-            Node::Waking { candidate } => return self.call_again(node, &step, candidate),
+            Node::Granted { candidate } | Node::Waking { candidate } => {
+                let args = self.state.record(node).args.clone();
+                return self.call(node, &step, candidate, args);
+            }
             _ => {}
         }
-        if let Some(reason) = self.reason_to_skip(node) {
-            self.record(Fact::Skipped { node, reason });
-            return;
+        if let Some((reason, by_failure)) = self.reason_to_skip(node) {
+            return self.record(Fact::Skipped { node, reason, by_failure });
         }
         match self.condition(node, &step) {
             Ok(true) => {}
             Ok(false) => {
                 let reason = "its `when` is false".into();
-                self.record(Fact::Skipped { node, reason });
-                return;
+                return self.record(Fact::Skipped { node, reason, by_failure: false });
             }
             Err(failure) => return self.fail(node, failure),
         }
         match &step.kind {
-            StepKind::Tool(call) => self.start_tool(node, &step, call),
+            StepKind::Tool(_) => self.start_candidate(node, &step, 0),
             _ => self.start_other(node, &step),
         }
     }
 
-    /// A need that failed, or that was skipped though its value is read.
-    fn reason_to_skip(&self, node: NodeId) -> Option<Arc<str>> {
+    /// A need that failed, or that was skipped though its value is read; and whether it is a
+    /// failure that began it.
+    fn reason_to_skip(&self, node: NodeId) -> Option<(Arc<str>, bool)> {
         let frame = self.state.frame(node.frame);
         let plan = self.state.plan_of(node.frame);
         for need in &self.state.step(node).needs {
             let id = || &plan.step(plan.bodies[frame.body as usize].steps[need.position]).step.id;
             match &frame.nodes[need.position].node {
-                Node::Failed { .. } => return Some(format!("`{}` failed", id()).into()),
-                Node::Cancelled { .. } => return Some(format!("`{}` was cancelled", id()).into()),
-                Node::Skipped { .. } if need.reads_value => {
-                    return Some(format!("`{}` was skipped", id()).into());
+                Node::Failed { .. } => return Some((format!("`{}` failed", id()).into(), true)),
+                Node::Cancelled { .. } => {
+                    return Some((format!("`{}` was cancelled", id()).into(), true));
+                }
+                Node::Skipped { by_failure, .. } if *by_failure || need.reads_value => {
+                    return Some((format!("`{}` was skipped", id()).into(), *by_failure));
                 }
                 _ => {}
             }
@@ -138,29 +142,32 @@ impl Moment<'_> {
         template.eval(&FrameScope::new(self.state, node.frame), self.limits).map_err(evaluation)
     }
 
-    fn start_tool(&mut self, node: NodeId, step: &Step, call: &ToolCall) {
+    /// Begins with the tool of a step (candidate 0) or with its n-th fallback.
+    fn start_candidate(&mut self, node: NodeId, step: &Step, candidate: u16) {
+        let call = candidate_call(step, candidate);
         let args = match self.arguments(node, call) {
             Ok(args) => args,
             Err(failure) => return self.fail(node, failure),
         };
-        let tool = spec(call).clone();
-        if tool.composition.is_some() {
-            return self.enter_composition(node, args);
-        }
+        let tool = spec(call);
         let approved = self.state.options().is_some_and(|options| options.approved);
-        if tool.needs_confirmation() && !approved {
-            self.record(Fact::Asked { node, args: args.clone() });
-            let step = self.state.path(node);
+        // A composition asks for each of its calls that needs it.
+        if tool.composition.is_none() && tool.needs_confirmation() && !approved {
             let tool = tool.id.clone();
+            self.record(Fact::Asked { node, candidate, args: args.clone() });
+            let step = self.state.path(node);
             self.turn.perform.push(Effect::Ask(Question { node, step, tool, args }));
             return;
         }
-        self.call(node, step, 0, args);
+        self.call(node, step, candidate, args);
     }
 
     /// The arguments of a call, checked against its tool's schema.
     fn arguments(&self, node: NodeId, call: &ToolCall) -> Outcome<Value> {
-        let args = self.eval(node, &call.parameters.template)?;
+        let error = self.state.record(node).last_failure.as_deref().map(error_value);
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.error = error.as_ref();
+        let args = call.parameters.template.eval(&scope, self.limits).map_err(evaluation)?;
         let violations = spec(call).input.violations(&args);
         match violations.first() {
             None => Ok(args),
@@ -171,17 +178,14 @@ impl Moment<'_> {
         }
     }
 
-    /// The call that was worked out before: a yes has come, or a rest is over.
-    fn call_again(&mut self, node: NodeId, step: &Step, candidate: u16) {
-        let args = self.state.record(node).args.clone();
-        self.call(node, step, candidate, args);
-    }
-
     /// Announces a call and has it made. `candidate` 0 is the tool itself.
     fn call(&mut self, node: NodeId, step: &Step, candidate: u16, args: Value) {
         if self.state.calls >= self.limits.run_calls_max {
             let message = format!("the run made {} calls", self.limits.run_calls_max);
             return self.fail(node, Failure::lasting(Code::Limit, message));
+        }
+        if spec(candidate_call(step, candidate)).composition.is_some() {
+            return self.enter_composition(node, step, candidate, args);
         }
         let tool = spec(candidate_call(step, candidate)).id.clone();
         self.record(Fact::Called { node, candidate, args: args.clone() });
@@ -200,16 +204,13 @@ impl Moment<'_> {
     }
 
     fn decided(&mut self, node: NodeId, granted: bool, by: Arc<str>) {
-        if !matches!(self.state.record(node).node, Node::Asking) {
-            return;
-        }
+        let Node::Asking { candidate } = self.state.record(node).node else { return };
         if granted {
             return self.record(Fact::Granted { node, by });
         }
         let step = self.state.step(node).clone();
-        let StepKind::Tool(call) = &step.kind else { return };
-        let mut failure =
-            Failure::lasting(Code::Denied, format!("`{}` was not confirmed", spec(call).id));
+        let tool = &spec(candidate_call(&step, candidate)).id;
+        let mut failure = Failure::lasting(Code::Denied, format!("`{tool}` was not confirmed"));
         failure.hint = Some("confirm it when asked, or consent beforehand with `--yes`".into());
         self.fail(node, failure);
     }
@@ -226,10 +227,7 @@ impl Moment<'_> {
         let step = self.state.step(node).clone();
         let tool = spec(candidate_call(&step, candidate)).clone();
         match answer {
-            Answer::Value(value) => match self.accept(node, &step, &tool, value) {
-                Ok((output, given)) => self.record(Fact::Succeeded { node, output, given }),
-                Err(failure) => self.attempt_failed(node, &step, candidate, failure),
-            },
+            Answer::Value(value) => self.attempt_returned(node, &step, candidate, value),
             Answer::Failure(failure) => self.attempt_failed(node, &step, candidate, failure),
             Answer::TimedOut => {
                 let is_read = tool.annotations.impact() == Impact::Reads;
@@ -240,6 +238,21 @@ impl Moment<'_> {
                 let in_doubt = tool.annotations.impact() != Impact::Reads;
                 self.record(Fact::Cancelled { node, in_doubt });
             }
+        }
+    }
+
+    /// An attempt has a value: a success, unless the schema or the author says otherwise.
+    pub(super) fn attempt_returned(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        value: Value,
+    ) {
+        let tool = spec(candidate_call(step, candidate));
+        match self.accept(node, step, tool, value) {
+            Ok((output, given)) => self.record(Fact::Succeeded { node, output, given }),
+            Err(failure) => self.attempt_failed(node, step, candidate, failure),
         }
     }
 
@@ -305,7 +318,13 @@ impl Moment<'_> {
     }
 
     /// Retries, then fallbacks, then the step has failed.
-    fn attempt_failed(&mut self, node: NodeId, step: &Step, candidate: u16, failure: Failure) {
+    pub(super) fn attempt_failed(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        failure: Failure,
+    ) {
         let frame = self.state.frame(node.frame);
         let activation = self.state.activation_of(node.frame);
         let composition = activation.plan.composition.clone();
@@ -330,23 +349,20 @@ impl Moment<'_> {
         let certain = repeatable || !failure.in_doubt;
         if has_fallback && !stopped && certain {
             self.record(Fact::GaveUp { node, failure: Arc::new(failure) });
-            self.fall_back(node, step, next);
+            self.start_candidate(node, step, next);
             return;
         }
         self.fail(node, failure);
     }
 
-    fn fall_back(&mut self, node: NodeId, step: &Step, candidate: u16) {
-        match self.arguments(node, candidate_call(step, candidate)) {
-            Ok(args) => self.call(node, step, candidate, args),
-            Err(failure) => self.fail(node, failure),
-        }
-    }
-
     /// A step failed for good: its author's word first, then the strategy.
     pub(super) fn fail(&mut self, node: NodeId, failure: Failure) {
+        self.fail_with(node, Arc::new(failure));
+    }
+
+    /// The same with a failure that is another step's too; it is reported there.
+    pub(super) fn fail_with(&mut self, node: NodeId, failure: Arc<Failure>) {
         let step = self.state.step(node).clone();
-        let failure = Arc::new(failure);
         let denied = failure.code == Code::Denied;
         if step.on_failure.action == FailureAction::Continue && !denied && !failure.in_doubt {
             match self.stand_in(node, &step, &failure) {
@@ -359,10 +375,7 @@ impl Moment<'_> {
 
     fn stand_in(&self, node: NodeId, step: &Step, failure: &Failure) -> Outcome<Value> {
         let Some(default) = &step.on_failure.default else { return Ok(Value::Null) };
-        let error = Value::object([
-            ("code", Value::from(failure.code.as_str())),
-            ("message", Value::String(failure.message.clone())),
-        ]);
+        let error = error_value(failure);
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.error = Some(&error);
         scope.args = Some(&self.state.record(node).args);
@@ -399,14 +412,18 @@ impl Moment<'_> {
                 let attempt = record.attempts;
                 self.turn.perform.push(Effect::End(CallId { node, attempt }));
             }
-            Node::Asking
-            | Node::Granted
+            Node::Asking { .. }
+            | Node::Granted { .. }
             | Node::Resting { .. }
             | Node::Waking { .. }
             | Node::Sleeping => {
                 self.record(Fact::Cancelled { node, in_doubt: false });
             }
-            Node::Open => {
+            Node::Open { .. } => {
+                // A `repeat` that rests between two rounds has nothing to wait for.
+                if record.closed as usize == record.frames.len() {
+                    return self.record(Fact::Cancelled { node, in_doubt: false });
+                }
                 for frame in record.frames.clone() {
                     if !self.state.frame(frame).closed {
                         self.stop(frame, failure);
@@ -426,6 +443,25 @@ impl Moment<'_> {
         self.stop(0, &Arc::new(failure));
     }
 
+    /// One attempt of a step without a call of its own took longer than it may.
+    fn attempt_timed_out(&mut self, call: CallId) {
+        let CallId { node, attempt } = call;
+        let record = self.state.record(node);
+        if record.attempts != attempt {
+            return;
+        }
+        let step = self.state.step(node).clone();
+        let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), true);
+        match record.node {
+            Node::Sleeping => self.fail(node, failure),
+            Node::Open { .. } if record.closed as usize == record.frames.len() => {
+                self.fail(node, failure);
+            }
+            Node::Open { .. } => self.stop_bodies(node, &Arc::new(failure)),
+            _ => {}
+        }
+    }
+
     fn cancel(&mut self) {
         if self.state.status == RunStatus::Running {
             let failure = Failure::lasting(Code::Cancelled, "the run was cancelled");
@@ -440,7 +476,7 @@ impl Moment<'_> {
             Node::Sleeping => {
                 self.record(Fact::Succeeded { node, output: Value::Null, given: None });
             }
-            Node::Open => self.next_round(node, &step),
+            Node::Open { .. } => self.next_round(node, &step),
             _ => {}
         }
     }
@@ -463,8 +499,9 @@ impl Moment<'_> {
             let position = u32::try_from(position).expect("positions are small");
             let node = NodeId { frame, position };
             if matches!(self.state.record(node).node, Node::Pending) {
-                let reason = self.reason_to_skip(node).unwrap_or_else(|| "the run stopped".into());
-                self.record(Fact::Skipped { node, reason });
+                let stopped = || ("the run stopped".into(), true);
+                let (reason, by_failure) = self.reason_to_skip(node).unwrap_or_else(stopped);
+                self.record(Fact::Skipped { node, reason, by_failure });
             }
         }
     }
@@ -488,7 +525,7 @@ impl Moment<'_> {
         }
         let failed = |record: &super::state::Record| record.node.failure().is_some();
         if !root.nodes.iter().any(failed) {
-            return RunStatus::Success;
+            return if self.state.tolerated { RunStatus::Partial } else { RunStatus::Success };
         }
         // Partial when some step that nobody waits for has its value.
         let plan = self.state.plan_of(0);
@@ -535,11 +572,19 @@ fn spec(call: &ToolCall) -> &Arc<ToolSpec> {
     call.tool.as_ref().expect("a checked call has its tool")
 }
 
-fn candidate_call(step: &Step, candidate: u16) -> &ToolCall {
+pub(super) fn candidate_call(step: &Step, candidate: u16) -> &ToolCall {
     match (&step.kind, candidate) {
         (StepKind::Tool(call), 0) => call,
         (_, fallback) => &step.fallback[usize::from(fallback) - 1],
     }
+}
+
+/// A failure as expressions see it.
+pub(super) fn error_value(failure: &Failure) -> Value {
+    Value::object([
+        ("code", Value::from(failure.code.as_str())),
+        ("message", Value::String(failure.message.clone())),
+    ])
 }
 
 pub(super) fn evaluation(error: EvalError) -> Failure {

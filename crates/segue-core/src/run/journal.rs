@@ -129,6 +129,8 @@ pub enum Fact {
     Entered {
         /// The step.
         node: NodeId,
+        /// 0 for the tool itself, n for the n-th fallback.
+        candidate: u16,
         /// The composition's input.
         input: Value,
     },
@@ -143,6 +145,8 @@ pub enum Fact {
     Asked {
         /// The step.
         node: NodeId,
+        /// 0 for the tool itself, n for the n-th fallback.
+        candidate: u16,
         /// What it would be called with.
         args: Value,
     },
@@ -221,6 +225,8 @@ pub enum Fact {
         node: NodeId,
         /// Why.
         reason: Arc<str>,
+        /// Whether a failure is the reason: then what waits for this step is skipped too.
+        by_failure: bool,
     },
     /// A step was stopped.
     Cancelled {

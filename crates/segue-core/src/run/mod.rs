@@ -54,6 +54,8 @@ pub enum TimerId {
     Run,
     /// The end of a step's rest or wait.
     Step(NodeId),
+    /// The end of the time that one attempt of a step has, where no call says so by itself.
+    Attempt(CallId),
 }
 
 /// What happened. Time and chance come in here: the core has neither.
@@ -209,10 +211,13 @@ impl Run {
         view::run_view(&self.state)
     }
 
-    /// The tool that a step calls, or the word for what it does.
-    pub fn tool_of(&self, node: NodeId) -> String {
-        match &self.state.step(node).kind {
-            StepKind::Tool(call) => {
+    /// The tool that a step calls, or the word for what it does. Candidate 0 is the tool itself,
+    /// n the n-th fallback.
+    pub fn tool_of(&self, node: NodeId, candidate: u16) -> String {
+        let step = self.state.step(node);
+        match &step.kind {
+            StepKind::Tool(_) => {
+                let call = forward::candidate_call(step, candidate);
                 call.tool.as_ref().map_or_else(|| call.name.to_string(), |tool| tool.id.to_string())
             }
             other => other.word().to_owned(),

@@ -13,9 +13,9 @@ pub(super) enum Node {
     #[default]
     Pending,
     /// Waits for somebody's yes.
-    Asking,
+    Asking { candidate: u16 },
     /// Has the yes, and waits for its turn.
-    Granted,
+    Granted { candidate: u16 },
     /// A call is under way.
     Calling { candidate: u16 },
     /// An attempt failed; the next one begins later.
@@ -26,8 +26,8 @@ pub(super) enum Node {
     GivingUp,
     /// Waits for a time.
     Sleeping,
-    /// Its bodies are under way.
-    Open,
+    /// Its bodies, or the composition that it calls, are under way.
+    Open { candidate: u16 },
     /// Has its value.
     Done { output: Value },
     /// Failed, and has the value that its author had ready.
@@ -35,7 +35,7 @@ pub(super) enum Node {
     /// Failed for good.
     Failed { failure: Arc<Failure> },
     /// Will not run.
-    Skipped { reason: Arc<str> },
+    Skipped { reason: Arc<str>, by_failure: bool },
     /// Was stopped.
     Cancelled { in_doubt: bool },
 }
@@ -49,55 +49,64 @@ impl Node {
     pub(super) fn next(self, fact: &Fact) -> Result<Node, IllegalFact> {
         use {Fact as F, Node as N};
         Ok(match (self, fact) {
-            (N::Pending, F::Asked { .. }) => N::Asking,
-            (N::Asking, F::Granted { .. }) => N::Granted,
+            (N::Pending | N::GivingUp, F::Asked { candidate, .. }) => {
+                N::Asking { candidate: *candidate }
+            }
+            (N::Asking { candidate }, F::Granted { .. }) => N::Granted { candidate },
             (
-                N::Pending | N::Granted | N::GivingUp | N::Waking { .. },
+                N::Pending | N::Granted { .. } | N::GivingUp | N::Waking { .. },
                 F::Called { candidate, .. },
             ) => N::Calling { candidate: *candidate },
-            (N::Resting { candidate }, F::Woke { .. }) => N::Waking { candidate },
-            (N::Calling { candidate }, F::Rested { .. }) => N::Resting { candidate },
-            (N::Calling { .. }, F::GaveUp { .. }) => N::GivingUp,
-            (N::Pending, F::Slept { .. }) => N::Sleeping,
-            (N::Open, F::Slept { .. }) => N::Open,
-            (N::Pending, F::Looped { .. }) => N::Open,
-            (N::Pending | N::Open, F::Opened { .. } | F::Entered { .. }) => N::Open,
             (
-                N::Pending | N::Calling { .. } | N::Sleeping | N::Open,
+                N::Pending | N::Granted { .. } | N::GivingUp | N::Waking { .. },
+                F::Entered { candidate, .. },
+            ) => N::Open { candidate: *candidate },
+            (N::Resting { candidate }, F::Woke { .. }) => N::Waking { candidate },
+            (N::Calling { candidate } | N::Open { candidate }, F::Rested { .. }) => {
+                N::Resting { candidate }
+            }
+            (N::Calling { .. } | N::Open { .. }, F::GaveUp { .. }) => N::GivingUp,
+            (N::Pending, F::Slept { .. }) => N::Sleeping,
+            (N::Pending, F::Looped { .. } | F::Opened { .. }) => N::Open { candidate: 0 },
+            (N::Open { candidate }, F::Opened { .. } | F::Slept { .. }) => N::Open { candidate },
+            (
+                N::Pending | N::Calling { .. } | N::Sleeping | N::Open { .. },
                 F::Succeeded { output, .. },
             ) => N::Done { output: output.clone() },
             (
                 N::Pending
-                | N::Asking
-                | N::Granted
+                | N::Asking { .. }
+                | N::Granted { .. }
                 | N::Waking { .. }
                 | N::Calling { .. }
                 | N::GivingUp
-                | N::Open
+                | N::Open { .. }
                 | N::Sleeping,
                 F::Tolerated { output, failure, .. },
             ) => N::Tolerated { output: output.clone(), failure: failure.clone() },
             (
                 N::Pending
-                | N::Asking
-                | N::Granted
+                | N::Asking { .. }
+                | N::Granted { .. }
                 | N::Waking { .. }
                 | N::Calling { .. }
                 | N::GivingUp
-                | N::Open
+                | N::Open { .. }
                 | N::Sleeping,
                 F::Failed { failure, .. },
             ) => N::Failed { failure: failure.clone() },
-            (N::Pending, F::Skipped { reason, .. }) => N::Skipped { reason: reason.clone() },
+            (N::Pending, F::Skipped { reason, by_failure, .. }) => {
+                N::Skipped { reason: reason.clone(), by_failure: *by_failure }
+            }
             (
-                N::Asking
-                | N::Granted
+                N::Asking { .. }
+                | N::Granted { .. }
                 | N::Calling { .. }
                 | N::Resting { .. }
                 | N::Waking { .. }
                 | N::GivingUp
                 | N::Sleeping
-                | N::Open,
+                | N::Open { .. },
                 F::Cancelled { in_doubt, .. },
             ) => N::Cancelled { in_doubt: *in_doubt },
             _ => return Err(IllegalFact),
@@ -136,14 +145,14 @@ impl Node {
     pub(super) fn status(&self) -> StepStatus {
         match self {
             Node::Pending => StepStatus::Pending,
-            Node::Asking
-            | Node::Granted
+            Node::Asking { .. }
+            | Node::Granted { .. }
             | Node::Calling { .. }
             | Node::Resting { .. }
             | Node::Waking { .. }
             | Node::GivingUp
             | Node::Sleeping
-            | Node::Open => StepStatus::Running,
+            | Node::Open { .. } => StepStatus::Running,
             Node::Done { .. } => StepStatus::Success,
             Node::Failed { failure } if failure.in_doubt => StepStatus::InDoubt,
             Node::Tolerated { .. } | Node::Failed { .. } => StepStatus::Failed,

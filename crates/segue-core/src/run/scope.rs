@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::forward::error_value;
 use super::journal::NodeId;
 use super::state::State;
 use crate::expr::{Root, Scope, StepIndex};
@@ -74,10 +75,7 @@ impl<'a> FrameScope<'a> {
 
     fn error_of(&self, step: StepIndex) -> Option<Value> {
         let failure = self.state.record(self.node(step)?).node.failure()?;
-        Some(Value::object([
-            ("code", Value::from(failure.code.as_str())),
-            ("message", Value::String(failure.message.clone())),
-        ]))
+        Some(error_value(failure))
     }
 }
 

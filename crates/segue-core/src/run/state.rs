@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::Node;
-use crate::composition::{Flow, Step, Strategy};
+use crate::composition::{Flow, Step, StepKind, Strategy};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::{Map, Value};
@@ -73,6 +73,8 @@ pub(super) struct Record {
     pub(super) given: Option<Arc<Map>>,
     /// The activations of its bodies.
     pub(super) frames: Vec<u32>,
+    /// How the attempt before this one failed.
+    pub(super) last_failure: Option<Arc<Failure>>,
     /// How many of them are over.
     pub(super) closed: u32,
     /// Whether one of those that are over failed.
@@ -95,6 +97,8 @@ pub(super) struct State {
     pub(super) frames: Vec<Frame>,
     pub(super) calls: u64,
     pub(super) seq: u64,
+    /// Whether something failed and was tolerated.
+    pub(super) tolerated: bool,
     /// Activations that may have a step to start.
     awake: BTreeSet<u32>,
     /// Frames that may be over.
@@ -116,6 +120,7 @@ impl State {
             frames: Vec::new(),
             calls: 0,
             seq: 0,
+            tolerated: false,
             awake: BTreeSet::new(),
             ending: Vec::new(),
             plan,
@@ -210,43 +215,66 @@ impl State {
                 self.advance(*node, entry);
                 self.record_mut(*node).items = Some(items.clone());
             }
-            Fact::Entered { node, input } => {
-                self.advance(*node, entry);
-                self.enter(*node, input);
+            Fact::Entered { node, candidate, input } => {
+                let had_slot = self.holds_slot(*node);
+                self.begin_attempt(*node, input, entry);
+                self.enter(*node, *candidate, input);
+                if had_slot {
+                    self.free_slot(node.frame);
+                }
             }
-            Fact::Asked { node, args } => {
-                self.advance(*node, entry);
-                self.record_mut(*node).args = args.clone();
-            }
-            Fact::Called { node, args, .. } => {
-                let fresh = !matches!(self.record(*node).node, Node::Waking { .. });
+            Fact::Asked { node, args, .. } => {
                 let had_slot = self.holds_slot(*node);
                 self.advance(*node, entry);
-                let record = self.record_mut(*node);
-                record.args = args.clone();
-                record.attempts += 1;
-                record.tries = if fresh { 1 } else { record.tries + 1 };
+                self.record_mut(*node).args = args.clone();
+                if had_slot {
+                    self.free_slot(node.frame);
+                }
+            }
+            Fact::Called { node, args, .. } => {
+                let had_slot = self.holds_slot(*node);
+                self.begin_attempt(*node, args, entry);
                 self.calls += 1;
                 if !had_slot {
                     self.activation_mut(node.frame).running += 1;
                 }
             }
-            Fact::Rested { node, .. } => {
+            Fact::Rested { node, failure, .. } => {
+                let had_slot = self.holds_slot(*node);
                 self.advance(*node, entry);
-                self.free_slot(node.frame);
+                self.record_mut(*node).last_failure = Some(failure.clone());
+                if had_slot {
+                    self.free_slot(node.frame);
+                }
+            }
+            Fact::GaveUp { node, failure } => {
+                // A composition held no slot; what follows it takes one or gives it back.
+                if !self.holds_slot(*node) {
+                    self.activation_mut(node.frame).running += 1;
+                }
+                self.advance(*node, entry);
+                self.record_mut(*node).last_failure = Some(failure.clone());
             }
             Fact::Granted { node, .. } | Fact::Woke { node } => {
                 self.advance(*node, entry);
                 self.push_ready(*node);
             }
-            Fact::GaveUp { node, .. } | Fact::Slept { node, .. } => self.advance(*node, entry),
+            Fact::Slept { node, .. } => self.advance(*node, entry),
             Fact::Succeeded { node, given, .. } => {
                 let given = given.clone();
                 self.settle(*node, entry);
-                self.record_mut(*node).given = given;
+                let is_loop = matches!(self.step(*node).kind, StepKind::Loop(_));
+                let record = self.record_mut(*node);
+                record.given = given;
+                // A loop that succeeds in spite of a failed item has tolerated it.
+                let tolerated = is_loop && record.has_failed_body;
+                self.tolerated |= tolerated;
             }
-            Fact::Tolerated { node, .. }
-            | Fact::Failed { node, .. }
+            Fact::Tolerated { node, .. } => {
+                self.tolerated = true;
+                self.settle(*node, entry);
+            }
+            Fact::Failed { node, .. }
             | Fact::Skipped { node, .. }
             | Fact::Cancelled { node, .. } => self.settle(*node, entry),
             Fact::Stopped { frame, failure } => {
@@ -278,8 +306,19 @@ impl State {
         self.open(0, 0, None, None);
     }
 
-    fn enter(&mut self, node: NodeId, input: &Value) {
-        let plan = self.planned(node).nested.clone().expect("only a composition is entered");
+    /// An attempt begins: the first of its tool, or one more of the same.
+    fn begin_attempt(&mut self, node: NodeId, args: &Value, entry: &Entry) {
+        let again = matches!(self.record(node).node, Node::Waking { .. });
+        self.advance(node, entry);
+        let record = self.record_mut(node);
+        record.args = args.clone();
+        record.attempts += 1;
+        record.tries = if again { record.tries + 1 } else { 1 };
+    }
+
+    fn enter(&mut self, node: NodeId, candidate: u16, input: &Value) {
+        let nested = self.planned(node).nested.get(&candidate);
+        let plan = nested.cloned().expect("only a composition is entered");
         let activation = index(self.activations.len());
         self.activations.push(Activation::new(plan, input.clone()));
         self.open(activation, 0, Some(node), None);
@@ -415,7 +454,7 @@ impl State {
             let node = ready.node();
             let waits = matches!(
                 self.record(node).node,
-                Node::Pending | Node::Granted | Node::Waking { .. }
+                Node::Pending | Node::Granted { .. } | Node::Waking { .. }
             );
             if waits && self.frame(node.frame).stopped.is_none() {
                 return Some(node);

@@ -6,7 +6,7 @@ use super::forward::results;
 use super::journal::{Failure, NodeId};
 use super::node::Node;
 use super::state::{Record, State};
-use crate::composition::StepKind;
+use crate::composition::{StepKind, WaitFor};
 use crate::value::Map;
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
 
@@ -33,7 +33,8 @@ pub(super) fn run_view(state: &State) -> RunView {
         view.duration_ms = state.ended_ms.saturating_sub(state.started_ms);
         view.duration = view.duration_ms.saturating_mul(1_000_000);
     }
-    add_steps(state, 0, &mut view);
+    let mut said = Vec::new();
+    add_steps(state, 0, true, &mut said, &mut view);
     if let Some(failure) = &state.failure
         && view.errors.is_empty()
     {
@@ -43,19 +44,41 @@ pub(super) fn run_view(state: &State) -> RunView {
 }
 
 /// A frame's steps, each followed by the steps inside it.
-fn add_steps(state: &State, frame: u32, view: &mut RunView) {
+///
+/// A failure is reported once, at the step that it began with: what contains that step comes later.
+/// Branches that lost a race that was won do not count.
+fn add_steps(
+    state: &State,
+    frame: u32,
+    counts: bool,
+    said: &mut Vec<Arc<Failure>>,
+    view: &mut RunView,
+) {
     for position in 0..state.frame(frame).nodes.len() {
         let node = NodeId { frame, position: u32::try_from(position).unwrap_or(u32::MAX) };
         let record = state.record(node);
         let step = step_view(state, node, record);
-        count(&step, record, view);
-        view.errors.extend(step.error.clone());
+        if counts {
+            count(&step, record, view);
+        }
+        let error = step.error.clone();
         view.steps.push(step);
         if let Some(given) = &record.given {
             merge(&mut view.state, given);
         }
+        let race = matches!(
+            &state.step(node).kind,
+            StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }
+        );
+        let inner_counts = counts && !(race && record.node.output().is_some());
         for inner in &record.frames {
-            add_steps(state, *inner, view);
+            add_steps(state, *inner, inner_counts, said, view);
+        }
+        if let (true, Some(failure), Some(error)) = (counts, record.node.failure(), error)
+            && !said.iter().any(|known| Arc::ptr_eq(known, failure))
+        {
+            said.push(failure.clone());
+            view.errors.push(error);
         }
     }
 }
@@ -84,25 +107,23 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
     StepView {
         id: path.clone(),
         kind: step.kind.word(),
-        error: failure_of(record)
-            .map(|failure| error_view(Some(path), tool.clone(), &failure, record.attempts, "call")),
+        error: record
+            .node
+            .failure()
+            .map(|failure| error_view(Some(path), tool.clone(), failure, record.attempts, "call")),
         tool,
         status,
         attempts: record.attempts,
         input: record.args.clone(),
         output: record.node.output().cloned().unwrap_or_default(),
         reason: match &record.node {
-            Node::Skipped { reason } => Some(reason.to_string()),
+            Node::Skipped { reason, .. } => Some(reason.to_string()),
             _ => None,
         },
         started_at: began.then(|| rfc3339(record.started_ms)),
         completed_at: (began && record.ended_ms > 0).then(|| rfc3339(record.ended_ms)),
         duration_ms: record.ended_ms.saturating_sub(record.started_ms),
     }
-}
-
-fn failure_of(record: &Record) -> Option<Arc<Failure>> {
-    record.node.failure().cloned()
 }
 
 fn error_view(

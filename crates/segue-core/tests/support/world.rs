@@ -87,7 +87,8 @@ impl World {
                 timeout_ms: number("timeout_ms"),
                 max_concurrency: number("max_concurrency").map(|n| u32::try_from(n).unwrap()),
                 strategy: options.get("strategy").and_then(Value::as_str).and_then(Strategy::parse),
-                approved: options.get("approved").and_then(Value::as_bool).unwrap_or(false),
+                // Whoever does not say who decides has consented.
+                approved: self.spec.get("decide").is_none(),
             },
             plan_hash: None,
             engine: "test".into(),
@@ -95,7 +96,9 @@ impl World {
     }
 
     fn latency(&self, step: &str) -> u64 {
-        let latency = self.spec.get("latency").and_then(|node| node.get(step));
+        let short = step.rsplit('/').next().unwrap_or(step);
+        let latency =
+            self.spec.get("latency").and_then(|node| node.get(step).or_else(|| node.get(short)));
         latency.and_then(|node| node.to_value().as_u64()).unwrap_or(LATENCY_DEFAULT)
     }
 
@@ -254,11 +257,11 @@ fn fact(run: &Run, fact: &Fact) -> String {
             Some(item) => format!("{} opens item {} = {}", path(node), item.index, item.value),
             None => format!("{} opens a body", path(node)),
         },
-        Fact::Entered { node, input } => {
+        Fact::Entered { node, input, .. } => {
             format!("{} enters its composition with {input}", path(node))
         }
         Fact::Looped { node, items } => format!("{} loops over {} items", path(node), items.len()),
-        Fact::Asked { node, args } => format!("{} asks before {args}", path(node)),
+        Fact::Asked { node, args, .. } => format!("{} asks before {args}", path(node)),
         Fact::Granted { node, by } => format!("{} is granted by {by}", path(node)),
         Fact::Called { node, candidate: 0, args } => format!("{} called with {args}", path(node)),
         Fact::Called { node, candidate, args } => {
@@ -280,7 +283,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("{} failed, tolerated as {output}: {}", path(node), failure.message)
         }
         Fact::Failed { node, failure } => format!("{} failed: {}", path(node), failure.message),
-        Fact::Skipped { node, reason } => format!("{} skipped: {reason}", path(node)),
+        Fact::Skipped { node, reason, .. } => format!("{} skipped: {reason}", path(node)),
         Fact::Cancelled { node, in_doubt } => {
             let doubt = if *in_doubt { ", in doubt" } else { "" };
             format!("{} cancelled{doubt}", path(node))

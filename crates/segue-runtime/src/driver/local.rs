@@ -112,12 +112,11 @@ impl Driver<'_> {
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
         let Turn { record, perform } = self.run.handle(event);
         if !record.is_empty() {
-            self.observer.observe(self.run, &record);
-            let count = record.len() as u64;
             // Facts before acts. A crash between the two leaves a call in doubt, which recovery
             // can ask about; the other order leaves a call nobody knows of, which nothing can.
-            self.store.append(&self.run_id, self.written, record).await?;
-            self.written += count;
+            self.store.append(&self.run_id, self.written, &record).await?;
+            self.written += record.len() as u64;
+            self.observer.observe(self.run, &record);
         }
         for effect in perform {
             self.perform(effect);

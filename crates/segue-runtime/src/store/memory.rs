@@ -28,7 +28,7 @@ impl Journals {
         &mut self,
         run_id: &Arc<str>,
         expected: u64,
-        entries: Vec<Entry>,
+        entries: &[Entry],
     ) -> Result<(), StoreError> {
         if !self.by_run.contains_key(run_id) {
             self.oldest_first.push_back(run_id.clone());
@@ -43,7 +43,7 @@ impl Journals {
         if actual != expected {
             return Err(StoreError::Fenced { run_id: run_id.clone(), expected, actual });
         }
-        journal.extend(entries);
+        journal.extend_from_slice(entries);
         Ok(())
     }
 }
@@ -54,7 +54,7 @@ impl Store for MemoryStore {
         &self,
         run_id: &Arc<str>,
         expected: u64,
-        entries: Vec<Entry>,
+        entries: &[Entry],
     ) -> Result<(), StoreError> {
         // A panic while the lock is held leaves nothing half done: entries are added in one go.
         let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);

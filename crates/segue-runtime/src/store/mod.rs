@@ -39,7 +39,7 @@ pub trait Store: Send + Sync {
         &self,
         run_id: &Arc<str>,
         expected: u64,
-        entries: Vec<Entry>,
+        entries: &[Entry],
     ) -> Result<(), StoreError>;
 
     /// The whole journal of a run; empty when there is none.

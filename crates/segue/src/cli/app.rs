@@ -78,23 +78,26 @@ impl App {
         Ok(App { engine, config, unloaded })
     }
 
-    /// The text of a composition: a file, or the name of one that is configured.
-    pub(super) fn source(&self, name: &str) -> Result<Source, Exit> {
-        let path = if Path::new(name).exists() { Some(PathBuf::from(name)) } else { None };
-        let path = path.or_else(|| self.file_of(name));
-        let Some(path) = path else {
-            let message = format!("there is no file and no composition `{name}`");
-            let names: Vec<String> = self.names();
+    /// The text of a composition: a file, or the name of one that is configured. The error is what
+    /// is wrong and what to do.
+    pub(super) fn find(&self, name: &str) -> Result<Source, (String, Option<String>)> {
+        let file = Path::new(name).is_file().then(|| PathBuf::from(name));
+        let Some(path) = file.or_else(|| self.file_of(name)) else {
+            let names = self.names();
             let help = if names.is_empty() {
                 "`segue init` writes an example".to_owned()
             } else {
                 format!("configured compositions: {}", names.join(", "))
             };
-            complain(&message, Some(&help));
-            return Err(Exit::Usage);
+            return Err((format!("there is no file and no composition `{name}`"), Some(help)));
         };
-        read_source(&path, self.config.limits.document_bytes_max).map_err(|message| {
-            complain(&message, None);
+        read_source(&path, self.config.limits.document_bytes_max).map_err(|message| (message, None))
+    }
+
+    /// The same, saying what is wrong.
+    pub(super) fn source(&self, name: &str) -> Result<Source, Exit> {
+        self.find(name).map_err(|(message, help)| {
+            complain(&message, help.as_deref());
             Exit::Usage
         })
     }

@@ -1,7 +1,7 @@
 //! `segue call`
 
 use clap::Args;
-use segue_runtime::engine::EngineError;
+use segue_runtime::engine::{EngineError, RunRequest};
 use segue_runtime::tools::ToolError;
 
 use super::app::App;
@@ -45,6 +45,18 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             return Exit::Usage;
         }
     };
+    if let Some(plan) = app.engine.plan_named(tool.id.name()).filter(|_| tool.composition.is_some())
+    {
+        let mut request = RunRequest::new(plan, given);
+        request.options.approved = args.yes;
+        return match runtime().block_on(app.engine.run(request)) {
+            Ok(view) => super::run::show_result(&view),
+            Err(error) => {
+                complain(&error.to_string(), None);
+                Exit::RunFailed
+            }
+        };
+    }
     if tool.needs_confirmation() && !args.yes {
         let message = format!("`{}` may destroy something and was not confirmed", tool.id);
         complain(&message, Some("`--yes` consents to the call"));

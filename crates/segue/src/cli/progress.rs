@@ -9,7 +9,7 @@ use segue_core::plan::Plan;
 use segue_core::run::{Entry, Fact, NodeId, Run};
 use segue_runtime::driver::{Observer, Unobserved};
 
-use super::{Output, print_data, say};
+use super::{Global, Output, print_data, say};
 use crate::print::duration;
 
 /// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
@@ -29,12 +29,14 @@ pub(super) enum Progress {
 }
 
 /// The way that fits the output.
-pub(super) fn of(output: Output, quiet: bool, plan: &Arc<Plan>) -> Progress {
-    match output {
-        _ if quiet => Progress::Silent,
+pub(super) fn of(global: &Global, plan: &Arc<Plan>) -> Progress {
+    match global.output() {
+        _ if global.quiet => Progress::Silent,
         Output::Json => Progress::Silent,
         Output::Ndjson => Progress::Events(Arc::new(Events)),
-        Output::Plain => Progress::Lines(Arc::new(Lines::default())),
+        Output::Plain => {
+            Progress::Lines(Arc::new(Lines { verbose: global.verbose, ..Lines::default() }))
+        }
         Output::Rich => Progress::Tree(Arc::new(Tree::new(plan.steps.len()))),
     }
 }
@@ -67,6 +69,8 @@ impl Progress {
 /// What happened to a step, in words.
 enum Change {
     Started(String),
+    /// A body opens; several may, and one line says enough.
+    Opened(String),
     Retrying(String),
     Done,
     Failed(String),
@@ -77,14 +81,16 @@ enum Change {
 /// The change that an entry is to a person, if it is one.
 fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
     Some(match &entry.fact {
-        Fact::Called { node, .. } => (*node, Change::Started(run.tool_of(*node))),
+        Fact::Called { node, candidate, .. } | Fact::Entered { node, candidate, .. } => {
+            (*node, Change::Started(run.tool_of(*node, *candidate)))
+        }
         Fact::Asked { node, .. } => (*node, Change::Started("waits for a yes".to_owned())),
         Fact::Slept { node, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
             (*node, Change::Started(format!("waits {wait}")))
         }
-        Fact::Opened { node, .. } | Fact::Entered { node, .. } | Fact::Looped { node, .. } => {
-            (*node, Change::Started(run.tool_of(*node)))
+        Fact::Opened { node, .. } | Fact::Looped { node, .. } => {
+            (*node, Change::Opened(run.tool_of(*node, 0)))
         }
         Fact::Rested { node, failure, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
@@ -98,7 +104,7 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
             (*node, Change::Failed(format!("{} (tolerated)", failure.message)))
         }
         Fact::Failed { node, failure } => (*node, Change::Failed(failure.message.to_string())),
-        Fact::Skipped { node, reason } => (*node, Change::Skipped(reason.to_string())),
+        Fact::Skipped { node, reason, .. } => (*node, Change::Skipped(reason.to_string())),
         Fact::Cancelled { node, .. } => (*node, Change::Cancelled),
         Fact::Started(_)
         | Fact::Granted { .. }
@@ -116,7 +122,18 @@ type Begun = BTreeMap<NodeId, u64>;
 /// A line per change.
 #[derive(Default)]
 pub(super) struct Lines {
+    /// Whether arguments and values are shown too.
+    verbose: bool,
     begun: Mutex<Begun>,
+}
+
+/// What a step was given or returned, for those who want to know more.
+fn details(entry: &Entry) -> Option<String> {
+    match &entry.fact {
+        Fact::Called { args, .. } => Some(format!("  given {}", args.to_json())),
+        Fact::Succeeded { output, .. } => Some(format!("  returned {}", output.to_json())),
+        _ => None,
+    }
 }
 
 impl Observer for Lines {
@@ -124,17 +141,23 @@ impl Observer for Lines {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in entries {
             let Some((node, change)) = change(run, entry) else { continue };
+            let is_known = begun.contains_key(&node);
             let since = *begun.entry(node).or_insert(entry.at_ms);
             let took = duration(entry.at_ms.saturating_sub(since));
             let path = run.path(node);
             say(&match change {
-                Change::Started(what) => format!("[{path}] {what}"),
-                Change::Retrying(what) => format!("[{path}] {what}"),
+                Change::Opened(_) if is_known => continue,
+                Change::Started(what) | Change::Opened(what) | Change::Retrying(what) => {
+                    format!("[{path}] {what}")
+                }
                 Change::Done => format!("[{path}] done in {took}"),
                 Change::Failed(message) => format!("[{path}] failed after {took}: {message}"),
                 Change::Skipped(reason) => format!("[{path}] skipped: {reason}"),
                 Change::Cancelled => format!("[{path}] cancelled after {took}"),
             });
+            if let (true, Some(details)) = (self.verbose, details(entry)) {
+                say(&details);
+            }
         }
     }
 }
@@ -148,6 +171,7 @@ impl Observer for Events {
             let Some((node, change)) = change(run, entry) else { continue };
             let (event, detail) = match change {
                 Change::Started(what) => ("step_started", Some(what)),
+                Change::Opened(what) => ("step_opened", Some(what)),
                 Change::Retrying(what) => ("step_retrying", Some(what)),
                 Change::Done => ("step_succeeded", None),
                 Change::Failed(message) => ("step_failed", Some(message)),
@@ -227,7 +251,7 @@ impl Observer for Tree {
                 n => format!(" · {n} retries"),
             };
             match change {
-                Change::Started(what) => {
+                Change::Started(what) | Change::Opened(what) => {
                     line.bar.set_message(what.clone());
                     line.tool = what;
                 }

@@ -1,16 +1,18 @@
 //! `segue run`
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use clap::Args;
 use segue_core::composition::Strategy;
-use segue_core::diagnostic::{Code, Severity};
+use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::plan::Plan;
 use segue_core::run::{Options, Question};
 use segue_core::value::Value;
-use segue_core::view::{RunStatus, RunView};
+use segue_core::view::{ErrorView, RunStatus, RunView};
 use segue_runtime::driver::{Confirmer, Decision, Nobody};
-use segue_runtime::engine::RunRequest;
+use segue_runtime::engine::{Engine, RunRequest, stillborn};
 
 use super::app::{App, draw_all};
 use super::progress::{self, Progress};
@@ -59,72 +61,107 @@ fn parse_strategy(word: &str) -> Result<Strategy, String> {
 }
 
 pub(super) fn run(global: &Global, args: &RunArgs) -> Exit {
-    let app = match App::open(global) {
-        Ok(app) => app,
-        Err(exit) => return exit,
-    };
-    let source = match app.source(&args.composition) {
-        Ok(source) => source,
-        Err(exit) => return exit,
-    };
+    match prepare(global, args) {
+        Ok(prepared) => prepared.run(global, args),
+        Err(refusal) => refusal.show(global),
+    }
+}
+
+/// Why a run did not begin.
+struct Refusal {
+    code: Code,
+    message: String,
+    help: Option<String>,
+    /// Whether the reason has been drawn already.
+    said: bool,
+    view: Option<Box<RunView>>,
+}
+
+impl Refusal {
+    fn new(code: Code, message: impl Into<String>) -> Refusal {
+        Refusal { code, message: message.into(), help: None, said: false, view: None }
+    }
+
+    /// One run view on standard output, whatever happened; the reason on standard error.
+    fn show(self, global: &Global) -> Exit {
+        if global.is_json() {
+            let error = ErrorView::check(self.code, self.message.clone(), self.help.clone());
+            let view = self.view.unwrap_or_else(|| Box::new(stillborn(vec![error])));
+            print_data(&to_json(&view));
+        }
+        if !self.said {
+            complain(&self.message, self.help.as_deref());
+        }
+        Exit::Usage
+    }
+}
+
+/// A run that can begin.
+struct Prepared {
+    app: App,
+    plan: Arc<Plan>,
+    input: Value,
+    context: Value,
+}
+
+fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
+    let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
+    let app = App::open(global).map_err(|_| said("the configuration cannot be used"))?;
+    let source = app
+        .find(&args.composition)
+        .map_err(|(message, help)| Refusal { help, ..Refusal::new(Code::NotFound, message) })?;
     let (plan, diagnostics) = app.engine.plan(&source);
     let Some(plan) = plan else {
-        if global.is_json() {
-            print_data(&to_json(&app.engine.uncompiled(&diagnostics)));
-        }
         draw_all(&diagnostics, &source);
-        complain(&format!("`{}` was not run", source.name()), None);
-        return Exit::Usage;
+        let message = format!("`{}` was not run", source.name());
+        let view = Some(Box::new(Engine::uncompiled(&diagnostics)));
+        return Err(Refusal { view, ..Refusal::new(Code::Parse, message) });
     };
     if !global.quiet {
-        let worth_saying = |d: &&_| matches!(severity(d), Severity::Warning);
+        let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
         draw_all(&diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(), &source);
     }
     let limits = app.engine.limits();
     let schema = plan.composition.input.as_deref();
-    let given = input::read(args.whole.as_deref(), &args.input, schema, limits)
-        .and_then(|given| Ok((given, input::read(None, &args.context, None, limits)?)));
-    let (given, context) = match given {
-        Ok(given) => given,
-        Err(message) => {
-            complain(&message, None);
-            return Exit::Usage;
-        }
-    };
-    if args.dry_run {
-        let view = app.engine.dry_run(&plan, given, context);
-        return show_dry_run(global, &view);
-    }
-    let options = Options {
-        timeout_ms: args.timeout,
-        max_concurrency: args.max_concurrency,
-        strategy: args.error_strategy,
-        approved: args.yes,
-    };
-    let progress = progress::of(global.output(), global.quiet, &plan);
-    let confirmer = confirmer(&progress);
-    let request = RunRequest {
-        plan,
-        input: given,
-        context,
-        options,
-        confirmer: &*confirmer,
-        observer: progress.observer(),
-        cancel: Box::pin(interrupted()),
-    };
-    let view = match runtime().block_on(app.engine.run(request)) {
-        Ok(view) => view,
-        Err(error) => {
-            complain(&error.to_string(), None);
-            return Exit::RunFailed;
-        }
-    };
-    progress.finish();
-    show(global, &view)
+    let wrong = |message: String| Refusal::new(Code::InputSchema, message);
+    let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
+    let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
+    Ok(Prepared { app, plan, input, context })
 }
 
-fn severity(finding: &segue_core::diagnostic::Diagnostic) -> Severity {
-    finding.severity
+impl Prepared {
+    fn run(self, global: &Global, args: &RunArgs) -> Exit {
+        let Prepared { app, plan, input, context } = self;
+        if args.dry_run {
+            return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
+        }
+        let progress = progress::of(global, &plan);
+        let confirmer = confirmer(&progress);
+        let request = RunRequest {
+            plan,
+            input,
+            context,
+            options: Options {
+                timeout_ms: args.timeout,
+                max_concurrency: args.max_concurrency,
+                strategy: args.error_strategy,
+                approved: args.yes,
+            },
+            confirmer: &*confirmer,
+            observer: progress.observer(),
+            cancel: Box::pin(interrupted()),
+        };
+        match runtime().block_on(app.engine.run(request)) {
+            Ok(view) => {
+                progress.finish();
+                show(global, &view)
+            }
+            Err(error) => {
+                complain(&error.to_string(), None);
+                Exit::RunFailed
+            }
+        }
+    }
 }
 
 /// One thread is enough: calls wait, they do not calculate.
@@ -205,6 +242,15 @@ fn show(global: &Global, view: &RunView) -> Exit {
             }
         }
     }
+    exit_of(view)
+}
+
+/// A composition that was called as a tool: its output, or what went wrong.
+pub(super) fn show_result(view: &RunView) -> Exit {
+    if view.success {
+        print_data(&to_json(&view.output));
+    }
+    show_errors(view);
     exit_of(view)
 }
 

@@ -26,9 +26,12 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         complain("there is no configuration here", Some("`segue init` writes one"));
         return Exit::Usage;
     };
-    for (name, command) in &config.commands {
-        let words: Vec<String> = command.argv.iter().map(ToString::to_string).collect();
-        say(&format!("  {name}: {}", words.join(" ")));
+    for (name, command) in config.commands_as_written.as_object().into_iter().flat_map(|c| c.iter())
+    {
+        say(&format!(
+            "  {name}: {}",
+            command.get("argv").map(ToString::to_string).unwrap_or_default()
+        ));
     }
     // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
     let config = crate::config::Config { discovered: true, ..config.clone() };

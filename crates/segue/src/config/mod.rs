@@ -15,6 +15,7 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
 use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 
@@ -74,6 +75,8 @@ pub struct Config {
     pub http_allow: Vec<String>,
     /// Command tools by name.
     pub commands: BTreeMap<String, CommandConfig>,
+    /// The same as they were written, `${VAR}` unexpanded: what is shown and what trust covers.
+    pub commands_as_written: Value,
     /// HTTP operations by name.
     pub http: BTreeMap<String, HttpConfig>,
     /// What is known of tools.

@@ -87,13 +87,12 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
         Err(diagnostics) => return (Config::default(), diagnostics),
     };
     let folder = file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let mut reader = Reader { source, folder, env, findings: Vec::new() };
+    let mut reader = Reader { folder, env, findings: Vec::new() };
     let config = reader.config(&root);
     (config, reader.findings)
 }
 
 struct Reader<'a> {
-    source: &'a Source,
     folder: PathBuf,
     env: Env<'a>,
     findings: Vec<Diagnostic>,
@@ -108,7 +107,10 @@ impl Reader<'_> {
         for member in root.members() {
             let value = &member.value;
             match &*member.key {
-                "commands" => config.commands = self.each(value, Self::command),
+                "commands" => {
+                    config.commands = self.each(value, Self::command);
+                    config.commands_as_written = value.to_value();
+                }
                 "http" => config.http = self.each(value, Self::http),
                 "builtins" => self.builtins(value, &mut config),
                 "tools" => {
@@ -121,6 +123,7 @@ impl Reader<'_> {
                 "compositions" => config.compositions = self.texts(value, "`compositions`"),
                 "store" => config.store = self.store(value),
                 "limits" => config.limits = self.limits(value),
+                "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
                 other if LATER.contains(&other) => self.later(member),
                 _ => {}
             }
@@ -369,26 +372,27 @@ impl Reader<'_> {
     }
 
     fn limits(&mut self, node: &Node) -> Limits {
-        let json = serde_json::Value::from(&node.to_value());
-        match serde_json::from_value::<Limits>(json) {
-            Ok(limits) if limits.is_sane() => limits,
-            Ok(_) => {
-                self.error(node.span, "nesting limits above 512 would endanger the process");
-                Limits::default()
-            }
-            Err(error) => {
-                let span = self.limit_span(node, &error.to_string());
-                self.error(span, format!("`limits`: {error}"));
-                Limits::default()
+        let known = serde_json::to_value(Limits::default()).unwrap_or_default();
+        let names: Vec<&str> = known
+            .as_object()
+            .into_iter()
+            .flat_map(|known| known.keys().map(String::as_str))
+            .collect();
+        if !self.keys(node, &names, "`limits`") {
+            return Limits::default();
+        }
+        for member in node.members() {
+            if member.value.to_value().as_u64().is_none() {
+                let message = format!("`{}` must be a whole number", member.key);
+                self.error(member.value.span, message);
             }
         }
-    }
-
-    /// The key that an error of the limits names.
-    fn limit_span(&self, node: &Node, message: &str) -> Span {
-        let named = node.members().iter().find(|m| message.contains(&format!("`{}`", m.key)));
-        let fallback = Span::new(node.span.start as usize, node.span.start as usize);
-        debug_assert!(self.source.text().len() >= node.span.start as usize);
-        named.map_or(fallback, |member| member.key_span)
+        let json = serde_json::Value::from(&node.to_value());
+        // What is wrong with it has been said above.
+        let limits: Limits = serde_json::from_value(json).unwrap_or_default();
+        if !limits.is_sane() {
+            self.error(node.span, "nesting limits above 512 would endanger the process");
+        }
+        limits
     }
 }

@@ -49,23 +49,13 @@ fn write(file: &Path, hashes: &BTreeSet<String>) -> std::io::Result<()> {
     std::fs::write(file, lines.join("\n"))
 }
 
-/// The hash of where a configuration is and of every command in it.
+/// The hash of where a configuration is and of every command in it, as written: a token that is
+/// rotated changes nothing.
 fn hash(config: &Config) -> String {
     let file = config.file.as_deref().and_then(|file| file.canonicalize().ok());
-    let commands = config.commands.iter().map(|(name, command)| {
-        let env =
-            command.env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
-        let cwd = command.cwd.as_ref().map(|cwd| cwd.display().to_string());
-        let parts = Value::object([
-            ("argv", Value::from(command.argv.clone())),
-            ("env", Value::object(env.collect::<Vec<_>>())),
-            ("cwd", cwd.map_or(Value::Null, Value::from)),
-        ]);
-        (name.as_str(), parts)
-    });
     let whole = Value::object([
         ("file", Value::from(file.unwrap_or_default().display().to_string())),
-        ("commands", Value::object(commands.collect::<Vec<_>>())),
+        ("commands", config.commands_as_written.clone()),
     ]);
     hex_digest(whole.to_canonical_json().as_bytes())
 }

@@ -115,13 +115,7 @@ fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<Step>> {
 fn read_concurrency(reader: &mut Reader<'_>, root: &Node) -> Option<u32> {
     let node = root.get("max_concurrency")?;
     let max = reader.limits.concurrency_max as u64;
-    match reader.count(node, "`max_concurrency`", max)? {
-        0 => {
-            reader.error(Code::InvalidField, node.span, "`max_concurrency` must be at least 1");
-            None
-        }
-        count => Some(count),
-    }
+    reader.positive(node, "`max_concurrency`", max)
 }
 
 fn read_requires(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {

@@ -17,11 +17,13 @@ pub(super) struct Reader<'a> {
     pub(super) limits: &'a Limits,
     pub(super) findings: Vec<Diagnostic>,
     next_index: StepIndex,
+    /// How many bodies are around the current place.
+    depth: usize,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(source: &'a Source, limits: &'a Limits) -> Reader<'a> {
-        Reader { source, limits, findings: Vec::new(), next_index: 0 }
+        Reader { source, limits, findings: Vec::new(), next_index: 0, depth: 0 }
     }
 
     /// The position of the next step in the text.
@@ -141,6 +143,34 @@ impl<'a> Reader<'a> {
                 None
             }
         }
+    }
+
+    /// A count of at least one.
+    pub(super) fn positive(&mut self, node: &Node, what: &str, max: u64) -> Option<u32> {
+        let count = self.count(node, what, max)?;
+        if count == 0 {
+            self.error(Code::InvalidField, node.span, format!("{what} must be at least 1"));
+        }
+        Some(count).filter(|count| *count > 0)
+    }
+
+    /// Reads what is inside a body; bodies nest only so deep.
+    pub(super) fn nested<T: Default>(
+        &mut self,
+        node: &Node,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let max = self.limits.nesting_depth_max;
+        if self.depth >= max {
+            let message = format!("bodies nest deeper than the limit of {max}");
+            let help = "make a composition of the inner steps, and call it";
+            self.error_with_help(Code::Limit, first_line(self.source, node.span), message, help);
+            return T::default();
+        }
+        self.depth += 1;
+        let inside = read(self);
+        self.depth -= 1;
+        inside
     }
 
     pub(super) fn factor(&mut self, node: &Node, what: &str) -> Option<f64> {

@@ -31,7 +31,7 @@ pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Ve
 }
 
 fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
-    let steps = read_steps(reader, node, what);
+    let steps = reader.nested(node, |reader| read_steps(reader, node, what));
     if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
         reader.error(Code::NoSteps, node.span, format!("{what} has no steps"));
     }
@@ -225,7 +225,7 @@ fn read_parallel(reader: &mut Reader<'_>, node: &Node, value: &Node) -> StepKind
 fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<Branch> {
     let is_group = node.get("steps").is_some() && !STEP_KINDS.iter().any(|k| node.get(k).is_some());
     if !is_group {
-        let step = read_step(reader, node)?;
+        let step = reader.nested(node, |reader| read_step(reader, node))?;
         return Some(Branch {
             id: step.id.clone(),
             body: Body { steps: vec![Arc::new(step)], flow: Flow::Graph },
@@ -257,7 +257,7 @@ fn read_loop(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<LoopSt
     let output = node.get("output").map(|n| reader.template(n));
     let concurrency = node.get("max_concurrency").and_then(|n| {
         let max = reader.limits.concurrency_max as u64;
-        reader.count(n, "`max_concurrency`", max)
+        reader.positive(n, "`max_concurrency`", max)
     });
     let max_iterations = node.get("max_iterations").and_then(|n| {
         let max = reader.limits.loop_items_max as u64;
@@ -301,7 +301,8 @@ fn read_repeat(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Repe
     let body = node.get("steps").map(|n| read_body(reader, n, "`repeat`"));
     let until = node.get("until").and_then(|n| reader.condition(n, "`until`"));
     let max = u64::from(reader.limits.repeat_rounds_max);
-    let rounds = node.get("max_iterations").and_then(|n| reader.count(n, "`max_iterations`", max));
+    let rounds =
+        node.get("max_iterations").and_then(|n| reader.positive(n, "`max_iterations`", max));
     let delay_ms = reader.duration_field(node, "delay").unwrap_or(0);
     Some(RepeatStep {
         body: body?,

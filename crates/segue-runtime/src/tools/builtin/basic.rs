@@ -1,6 +1,7 @@
 //! `echo`, `fail` and `sleep`: what tests and examples are made of.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,9 +20,9 @@ const ECHO: Declared = Declared::reads(
 
 const FAIL: Declared = Declared::reads(
     "fail",
-    "Fails its first `times` attempts (always, when absent), then returns `value`",
+    "Fails its first `times` calls by a step of a run (always, when absent), then returns `value`",
     r#"{"type":"object","additionalProperties":false,"properties":{
-        "times":{"type":"integer","minimum":0,"description":"attempts that fail; all of them when absent"},
+        "times":{"type":"integer","minimum":0,"description":"calls that fail; all of them when absent"},
         "message":{"type":"string","description":"the message of the failure"},
         "value":{"description":"what is returned afterwards"}}}"#,
     r#"{"type":"object","required":["value"],"additionalProperties":false,"properties":{"value":{}}}"#,
@@ -41,7 +42,11 @@ const SLEEP: Declared = Declared::reads(
 const SLEEP_MS_MAX: u64 = 3_600_000;
 
 pub(super) fn tools() -> Vec<Tool> {
-    vec![ECHO.tool(Arc::new(Echo)), FAIL.tool(Arc::new(Fail)), SLEEP.tool(Arc::new(Sleep))]
+    vec![
+        ECHO.tool(Arc::new(Echo)),
+        FAIL.tool(Arc::new(Fail::default())),
+        SLEEP.tool(Arc::new(Sleep)),
+    ]
 }
 
 struct Echo;
@@ -53,14 +58,45 @@ impl ToolRunner for Echo {
     }
 }
 
-struct Fail;
+/// Counters that `fail` keeps; the oldest goes first.
+const COUNTERS_MAX: usize = 10_000;
+
+#[derive(Default)]
+struct Fail {
+    calls: Mutex<Calls>,
+}
+
+/// How often each step of a run has called.
+#[derive(Default)]
+struct Calls {
+    by_step: BTreeMap<(Arc<str>, Arc<str>), u64>,
+    oldest_first: VecDeque<(Arc<str>, Arc<str>)>,
+}
+
+impl Calls {
+    fn count(&mut self, call: &Call) -> u64 {
+        let step = (call.run_id.clone(), call.step.clone());
+        if !self.by_step.contains_key(&step) {
+            self.oldest_first.push_back(step.clone());
+            if self.oldest_first.len() > COUNTERS_MAX
+                && let Some(oldest) = self.oldest_first.pop_front()
+            {
+                self.by_step.remove(&oldest);
+            }
+        }
+        let count = self.by_step.entry(step).or_default();
+        *count += 1;
+        // The attempt is in the journal and survives a restart, which the counter does not.
+        u64::from(call.attempt).max(*count)
+    }
+}
 
 #[async_trait]
 impl ToolRunner for Fail {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
         let args = Args(&call.args);
-        let fails = args.count("times")?.is_none_or(|times| u64::from(call.attempt) <= times);
-        if fails {
+        let count = self.calls.lock().unwrap_or_else(PoisonError::into_inner).count(&call);
+        if args.count("times")?.is_none_or(|times| count <= times) {
             return Err(ToolError::failed(args.text_or("message", "failed as asked")?));
         }
         Ok(Value::object([("value", args.value("value").cloned().unwrap_or_default())]))
