@@ -65,6 +65,10 @@ impl Moment<'_> {
     /// Starts what can start and ends what is over, until nothing more follows.
     fn advance(&mut self) {
         while self.state.status == RunStatus::Running {
+            if self.state.frame_is_closed(0) {
+                self.go_back();
+                break;
+            }
             if let Some(node) = self.state.next_ready() {
                 self.start(node);
             } else if !self.close_one() {
@@ -218,6 +222,9 @@ impl Moment<'_> {
     fn answered(&mut self, call: CallId, answer: Answer) {
         let CallId { node, attempt } = call;
         let record = self.state.record(node);
+        if matches!(record.node, Node::Undoing { .. }) && record.attempts == attempt {
+            return self.undo_answered(node, answer);
+        }
         let Node::Calling { candidate } = record.node else {
             return self.record(Fact::Late { node, attempt });
         };
@@ -435,7 +442,7 @@ impl Moment<'_> {
     }
 
     fn run_timed_out(&mut self) {
-        if self.state.status != RunStatus::Running {
+        if self.state.status != RunStatus::Running || self.state.frame_is_closed(0) {
             return;
         }
         let mut failure = Failure::lasting(Code::Timeout, "the run took longer than it may");
@@ -463,7 +470,8 @@ impl Moment<'_> {
     }
 
     fn cancel(&mut self) {
-        if self.state.status == RunStatus::Running {
+        // Going back is not cancelled: what was done is taken back whatever anybody wishes.
+        if self.state.status == RunStatus::Running && !self.state.frame_is_closed(0) {
             let failure = Failure::lasting(Code::Cancelled, "the run was cancelled");
             self.stop(0, &Arc::new(failure));
         }
@@ -473,6 +481,10 @@ impl Moment<'_> {
         let step = self.state.step(node).clone();
         match self.state.record(node).node {
             Node::Resting { .. } => self.record(Fact::Woke { node }),
+            Node::UndoResting { .. } => {
+                let args = self.state.record(node).undo_args.clone();
+                self.call_undo(node, args);
+            }
             Node::Sleeping => {
                 self.record(Fact::Succeeded { node, output: Value::Null, given: None });
             }
@@ -489,7 +501,8 @@ impl Moment<'_> {
         self.record(Fact::Closed { frame, failed });
         match self.state.frame(frame).parent {
             Some(parent) => self.frame_closed(parent, frame),
-            None => self.finish(),
+            // The run is over, or goes back: `advance` decides.
+            None => {}
         }
         true
     }
@@ -506,7 +519,8 @@ impl Moment<'_> {
         }
     }
 
-    fn finish(&mut self) {
+    /// The way forward has ended and nothing is to be taken back.
+    pub(super) fn finish_forward(&mut self) {
         let status = self.final_status();
         let (status, output, failure) = match self.result(0, status == RunStatus::Success) {
             Ok(output) => (status, output, self.state.frame(0).stopped.clone()),
@@ -515,7 +529,7 @@ impl Moment<'_> {
         self.record(Fact::Finished { status, output, failure });
     }
 
-    fn final_status(&self) -> RunStatus {
+    pub(super) fn final_status(&self) -> RunStatus {
         let root = self.state.frame(0);
         match root.stopped.as_ref().map(|failure| failure.code) {
             Some(Code::Cancelled) => return RunStatus::Cancelled,
@@ -562,13 +576,16 @@ pub(super) fn results(state: &State, frame: u32) -> Map {
         .zip(&state.frame(frame).nodes)
         .filter_map(|(planned, record)| {
             let key = planned.step.output_key.as_ref().map_or(&planned.step.id, |(key, _)| key);
-            record.node.output().map(|output| (key.clone(), output.clone()))
+            // What was taken back is no result.
+            let is_result = matches!(record.node, Node::Done { .. } | Node::Tolerated { .. });
+            let output = record.node.output().filter(|_| is_result)?;
+            Some((key.clone(), output.clone()))
         })
         .collect()
 }
 
 /// The tool of a call; compositions that came out of the compiler have one everywhere.
-fn spec(call: &ToolCall) -> &Arc<ToolSpec> {
+pub(super) fn spec(call: &ToolCall) -> &Arc<ToolSpec> {
     call.tool.as_ref().expect("a checked call has its tool")
 }
 

@@ -249,6 +249,39 @@ pub enum Fact {
         /// Whether one of its steps failed.
         failed: bool,
     },
+    /// What was done is taken back, because of this failure.
+    RollbackStarted {
+        /// The first cause.
+        failure: Arc<Failure>,
+    },
+    /// The call that takes a step back was announced.
+    UndoCalled {
+        /// The step.
+        node: NodeId,
+        /// What it is called with.
+        args: Value,
+    },
+    /// An attempt to take a step back failed and will be repeated.
+    UndoRested {
+        /// The step.
+        node: NodeId,
+        /// Why it failed.
+        failure: Arc<Failure>,
+        /// When the next one begins.
+        until_ms: u64,
+    },
+    /// A step was taken back.
+    Undone {
+        /// The step.
+        node: NodeId,
+    },
+    /// A step was not taken back.
+    UndoFailed {
+        /// The step.
+        node: NodeId,
+        /// Why not.
+        failure: Arc<Failure>,
+    },
     /// An answer came after nobody waited for it any more; it changes nothing.
     Late {
         /// The step.

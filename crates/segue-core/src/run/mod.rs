@@ -8,6 +8,7 @@
 //! Not here: clocks and waiting (the driver's), expressions ([`crate::expr`]), storage.
 
 mod admit;
+mod back;
 mod container;
 mod dry;
 mod forward;

@@ -38,6 +38,14 @@ pub(super) enum Node {
     Skipped { reason: Arc<str>, by_failure: bool },
     /// Was stopped.
     Cancelled { in_doubt: bool },
+    /// Is being taken back; remembers what it returned and how it stood.
+    Undoing { output: Option<Value> },
+    /// An attempt to take it back failed; the next one begins later.
+    UndoResting { output: Option<Value> },
+    /// Was taken back.
+    Undone { output: Option<Value> },
+    /// Could not be taken back.
+    UndoFailed { output: Option<Value>, failure: Arc<Failure> },
 }
 
 /// A fact that does not fit the state of its step.
@@ -109,8 +117,34 @@ impl Node {
                 | N::Open { .. },
                 F::Cancelled { in_doubt, .. },
             ) => N::Cancelled { in_doubt: *in_doubt },
+            (before, F::UndoCalled { .. }) if before.may_be_undone() => {
+                N::Undoing { output: before.into_output() }
+            }
+            (before, F::UndoFailed { failure, .. }) if before.may_be_undone() => {
+                N::UndoFailed { output: before.into_output(), failure: failure.clone() }
+            }
+            (N::Undoing { output }, F::UndoRested { .. }) => N::UndoResting { output },
+            (N::Undoing { output }, F::Undone { .. }) => N::Undone { output },
             _ => return Err(IllegalFact),
         })
+    }
+
+    /// Whether it did something, or may have done something, that could be taken back.
+    fn may_be_undone(&self) -> bool {
+        match self {
+            Node::Done { .. } | Node::Undoing { .. } | Node::UndoResting { .. } => true,
+            Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.in_doubt,
+            Node::Cancelled { in_doubt } => *in_doubt,
+            _ => false,
+        }
+    }
+
+    fn into_output(self) -> Option<Value> {
+        match self {
+            Node::Done { output } | Node::Tolerated { output, .. } => Some(output),
+            Node::Undoing { output } | Node::UndoResting { output } => output,
+            _ => None,
+        }
     }
 
     /// Whether nothing more happens to it.
@@ -122,6 +156,10 @@ impl Node {
                 | Node::Failed { .. }
                 | Node::Skipped { .. }
                 | Node::Cancelled { .. }
+                | Node::Undoing { .. }
+                | Node::UndoResting { .. }
+                | Node::Undone { .. }
+                | Node::UndoFailed { .. }
         )
     }
 
@@ -129,6 +167,10 @@ impl Node {
     pub(super) fn output(&self) -> Option<&Value> {
         match self {
             Node::Done { output } | Node::Tolerated { output, .. } => Some(output),
+            Node::Undoing { output }
+            | Node::UndoResting { output }
+            | Node::Undone { output }
+            | Node::UndoFailed { output, .. } => output.as_ref(),
             _ => None,
         }
     }
@@ -159,6 +201,9 @@ impl Node {
             Node::Skipped { .. } => StepStatus::Skipped,
             Node::Cancelled { in_doubt: true } => StepStatus::InDoubt,
             Node::Cancelled { in_doubt: false } => StepStatus::Cancelled,
+            Node::Undoing { .. } | Node::UndoResting { .. } => StepStatus::Running,
+            Node::Undone { .. } => StepStatus::RolledBack,
+            Node::UndoFailed { .. } => StepStatus::RollbackFailed,
         }
     }
 }

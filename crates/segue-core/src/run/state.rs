@@ -73,6 +73,11 @@ pub(super) struct Record {
     pub(super) given: Option<Arc<Map>>,
     /// The activations of its bodies.
     pub(super) frames: Vec<u32>,
+    /// When it was settled, in the order of the journal.
+    pub(super) settled_seq: u64,
+    /// Attempts to take it back, and what the last one was given.
+    pub(super) undo_tries: u32,
+    pub(super) undo_args: Value,
     /// How the attempt before this one failed.
     pub(super) last_failure: Option<Arc<Failure>>,
     /// How many of them are over.
@@ -99,6 +104,8 @@ pub(super) struct State {
     pub(super) seq: u64,
     /// Whether something failed and was tolerated.
     pub(super) tolerated: bool,
+    /// The failure that everything is taken back for.
+    pub(super) rollback: Option<Arc<Failure>>,
     /// Activations that may have a step to start.
     awake: BTreeSet<u32>,
     /// Frames that may be over.
@@ -121,6 +128,7 @@ impl State {
             calls: 0,
             seq: 0,
             tolerated: false,
+            rollback: None,
             awake: BTreeSet::new(),
             ending: Vec::new(),
             plan,
@@ -133,6 +141,10 @@ impl State {
 
     pub(super) fn frame(&self, frame: u32) -> &Frame {
         &self.frames[frame as usize]
+    }
+
+    pub(super) fn frame_is_closed(&self, frame: u32) -> bool {
+        self.frames.get(frame as usize).is_some_and(|frame| frame.closed)
     }
 
     pub(super) fn record(&self, node: NodeId) -> &Record {
@@ -282,6 +294,20 @@ impl State {
                 self.ending.push(*frame);
             }
             Fact::Closed { frame, failed } => self.close(*frame, *failed),
+            Fact::RollbackStarted { failure } => self.rollback = Some(failure.clone()),
+            Fact::UndoCalled { node, args } => {
+                self.move_back(*node, entry);
+                let record = self.record_mut(*node);
+                record.attempts += 1;
+                record.undo_tries += 1;
+                record.undo_args = args.clone();
+                self.calls += 1;
+            }
+            Fact::UndoRested { node, .. }
+            | Fact::Undone { node }
+            | Fact::UndoFailed { node, .. } => {
+                self.move_back(*node, entry);
+            }
             Fact::Late { .. } => {}
             Fact::Finished { status, output, failure } => {
                 self.status = *status;
@@ -378,6 +404,13 @@ impl State {
         }
     }
 
+    /// Moves a settled step along its table; nobody waits for that.
+    fn move_back(&mut self, node: NodeId, entry: &Entry) {
+        let record = self.record_mut(node);
+        let before = std::mem::take(&mut record.node);
+        record.node = before.next(&entry.fact).expect("the machine records legal facts only");
+    }
+
     fn push_ready(&mut self, node: NodeId) {
         let activation = self.frame(node.frame).activation;
         self.activations[activation as usize].ready.push(Ready::new(node));
@@ -400,7 +433,9 @@ impl State {
             self.free_slot(node.frame);
         }
         self.advance(node, entry);
-        self.record_mut(node).ended_ms = entry.at_ms;
+        let record = self.record_mut(node);
+        record.ended_ms = entry.at_ms;
+        record.settled_seq = entry.seq;
         let frame = &mut self.frames[node.frame as usize];
         frame.unsettled -= 1;
         if frame.unsettled == 0 || frame.stopped.is_some() {

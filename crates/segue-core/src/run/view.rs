@@ -74,7 +74,11 @@ fn add_steps(
         for inner in &record.frames {
             add_steps(state, *inner, inner_counts, said, view);
         }
-        if let (true, Some(failure), Some(error)) = (counts, record.node.failure(), error)
+        let failure = match &record.node {
+            Node::UndoFailed { failure, .. } => Some(failure),
+            node => node.failure(),
+        };
+        if let (true, Some(failure), Some(error)) = (counts, failure, error)
             && !said.iter().any(|known| Arc::ptr_eq(known, failure))
         {
             said.push(failure.clone());
@@ -107,10 +111,14 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
     StepView {
         id: path.clone(),
         kind: step.kind.word(),
-        error: record
-            .node
-            .failure()
-            .map(|failure| error_view(Some(path), tool.clone(), failure, record.attempts, "call")),
+        error: match &record.node {
+            Node::UndoFailed { failure, .. } => {
+                Some(error_view(Some(path), tool.clone(), failure, record.undo_tries, "rollback"))
+            }
+            node => node.failure().map(|failure| {
+                error_view(Some(path), tool.clone(), failure, record.attempts, "call")
+            }),
+        },
         tool,
         status,
         attempts: record.attempts,

@@ -292,6 +292,15 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::Closed { frame, failed } => {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })
         }
+        Fact::RollbackStarted { failure } => format!("goes back: {}", failure.message),
+        Fact::UndoCalled { node, args } => format!("{} undo called with {args}", path(node)),
+        Fact::UndoRested { node, failure, until_ms } => {
+            format!("{} undo rests until {}: {}", path(node), until_ms - 1, failure.message)
+        }
+        Fact::Undone { node } => format!("{} undone", path(node)),
+        Fact::UndoFailed { node, failure } => {
+            format!("{} not undone: {}", path(node), failure.message)
+        }
         Fact::Late { node, attempt } => {
             format!("{} answer to attempt {attempt} came late", path(node))
         }

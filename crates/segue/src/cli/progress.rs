@@ -76,6 +76,7 @@ enum Change {
     Failed(String),
     Skipped(String),
     Cancelled,
+    Undone,
 }
 
 /// The change that an entry is to a person, if it is one.
@@ -106,9 +107,17 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         Fact::Failed { node, failure } => (*node, Change::Failed(failure.message.to_string())),
         Fact::Skipped { node, reason, .. } => (*node, Change::Skipped(reason.to_string())),
         Fact::Cancelled { node, .. } => (*node, Change::Cancelled),
+        Fact::UndoCalled { node, .. } => (*node, Change::Started("is being undone".to_owned())),
+        Fact::UndoRested { node, failure, until_ms } => {
+            let wait = duration(until_ms.saturating_sub(entry.at_ms));
+            (*node, Change::Retrying(format!("undo again in {wait}: {}", failure.message)))
+        }
+        Fact::Undone { node } => (*node, Change::Undone),
+        Fact::UndoFailed { node, failure } => (*node, Change::Failed(failure.message.to_string())),
         Fact::Started(_)
         | Fact::Granted { .. }
         | Fact::Woke { .. }
+        | Fact::RollbackStarted { .. }
         | Fact::Stopped { .. }
         | Fact::Closed { .. }
         | Fact::Late { .. }
@@ -154,6 +163,7 @@ impl Observer for Lines {
                 Change::Failed(message) => format!("[{path}] failed after {took}: {message}"),
                 Change::Skipped(reason) => format!("[{path}] skipped: {reason}"),
                 Change::Cancelled => format!("[{path}] cancelled after {took}"),
+                Change::Undone => format!("[{path}] undone"),
             });
             if let (true, Some(details)) = (self.verbose, details(entry)) {
                 say(&details);
@@ -177,6 +187,7 @@ impl Observer for Events {
                 Change::Failed(message) => ("step_failed", Some(message)),
                 Change::Skipped(reason) => ("step_skipped", Some(reason)),
                 Change::Cancelled => ("step_cancelled", None),
+                Change::Undone => ("step_rolled_back", None),
             };
             let line = serde_json::json!({
                 "event": event, "seq": entry.seq, "at_ms": entry.at_ms,
@@ -268,6 +279,7 @@ impl Observer for Tree {
                     Tree::end(line, depth, "\u{1b}[31m✗\u{1b}[0m", &words, true);
                 }
                 Change::Skipped(reason) => Tree::end(line, depth, "–", &reason, self.small),
+                Change::Undone => Tree::end(line, depth, "↩", "undone", true),
                 Change::Cancelled => {
                     Tree::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
                 }

@@ -1,0 +1,273 @@
+//! The way back: what was done is taken back, last first.
+//!
+//! One step at a time, in reverse order of completion, which is an order in which every step comes
+//! after those that depended on it. Nothing is taken back while a call of the way forward is under
+//! way, and nothing stops it: a step that cannot be taken back is named, and the others go on.
+
+use std::sync::Arc;
+
+use super::forward::{Moment, Outcome, evaluation, spec};
+use super::journal::{Fact, Failure, NodeId};
+use super::node::Node;
+use super::retry;
+use super::scope::FrameScope;
+use super::{Answer, Call, CallId, Effect, TimerId};
+use crate::composition::{Backoff, StepKind, Strategy, ToolCall, Undo};
+use crate::diagnostic::Code;
+use crate::tool::Impact;
+use crate::value::Value;
+use crate::view::RunStatus;
+
+/// Attempts to take one step back.
+const UNDO_TRIES_MAX: u32 = 5;
+
+impl Moment<'_> {
+    /// The way forward has ended: goes one step back, or ends the run.
+    pub(super) fn go_back(&mut self) {
+        if self.is_calling() {
+            return;
+        }
+        if self.state.rollback.is_none() {
+            match self.reason_to_go_back() {
+                Some(failure) => self.record(Fact::RollbackStarted { failure }),
+                None => return self.finish_forward(),
+            }
+        }
+        while let Some(node) = self.next_to_undo() {
+            if self.undo(node) {
+                return;
+            }
+        }
+        self.finish_back();
+    }
+
+    /// Whether any call is under way, forward or back.
+    fn is_calling(&self) -> bool {
+        let busy = |node: &Node| {
+            matches!(node, Node::Calling { .. } | Node::Undoing { .. } | Node::UndoResting { .. })
+        };
+        self.state.frames.iter().any(|frame| frame.nodes.iter().any(|r| busy(&r.node)))
+    }
+
+    fn reason_to_go_back(&self) -> Option<Arc<Failure>> {
+        let composition = &self.state.plan_of(0).composition;
+        let handling = &composition.error_handling;
+        let strategy = self.state.activation_of(0).strategy;
+        let wanted = handling.rollback_on_failure || strategy == Strategy::Rollback;
+        if !wanted || matches!(self.final_status(), RunStatus::Success) {
+            return None;
+        }
+        if let Some(failure) = &self.state.frame(0).stopped {
+            return Some(failure.clone());
+        }
+        // Without a stop, only a failure that nobody tolerated counts.
+        self.state.frame(0).nodes.iter().find_map(|record| match &record.node {
+            Node::Failed { failure } => Some(failure.clone()),
+            _ => None,
+        })
+    }
+
+    /// The step that was settled last among those that are still to be taken back.
+    fn next_to_undo(&self) -> Option<NodeId> {
+        let mut last: Option<(u64, NodeId)> = None;
+        for (frame, open) in self.state.frames.iter().enumerate() {
+            for (position, record) in open.nodes.iter().enumerate() {
+                let node = NodeId { frame: small(frame), position: small(position) };
+                let later = last.is_none_or(|(seq, _)| record.settled_seq > seq);
+                if later && self.is_to_be_undone(node) {
+                    last = Some((record.settled_seq, node));
+                }
+            }
+        }
+        last.map(|(_, node)| node)
+    }
+
+    fn is_to_be_undone(&self, node: NodeId) -> bool {
+        let did_something = match &self.state.record(node).node {
+            Node::Done { .. } => true,
+            Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.in_doubt,
+            Node::Cancelled { in_doubt } => *in_doubt,
+            _ => false,
+        };
+        did_something
+            && self.leaves_a_trace(node)
+            && !self.is_inside_undone(node)
+            && !self.reached_a_sink(node)
+    }
+
+    /// Whether there is something to take back at all.
+    fn leaves_a_trace(&self, node: NodeId) -> bool {
+        let planned = self.state.planned(node);
+        match (&planned.step.undo, &planned.step.kind) {
+            (Undo::NotNeeded, _) => false,
+            (Undo::Call(_) | Undo::Impossible { .. }, _) => true,
+            // A composition is taken back by taking back the steps inside it.
+            (Undo::Unknown, StepKind::Tool(call)) => {
+                spec(call).composition.is_none()
+                    && !matches!(planned.effect, Impact::None | Impact::Reads)
+            }
+            (Undo::Unknown, _) => false,
+        }
+    }
+
+    /// Whether a step around this one has an undo of its own, which covers what is inside.
+    fn is_inside_undone(&self, node: NodeId) -> bool {
+        let mut at = self.state.frame(node.frame).parent;
+        while let Some(outer) = at {
+            let covers = matches!(self.state.step(outer).undo, Undo::Call(_))
+                && self.state.record(outer).node.output().is_some();
+            if covers {
+                return true;
+            }
+            at = self.state.frame(outer.frame).parent;
+        }
+        false
+    }
+
+    /// Under `partial_success`, what led to a result that was reached stays.
+    fn reached_a_sink(&self, node: NodeId) -> bool {
+        if self.state.activation_of(0).strategy != Strategy::PartialSuccess
+            || self.state.frame(0).stopped.is_some()
+        {
+            return false;
+        }
+        let mut top = node;
+        while let Some(parent) = self.state.frame(top.frame).parent {
+            top = parent;
+        }
+        let mut work = vec![top.position];
+        let mut seen = vec![false; self.state.frame(0).nodes.len()];
+        while let Some(position) = work.pop() {
+            if std::mem::replace(&mut seen[position as usize], true) {
+                continue;
+            }
+            let at = NodeId { frame: 0, position };
+            let dependants = &self.state.planned(at).dependants;
+            if dependants.is_empty() && self.state.record(at).node.output().is_some() {
+                return true;
+            }
+            work.extend(dependants);
+        }
+        false
+    }
+
+    /// Takes a step back; false when that was settled at once.
+    fn undo(&mut self, node: NodeId) -> bool {
+        let step = self.state.step(node).clone();
+        match &step.undo {
+            Undo::Call(call) => match self.undo_args(node, call) {
+                Ok(args) => {
+                    self.call_undo(node, args);
+                    true
+                }
+                Err(failure) => self.undo_failed(node, failure),
+            },
+            Undo::Impossible { reason } => {
+                let message = format!("`{}` cannot be undone: {reason}", step.id);
+                self.undo_failed(node, Failure::lasting(Code::RollbackFailed, message))
+            }
+            Undo::Unknown | Undo::NotNeeded => {
+                let message = format!("nobody said how to undo `{}`", step.id);
+                let mut failure = Failure::lasting(Code::RollbackFailed, message);
+                failure.hint = Some(
+                    "declare a `rollback` on the step, or for its tool in the configuration".into(),
+                );
+                self.undo_failed(node, failure)
+            }
+        }
+    }
+
+    fn undo_failed(&mut self, node: NodeId, failure: Failure) -> bool {
+        self.record(Fact::UndoFailed { node, failure: Arc::new(failure) });
+        false
+    }
+
+    fn undo_args(&self, node: NodeId, call: &ToolCall) -> Outcome<Value> {
+        let record = self.state.record(node);
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.output = record.node.output();
+        scope.args = Some(&record.args);
+        let wrong = |reason: &str| {
+            let message = format!("the undo's arguments cannot be worked out: {reason}");
+            Failure::lasting(Code::RollbackFailed, message)
+        };
+        let args = call.parameters.template.eval(&scope, self.limits);
+        let args = args.map_err(|error| wrong(&evaluation(error).message))?;
+        match spec(call).input.violations(&args).first() {
+            None => Ok(args),
+            Some(violation) => Err(wrong(&violation.to_string())),
+        }
+    }
+
+    /// Announces the call that takes a step back and has it made.
+    pub(super) fn call_undo(&mut self, node: NodeId, args: Value) {
+        let step = self.state.step(node).clone();
+        let Undo::Call(call) = &step.undo else { return };
+        self.record(Fact::UndoCalled { node, args: args.clone() });
+        let record = self.state.record(node);
+        let path = self.state.path(node);
+        let run = self.state.started.as_ref().map_or("", |started| &*started.run_id);
+        let id = CallId { node, attempt: record.attempts };
+        let attempt = record.undo_tries;
+        self.turn.perform.push(Effect::Call(Call {
+            id,
+            tool: spec(call).id.clone(),
+            args,
+            timeout_ms: step.timeout_ms,
+            // Another key than the step's own: it is other work.
+            key: format!("{run}/{path}/undo").into(),
+            step: path,
+            attempt,
+        }));
+    }
+
+    pub(super) fn undo_answered(&mut self, node: NodeId, answer: Answer) {
+        let failure = match answer {
+            Answer::Value(_) => return self.record(Fact::Undone { node }),
+            Answer::Failure(failure) => failure,
+            Answer::TimedOut => {
+                retry::timed_out(self.state.step(node).timeout_ms.unwrap_or(0), true)
+            }
+            Answer::Ended => Failure::passing(Code::Cancelled, "the undo was ended from outside"),
+        };
+        let tries = self.state.record(node).undo_tries;
+        if failure.retryable && tries < UNDO_TRIES_MAX {
+            let backoff = Backoff::default();
+            let delay = retry::delay_ms(&backoff, &failure, tries + 1, self.entropy, self.limits);
+            let until_ms = self.at_ms.saturating_add(delay);
+            self.record(Fact::UndoRested { node, failure: Arc::new(failure), until_ms });
+            self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+            return;
+        }
+        let message = format!("undoing `{}` failed: {}", self.state.step(node).id, failure.message);
+        let failure = Failure { message: message.into(), code: Code::RollbackFailed, ..failure };
+        self.record(Fact::UndoFailed { node, failure: Arc::new(failure) });
+    }
+
+    fn finish_back(&mut self) {
+        let failed = self.state.frames.iter().any(|frame| {
+            frame.nodes.iter().any(|record| matches!(record.node, Node::UndoFailed { .. }))
+        });
+        let undone = self.state.frames.iter().any(|frame| {
+            frame.nodes.iter().any(|record| matches!(record.node, Node::Undone { .. }))
+        });
+        // With nothing to take back, the run ended as it ended.
+        if !failed && !undone {
+            return self.finish_forward();
+        }
+        let forward = self.final_status();
+        let status = match (failed, forward) {
+            (true, _) => RunStatus::RollbackFailed,
+            (false, RunStatus::Partial) => RunStatus::Partial,
+            (false, _) => RunStatus::RolledBack,
+        };
+        let output = self.result(0, false).unwrap_or_default();
+        let output = if status == RunStatus::Partial { output } else { Value::Null };
+        let failure = self.state.rollback.clone();
+        self.record(Fact::Finished { status, output, failure });
+    }
+}
+
+fn small(position: usize) -> u32 {
+    u32::try_from(position).expect("a run has far fewer than 2^32 steps")
+}
