@@ -499,10 +499,9 @@ impl Moment<'_> {
         self.skip_rest(frame);
         let failed = self.outcome(frame).is_err();
         self.record(Fact::Closed { frame, failed });
-        match self.state.frame(frame).parent {
-            Some(parent) => self.frame_closed(parent, frame),
-            // The run is over, or goes back: `advance` decides.
-            None => {}
+        // Without a parent the run is over, or goes back: `advance` decides.
+        if let Some(parent) = self.state.frame(frame).parent {
+            self.frame_closed(parent, frame);
         }
         true
     }
