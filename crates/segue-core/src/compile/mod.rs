@@ -1,4 +1,4 @@
-//! Text → [`Composition`](crate::composition::Composition), with every finding at once.
+//! Text → [`Composition`], with every finding at once.
 //!
 //! `source → document → dialect → resolve → check`. Compilation does not fail: it gives a
 //! composition when there are no errors, and all findings in any case. The path is the same for

@@ -5,7 +5,7 @@
 //! shared instead of converted, and each operation is charged against a budget before it is done.
 //! A value that is put into a text is data; nothing is ever parsed at run time.
 //!
-//! Not here: what names mean ([`crate::compile::resolve`] decides and writes it into [`Root`]).
+//! Not here: what names mean (`compile::resolve` decides and writes it into [`Root`]).
 
 pub mod ast;
 mod eval;
