@@ -6,10 +6,12 @@ mod addresses;
 mod checkpoints;
 #[cfg(unix)]
 mod command;
+mod engine;
 #[cfg(unix)]
 mod files;
 mod fold;
 mod http;
 mod server;
+mod stores;
 mod support;
 mod tools;
