@@ -206,7 +206,10 @@ pub(super) struct Tree {
 }
 
 struct Line {
+    path: Arc<str>,
     bar: ProgressBar,
+    /// The last line below this one that belongs to it.
+    last_inside: Option<ProgressBar>,
     began_ms: u64,
     tool: String,
     retries: u32,
@@ -217,18 +220,36 @@ impl Tree {
         Tree { bars: MultiProgress::new(), small: steps <= LINES_MAX, lines: Mutex::default() }
     }
 
-    fn begin(&self, path: &str, depth: usize, at_ms: u64) -> Line {
-        let bar = self.bars.add(ProgressBar::new_spinner());
+    /// A new line: below the step that it is inside of, else at the end.
+    fn begin(
+        &self,
+        lines: &mut BTreeMap<NodeId, Line>,
+        path: &Arc<str>,
+        depth: usize,
+        at_ms: u64,
+    ) -> Line {
+        let (outer, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let outer = outer.split_once('[').map_or(outer, |(outer, _)| outer);
+        let parent = lines.values_mut().find(|line| &*line.path == outer);
+        let bar = match parent {
+            Some(parent) => {
+                let above = parent.last_inside.as_ref().unwrap_or(&parent.bar);
+                let bar = self.bars.insert_after(above, ProgressBar::new_spinner());
+                parent.last_inside = Some(bar.clone());
+                bar
+            }
+            None => self.bars.add(ProgressBar::new_spinner()),
+        };
         let indent = "  ".repeat(depth);
         let template = format!("{indent}{{spinner:.cyan}} {{prefix}}  {{msg}} {{elapsed:.dim}}");
         bar.set_style(
             ProgressStyle::with_template(&template)
                 .unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
-        let name = path.rsplit('/').next().unwrap_or(path);
         bar.set_prefix(name.to_owned());
         bar.enable_steady_tick(Duration::from_millis(80));
-        Line { bar, began_ms: at_ms, tool: String::new(), retries: 0 }
+        let path = path.clone();
+        Line { path, bar, last_inside: None, began_ms: at_ms, tool: String::new(), retries: 0 }
     }
 
     fn end(line: &Line, depth: usize, mark: &str, words: &str, keep: bool) {
@@ -254,7 +275,11 @@ impl Observer for Tree {
             let Some((node, change)) = change(run, entry) else { continue };
             let path = run.path(node);
             let depth = path.matches('/').count();
-            let line = lines.entry(node).or_insert_with(|| self.begin(&path, depth, entry.at_ms));
+            if !lines.contains_key(&node) {
+                let line = self.begin(&mut lines, &path, depth, entry.at_ms);
+                lines.insert(node, line);
+            }
+            let Some(line) = lines.get_mut(&node) else { continue };
             let took = duration(entry.at_ms.saturating_sub(line.began_ms));
             let retries = match line.retries {
                 0 => String::new(),
