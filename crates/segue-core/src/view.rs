@@ -139,9 +139,9 @@ pub struct RunView {
     /// Steps that did not.
     pub steps_failed: usize,
     /// RFC 3339, absent before the start.
-    pub started_at: Option<String>,
+    pub started_at: Option<Timestamp>,
     /// RFC 3339, absent before the end.
-    pub completed_at: Option<String>,
+    pub completed_at: Option<Timestamp>,
     /// Nanoseconds.
     pub duration: u64,
     /// Milliseconds.
@@ -172,9 +172,9 @@ pub struct StepView {
     /// Why it was skipped.
     pub reason: Option<String>,
     /// RFC 3339.
-    pub started_at: Option<String>,
+    pub started_at: Option<Timestamp>,
     /// RFC 3339.
-    pub completed_at: Option<String>,
+    pub completed_at: Option<Timestamp>,
     /// Milliseconds from its first attempt to its end.
     pub duration_ms: u64,
 }
@@ -438,6 +438,22 @@ pub(crate) fn body_labels(step: &Step) -> Vec<String> {
             .chain(otherwise.iter().map(|_| "otherwise".to_owned()))
             .collect(),
         _ => Vec::new(),
+    }
+}
+
+/// A moment in milliseconds since 1970; written as RFC 3339 only when somebody looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(pub u64);
+
+impl std::fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&rfc3339(self.0))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

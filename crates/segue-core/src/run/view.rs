@@ -8,7 +8,7 @@ use super::node::Node;
 use super::state::{Record, State};
 use crate::composition::{StepKind, WaitFor};
 use crate::value::Map;
-use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
+use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp};
 
 pub(super) fn run_view(state: &State) -> RunView {
     let Some(started) = &state.started else { return RunView::default() };
@@ -24,12 +24,12 @@ pub(super) fn run_view(state: &State) -> RunView {
         success: state.status == RunStatus::Success,
         output: state.output.clone(),
         results: results(state, 0),
-        started_at: Some(rfc3339(state.started_ms)),
+        started_at: Some(Timestamp(state.started_ms)),
         plan_hash: started.plan_hash.clone(),
         ..RunView::default()
     };
     if state.ended_ms > 0 {
-        view.completed_at = Some(rfc3339(state.ended_ms));
+        view.completed_at = Some(Timestamp(state.ended_ms));
         view.duration_ms = state.ended_ms.saturating_sub(state.started_ms);
         view.duration = view.duration_ms.saturating_mul(1_000_000);
     }
@@ -128,8 +128,8 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
             Node::Skipped { reason, .. } => Some(reason.to_string()),
             _ => None,
         },
-        started_at: began.then(|| rfc3339(record.started_ms)),
-        completed_at: (began && record.ended_ms > 0).then(|| rfc3339(record.ended_ms)),
+        started_at: began.then_some(Timestamp(record.started_ms)),
+        completed_at: (began && record.ended_ms > 0).then_some(Timestamp(record.ended_ms)),
         duration_ms: record.ended_ms.saturating_sub(record.started_ms),
     }
 }

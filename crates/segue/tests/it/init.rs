@@ -1,0 +1,136 @@
+//! The usual comforts: `init`, `doctor`, `explain`, `completions`, `schema`, `--help`.
+
+use std::fs;
+
+use clap::CommandFactory as _;
+use segue_core::diagnostic::Code;
+
+use crate::support::{World, json};
+
+#[test]
+fn what_init_writes_runs() {
+    let world = World::new();
+    world.segue(&["init"]).exits(0);
+    let view = world.json(0, &["run", "hello", "-i", "name=Ada", "--json"]);
+    assert_eq!(view["output"], json!({ "text": "Hello, Ada!", "characters": 11 }));
+    assert!(world.segue(&["plan", "hello"]).exits(0).stdout.starts_with("hello · 3 steps"));
+    let checked = world.segue(&["check"]).exits(0);
+    assert!(checked.stderr.contains("nothing found"), "{}", checked.stderr);
+}
+
+#[test]
+fn init_overwrites_nothing_unless_told() {
+    let world = World::new();
+    world.file("segue.yaml", "# mine\n");
+    let refused = world.segue(&["init"]).exits(2);
+    assert!(refused.stderr.contains("`segue.yaml` exists already"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(world.path("segue.yaml")).unwrap(), "# mine\n");
+    assert!(!world.path("compositions").exists(), "it began all the same");
+    world.segue(&["init", "--force"]).exits(0);
+    assert_ne!(fs::read_to_string(world.path("segue.yaml")).unwrap(), "# mine\n");
+}
+
+#[test]
+fn init_into_another_folder_says_where_to_go_on() {
+    let world = World::new();
+    let done = world.segue(&["init", "fresh"]).exits(0);
+    assert!(done.stderr.contains("cd fresh && segue run hello"), "{}", done.stderr);
+    assert!(world.path("fresh/compositions/hello.yaml").is_file());
+}
+
+#[test]
+fn doctor_finds_a_healthy_world_well_and_a_broken_one_not() {
+    let world = World::new();
+    world.segue(&["init"]).exits(0);
+    assert_eq!(world.json(0, &["doctor", "--json"])["ok"], true);
+    world.file("compositions/broken.yaml", "name: broken\nsteps: []\n");
+    let report = world.json(2, &["doctor", "--json"]);
+    assert_eq!(report["ok"], false);
+    assert!(report.to_string().contains("broken.yaml"), "{report:#}");
+}
+
+#[test]
+fn doctor_names_commands_that_are_not_there() {
+    let world = World::new();
+    world.file("mine.yaml", "commands: { nap: { argv: [no-such-program-anywhere] } }\n");
+    let report = world.segue(&["--config", "mine.yaml", "doctor"]).exits(2).stdout;
+    assert!(report.contains("no-such-program-anywhere"), "{report}");
+}
+
+#[test]
+fn configurations_are_checked_like_compositions() {
+    let world = World::new();
+    world.file("segue.yaml", "compositons: []\nstore: sqllite:x.db\n");
+    let said = world.segue(&["tools"]).exits(2).stderr;
+    for part in ["error[config]", "segue.yaml:1:1", "did you mean `compositions`?", ":2:8"] {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+    world.file("segue.yaml", "builtins: { files: { root: \"${NO_SUCH_VARIABLE_HERE}\" } }\n");
+    let said = world.segue(&["tools"]).exits(2).stderr;
+    assert!(said.contains("NO_SUCH_VARIABLE_HERE"), "{said}");
+    world.segue(&["--config", "nowhere.yaml", "tools"]).exits(2);
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = world.segue(&["completions", shell]).exits(0).stdout;
+        assert!(script.contains("segue") && script.contains("doctor"), "{shell}: {script}");
+    }
+}
+
+#[test]
+fn every_code_is_explained() {
+    let world = World::new();
+    for code in Code::ALL {
+        let page = world.segue(&["explain", code.as_str()]).exits(0).stdout;
+        assert!(page.starts_with(&format!("# {code}\n")), "{page}");
+        assert!(page.contains("## What to do"), "{code}: {page}");
+    }
+    let list = world.json(0, &["explain", "--json"]);
+    assert_eq!(list["codes"].as_array().unwrap().len(), Code::ALL.len());
+    let slip = world.segue(&["explain", "unknown-tol"]).exits(2);
+    assert!(slip.stderr.contains("did you mean `unknown-tool`?"), "{}", slip.stderr);
+}
+
+#[test]
+fn schemas_of_both_drafts_are_printed() {
+    let world = World::new();
+    let current = world.json(0, &["schema"]);
+    assert_eq!(current["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let older = world.json(0, &["schema", "--draft", "07"]);
+    assert_eq!(older["$schema"], "http://json-schema.org/draft-07/schema#");
+}
+
+#[test]
+fn every_command_helps() {
+    let world = World::new();
+    let mut waiting = vec![(Vec::new(), segue::cli::Cli::command())];
+    let mut seen = 0;
+    while let Some((path, command)) = waiting.pop() {
+        for inner in command.get_subcommands() {
+            let path = [path.clone(), vec![inner.get_name().to_owned()]].concat();
+            waiting.push((path, inner.clone()));
+        }
+        let mut args: Vec<&str> = path.iter().map(String::as_str).collect();
+        args.push("--help");
+        let help = world.segue(&args).exits(0);
+        assert!(help.stdout.contains("Usage: segue"), "{args:?}: {}", help.stdout);
+        assert!(help.stderr.is_empty(), "{args:?}: {}", help.stderr);
+        seen += 1;
+    }
+    assert!(seen > 11, "only {seen} commands");
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let world = World::new();
+    for args in [&["frobnicate"][..], &[], &["run"], &["check"], &["plan", "x", "--format", "gif"]]
+    {
+        let done = world.segue(args).exits(2);
+        assert!(!done.stderr.is_empty() && done.stdout.is_empty(), "{args:?}: {done:?}");
+    }
+    assert!(world.segue(&["--version"]).exits(0).stdout.starts_with("segue "));
+}

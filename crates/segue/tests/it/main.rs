@@ -1,0 +1,14 @@
+//! Tests of the command line from outside: the built program, real folders, no network.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod check;
+mod docs;
+mod examples;
+mod hostile;
+mod init;
+mod plan;
+mod run;
+mod support;
+mod tidy;
+mod tools;
