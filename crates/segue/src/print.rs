@@ -37,6 +37,9 @@ pub fn draw(finding: &Diagnostic, source: &Source, look: Look) -> String {
     };
     let text = source.text();
     let window = Window::around(text, finding);
+    if window.end - window.start > WINDOW_BYTES_MAX {
+        return plainly(finding, source);
+    }
     let mut snippet = Snippet::source(&text[window.start..window.end])
         .path(source.name().to_string())
         .line_start(window.first_line)
@@ -69,8 +72,21 @@ pub fn draw(finding: &Diagnostic, source: &Source, look: Look) -> String {
     renderer.decor_style(decor).render(&report)
 }
 
+/// A window of longer lines than this is not drawn: nobody could read it, and drawing takes time.
+const WINDOW_BYTES_MAX: usize = 64 * 1024;
+
+/// A finding without the lines that it is about.
+fn plainly(finding: &Diagnostic, source: &Source) -> String {
+    let view = finding.view(source);
+    let severity = format!("{:?}", finding.severity).to_lowercase();
+    let (code, message) = (finding.code, clean(&finding.message));
+    let help =
+        finding.help.as_deref().map_or_else(String::new, |h| format!("\nhelp: {}", clean(h)));
+    format!("{severity}[{code}]: {message}\n --> {}:{}:{}{help}", view.file, view.line, view.column)
+}
+
 /// Control characters of foreign texts never reach a terminal.
-fn clean(text: &str) -> Cow<'_, str> {
+pub fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().any(|c| c.is_control() && c != '\n') {
         return text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     }

@@ -1,6 +1,7 @@
 //! What is known of every step's value, worked out when asked for.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::resolve::given_names;
@@ -16,6 +17,8 @@ pub(crate) struct Typing<'a> {
     /// By index; a step that could not be read leaves a gap.
     steps: Vec<Option<&'a Step>>,
     known: RefCell<Vec<Known>>,
+    /// The same for names that steps give.
+    known_names: RefCell<BTreeMap<(StepIndex, Arc<str>), Known>>,
 }
 
 #[derive(Clone)]
@@ -37,7 +40,7 @@ impl<'a> Typing<'a> {
             steps[at] = Some(step);
         });
         let known = RefCell::new(vec![Known::Not; steps.len()]);
-        Typing { composition, steps, known }
+        Typing { composition, steps, known, known_names: RefCell::default() }
     }
 
     pub(crate) fn step(&self, index: StepIndex) -> Option<&'a Step> {
@@ -127,7 +130,21 @@ impl<'a> Typing<'a> {
         }
     }
 
+    /// The type of a name that a step gives. Names that read names that read names are common, so
+    /// each is worked out once.
     fn given(&self, index: StepIndex, name: &Arc<str>) -> Type {
+        let key = (index, name.clone());
+        let before = self.known_names.borrow_mut().insert(key.clone(), Known::Asked);
+        let ty = match before {
+            Some(Known::Yes(ty)) => ty,
+            Some(Known::Asked) => Type::Any,
+            Some(Known::Not) | None => self.work_out_given(index, name),
+        };
+        self.known_names.borrow_mut().insert(key, Known::Yes(ty.clone()));
+        ty
+    }
+
+    fn work_out_given(&self, index: StepIndex, name: &Arc<str>) -> Type {
         let Some(step) = self.step(index) else { return Type::Any };
         if let StepKind::Set(names) = &step.kind
             && let Some((_, template)) = names.iter().find(|(given, _)| given == name)

@@ -1,3 +1,5 @@
+//! What expressions mean, by example.
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Everything that is true of a run. Changed by [`State::apply`] alone, live or replayed.
+//! Everything that is true of a run. Changed by [`State::apply`] alone, live or replayed; it is a
+//! table, one arm for each fact.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

@@ -1,5 +1,6 @@
 //! The engine and the local driver with real tools: sharing, nesting, panics, cancelling.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,16 +61,19 @@ async fn a_large_value_exists_once() {
     }
 
     let engine = engine(vec![tool("large", Large)], &[]);
-    let readers: String = (0..10)
-        .map(|n| {
-            format!("  - {{ id: r{n}, tool: echo, parameters: {{ t: '{{{{ big.text }}}}' }} }}\n")
-        })
-        .collect();
-    let view = run(
-        &engine,
-        &format!("name: share\nsteps:\n  - {{ id: big, tool: 'test:large' }}\n{readers}"),
-    )
-    .await;
+    let mut text = String::from(
+        "name: share
+steps:
+  - { id: big, tool: 'test:large' }
+",
+    );
+    for n in 0..10 {
+        let _ = writeln!(
+            text,
+            "  - {{ id: r{n}, tool: echo, parameters: {{ t: '{{{{ big.text }}}}' }} }}"
+        );
+    }
+    let view = run(&engine, &text).await;
     assert!(view.success, "{:?}", view.errors);
     let address = |value: &Value| value.as_str().unwrap().as_ptr();
     let original = address(view.results["big"].get("text").unwrap());

@@ -1,13 +1,14 @@
 //! `segue check`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use segue_core::diagnostic::{DiagnosticView, Severity};
+use segue_core::compile::source::{Source, Span};
+use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use serde::Serialize;
 
 use super::app::{App, draw_all, read_source};
-use super::{Exit, Global, complain, print_data, say, to_json};
+use super::{Exit, Global, complain, print_json, say};
 
 /// Find every mistake of compositions, without running anything
 #[derive(Args, Debug)]
@@ -41,7 +42,9 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
             Ok(source) => source,
             Err(message) => {
                 complain(&message, None);
-                return Exit::Usage;
+                report.ok = false;
+                report.diagnostics.push(unreadable(file, message));
+                continue;
             }
         };
         let (plan, diagnostics) = app.engine.plan(&source);
@@ -52,11 +55,17 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
         report.diagnostics.extend(diagnostics.iter().map(|finding| finding.view(&source)));
     }
     if global.is_json() {
-        print_data(&to_json(&report));
+        print_json(global, &report);
     } else if !global.quiet {
         say(&summary(&report, files.len()));
     }
     if report.ok { Exit::Success } else { Exit::Usage }
+}
+
+/// A file that cannot be read is a finding like any other, and hides none.
+fn unreadable(file: &Path, message: String) -> DiagnosticView {
+    let source = Source::new(file.display().to_string(), "");
+    Diagnostic::error(Code::NotFound, message, Span::default()).view(&source)
 }
 
 fn summary(report: &Report, files: usize) -> String {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::app::App;
-use super::{Exit, Global, print_data, to_json};
+use super::{Exit, Global, print_data, print_json};
 use crate::config::{Trust, data_folder};
 
 /// Say what is wrong with this installation and its configuration
@@ -47,7 +47,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
     findings.extend(commands(&app));
     let ok = findings.iter().all(|finding| finding.ok);
     if global.is_json() {
-        print_data(&to_json(&serde_json::json!({ "ok": ok, "findings": findings })));
+        print_json(global, &serde_json::json!({ "ok": ok, "findings": findings }));
     } else {
         for Finding { what, ok, message, help } in &findings {
             let mark = if *ok { "ok   " } else { "WRONG" };

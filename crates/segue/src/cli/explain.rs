@@ -4,7 +4,7 @@ use clap::Args;
 use segue_core::diagnostic::{Code, nearest};
 use serde_json::json;
 
-use super::{Exit, Global, complain, print_data, to_json};
+use super::{Exit, Global, complain, print_data, print_json, to_json};
 
 /// Explain an error code
 #[derive(Args, Debug)]
@@ -47,7 +47,7 @@ pub(super) fn explain(global: &Global, args: &ExplainArgs) -> Exit {
         return Exit::Usage;
     };
     if global.is_json() {
-        print_data(&to_json(&json!({ "code": code, "summary": code.summary(), "page": page })));
+        print_json(global, &json!({ "code": code, "summary": code.summary(), "page": page }));
     } else {
         print_data(page);
     }

@@ -23,6 +23,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::print::clean;
+
 /// Exit codes, as the contract has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -203,9 +205,17 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn complain(message: &str, help: Option<&str>) {
     let bold = anstyle::Style::new().bold();
     let red = bold.fg_color(Some(anstyle::AnsiColor::Red.into()));
-    say(&format!("{red}error{red:#}{bold}: {message}{bold:#}"));
+    say(&format!("{red}error{red:#}{bold}: {}{bold:#}", clean(message)));
     if let Some(help) = help {
-        say(&format!("{bold}help{bold:#}: {help}"));
+        say(&format!("{bold}help{bold:#}: {}", clean(help)));
+    }
+}
+
+/// One JSON document on standard output: on one line where a document is a line.
+pub(crate) fn print_json(global: &Global, value: &impl serde::Serialize) {
+    match global.output() {
+        Output::Ndjson => print_data(&serde_json::to_string(value).unwrap_or_default()),
+        _ => print_data(&to_json(value)),
     }
 }
 

@@ -10,7 +10,7 @@ use segue_core::run::{Entry, Fact, NodeId, Run};
 use segue_runtime::driver::{Observer, Unobserved};
 
 use super::{Global, Output, print_data, say};
-use crate::print::duration;
+use crate::print::{clean, duration};
 
 /// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
 const LINES_MAX: usize = 30;
@@ -95,25 +95,29 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         }
         Fact::Rested { node, failure, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
-            (*node, Change::Retrying(format!("again in {wait}: {}", failure.message)))
+            (*node, Change::Retrying(format!("again in {wait}: {}", clean(&failure.message))))
         }
         Fact::GaveUp { node, failure } => {
-            (*node, Change::Retrying(format!("falls back: {}", failure.message)))
+            (*node, Change::Retrying(format!("falls back: {}", clean(&failure.message))))
         }
         Fact::Succeeded { node, .. } => (*node, Change::Done),
         Fact::Tolerated { node, failure, .. } => {
-            (*node, Change::Failed(format!("{} (tolerated)", failure.message)))
+            (*node, Change::Failed(format!("{} (tolerated)", clean(&failure.message))))
         }
-        Fact::Failed { node, failure } => (*node, Change::Failed(failure.message.to_string())),
+        Fact::Failed { node, failure } => {
+            (*node, Change::Failed(clean(&failure.message).into_owned()))
+        }
         Fact::Skipped { node, reason, .. } => (*node, Change::Skipped(reason.to_string())),
         Fact::Cancelled { node, .. } => (*node, Change::Cancelled),
         Fact::UndoCalled { node, .. } => (*node, Change::Started("is being undone".to_owned())),
         Fact::UndoRested { node, failure, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
-            (*node, Change::Retrying(format!("undo again in {wait}: {}", failure.message)))
+            (*node, Change::Retrying(format!("undo again in {wait}: {}", clean(&failure.message))))
         }
         Fact::Undone { node } => (*node, Change::Undone),
-        Fact::UndoFailed { node, failure } => (*node, Change::Failed(failure.message.to_string())),
+        Fact::UndoFailed { node, failure } => {
+            (*node, Change::Failed(clean(&failure.message).into_owned()))
+        }
         Fact::Started(_)
         | Fact::Granted { .. }
         | Fact::Woke { .. }

@@ -16,7 +16,7 @@ use segue_runtime::engine::{Engine, RunRequest, stillborn};
 
 use super::app::{App, draw_all};
 use super::progress::{self, Progress};
-use super::{Exit, Global, Output, complain, input, print_data, say, to_json};
+use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::print::duration;
 
 /// Run a composition
@@ -87,7 +87,7 @@ impl Refusal {
         if global.is_json() {
             let error = ErrorView::check(self.code, self.message.clone(), self.help.clone());
             let view = self.view.unwrap_or_else(|| Box::new(stillborn(vec![error])));
-            print_data(&to_json(&view));
+            print_json(global, &view);
         }
         if !self.said {
             complain(&self.message, self.help.as_deref());
@@ -230,8 +230,7 @@ fn indent(text: &str) -> String {
 
 fn show(global: &Global, view: &RunView) -> Exit {
     match global.output() {
-        Output::Json => print_data(&to_json(view)),
-        Output::Ndjson => print_data(&serde_json::to_string(view).unwrap_or_default()),
+        Output::Json | Output::Ndjson => print_json(global, view),
         Output::Rich | Output::Plain => {
             if !view.output.is_null() {
                 print_data(&to_json(&view.output));
@@ -292,7 +291,7 @@ fn exit_of(view: &RunView) -> Exit {
 
 fn show_dry_run(global: &Global, view: &RunView) -> Exit {
     if global.is_json() {
-        print_data(&to_json(view));
+        print_json(global, view);
         return exit_of(view);
     }
     show_errors(view);

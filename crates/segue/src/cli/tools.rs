@@ -7,7 +7,7 @@ use segue_core::value::Value;
 use serde_json::json;
 
 use super::app::App;
-use super::{Exit, Global, complain, print_data, to_json};
+use super::{Exit, Global, complain, print_data, print_json, to_json};
 
 /// List the tools, or show one
 #[derive(Args, Debug)]
@@ -86,7 +86,7 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
         }
     };
     if global.is_json() {
-        print_data(&to_json(&definition(tool)));
+        print_json(global, &definition(tool));
         return Exit::Success;
     }
     print_data(&format!("{}\n{}\n", tool.id, tool.description));

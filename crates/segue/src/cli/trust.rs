@@ -38,7 +38,11 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     match Trust::load().allow(&config) {
         Ok(()) => {
             let count = config.commands.len();
-            say(&format!("{count} commands of `{}` may start now, as they are", file.display()));
+            let plural = if count == 1 { "" } else { "s" };
+            say(&format!(
+                "{count} command{plural} of `{}` may start now, as written",
+                file.display()
+            ));
             Exit::Success
         }
         Err(message) => {

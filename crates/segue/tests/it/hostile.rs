@@ -285,7 +285,6 @@ fn hostile_texts_end_in_an_error() {
 /// remembering what it found does so 2⁵⁹ times.
 #[cfg(unix)]
 #[test]
-#[ignore = "the type of a `set` name is inferred anew at every use, so checking takes 2ⁿ steps"]
 fn names_that_read_names_are_checked_in_time() {
     let case = check("names that read names", YAML, |world| {
         let mut text = "name: x\nsteps:\n  - { id: s0, set: { v0: x } }\n".to_owned();

@@ -409,7 +409,6 @@ fn ndjson_is_an_event_per_line_and_the_view_at_the_end() {
 }
 
 #[test]
-#[ignore = "a view without a run is printed over many lines"]
 fn ndjson_is_a_document_per_line_also_without_a_run() {
     let refused = World::with("name: x\nsteps: []\n").segue(&["run", "c.yaml", "-o", "ndjson"]);
     let dry = World::with(TWO).segue(&["run", "c.yaml", "-o", "ndjson", "--dry-run"]);
@@ -606,7 +605,6 @@ fn a_source_that_cannot_be_reached_ends_with_4() {
 }
 
 #[test]
-#[ignore = "`complain` and the lines of progress write a tool's message as it is"]
 fn what_a_tool_says_cannot_command_a_terminal() {
     let world = World::with(
         "name: x\nsteps: [ { id: a, tool: fail, parameters: { message: \"\\e[2J\\e]0;title\\a gone\" } } ]\n",

@@ -1,0 +1,274 @@
+//! Names → what they mean, and from that the order of steps.
+//!
+//! Writes a [`Root`](crate::expr::Root) into every expression and the needs into every step. A reference is a
+//! dependency; where it leads into a body that may not have run, it needs a `default(…)`.
+
+mod symbols;
+mod walk;
+
+use std::sync::Arc;
+
+use super::source::{Source, Span};
+use crate::composition::{Body, Composition, Need, Step, StepKind, StepRollback, ToolCall};
+use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::expr::{Expr, StepIndex, Template};
+use symbols::{Level, StepInfo, Symbols};
+use walk::Walk;
+
+pub(super) use symbols::given_names;
+
+/// What each step needs, by body and position.
+type Needs = Vec<Vec<Vec<Need>>>;
+
+/// Resolves every name of a composition.
+pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Diagnostic> {
+    let mut symbols = Symbols::collect(composition, source);
+    let mut findings = std::mem::take(&mut symbols.findings);
+    let mut resolver =
+        Resolver { symbols, source, findings: Vec::new(), uses: Vec::new(), next_body: 0 };
+    let mut body = std::mem::take(&mut composition.body);
+    resolver.body(&mut body, &Site::top());
+    if let Some(output) = &mut composition.output {
+        resolver.template(output, &Site::top());
+    }
+    findings.append(&mut resolver.findings);
+    let mut needs = resolver.needs();
+    findings.append(&mut resolver.findings);
+    write_needs(&mut body, &mut needs, &mut 0);
+    composition.body = body;
+    findings
+}
+
+/// Where an expression stands, and what is known there beyond the steps.
+#[derive(Clone)]
+struct Site {
+    body: usize,
+    /// The position in its body of the step that the expression belongs to; the composition's own
+    /// `output` belongs to none.
+    position: Option<usize>,
+    /// Loop variables around, innermost last.
+    items: Vec<(Arc<str>, StepIndex)>,
+    /// `output`, `args`, `error`, where they make sense.
+    extra: &'static [&'static str],
+    /// Names given by this very step, which its own `transform` may read.
+    own_step: Option<StepIndex>,
+}
+
+impl Site {
+    fn top() -> Site {
+        Site { body: 0, position: None, items: Vec::new(), extra: &[], own_step: None }
+    }
+
+    fn with(&self, extra: &'static [&'static str]) -> Site {
+        Site { extra, ..self.clone() }
+    }
+}
+
+/// A step's value is read somewhere.
+struct Use {
+    from_body: usize,
+    from_position: usize,
+    step: StepIndex,
+    guarded: bool,
+    span: Span,
+}
+
+struct Resolver<'a> {
+    symbols: Symbols,
+    source: &'a Source,
+    findings: Vec<Diagnostic>,
+    uses: Vec<Use>,
+    next_body: usize,
+}
+
+impl Resolver<'_> {
+    /// Bodies are numbered in the same order as in [`Symbols::body`].
+    fn body(&mut self, body: &mut Body, outer: &Site) {
+        let index = self.next_body;
+        self.next_body += 1;
+        for (position, step) in body.steps.iter_mut().enumerate() {
+            let step = Arc::make_mut(step);
+            let site = Site {
+                body: index,
+                position: Some(position),
+                items: outer.items.clone(),
+                extra: &[],
+                own_step: Some(step.index),
+            };
+            self.step(step, &site);
+        }
+    }
+
+    fn step(&mut self, step: &mut Step, site: &Site) {
+        self.depends_on(step, site);
+        self.optional(step.when.as_mut(), site);
+        self.kind(step, site);
+        for call in &mut step.fallback {
+            self.call(call, &site.with(&["error"]));
+        }
+        let over_output = site.with(&["output", "args"]);
+        self.optional(step.success_when.as_mut(), &over_output);
+        self.optional(step.fail_when.as_mut(), &over_output);
+        for (_, template) in &mut step.on_success.transform {
+            self.template(template, &over_output);
+        }
+        if let Some(template) = &mut step.on_failure.default {
+            self.template(template, &site.with(&["error", "args"]));
+        }
+        if let StepRollback::Call(call) = &mut step.rollback {
+            self.call(call, &over_output);
+        }
+        if let Some(probe) = &mut step.probe {
+            self.call(&mut probe.call, &site.with(&["args"]));
+            self.expr(&mut probe.done_when, &over_output);
+        }
+    }
+
+    fn kind(&mut self, step: &mut Step, site: &Site) {
+        match &mut step.kind {
+            StepKind::Tool(call) => self.call(call, site),
+            StepKind::Parallel { branches, .. } => {
+                for branch in branches {
+                    self.body(&mut branch.body, site);
+                }
+            }
+            StepKind::Loop(each) => {
+                self.template(&mut each.over, site);
+                let mut inside = site.clone();
+                inside.items.push((each.item.clone(), step.index));
+                let body = self.next_body;
+                self.body(&mut each.body, &inside);
+                if let Some(output) = &mut each.output {
+                    // An item's output reads the steps of its own body, after all of them.
+                    let site = Site { body, position: None, own_step: None, ..inside };
+                    self.template(output, &site);
+                }
+            }
+            StepKind::Repeat(repeat) => {
+                let body = self.next_body;
+                self.body(&mut repeat.body, site);
+                let inside = Site { body, position: None, own_step: None, ..site.clone() };
+                self.expr(&mut repeat.until, &inside);
+            }
+            StepKind::Choose { cases, otherwise } => {
+                for case in cases {
+                    self.expr(&mut case.when, site);
+                    self.body(&mut case.body, site);
+                }
+                if let Some(body) = otherwise {
+                    self.body(body, site);
+                }
+            }
+            StepKind::Set(names) => {
+                for (_, template) in names {
+                    self.template(template, site);
+                }
+            }
+            StepKind::Approve { message, .. } => self.template(message, site),
+            StepKind::Wait { duration } => self.template(duration, site),
+            StepKind::Expand(template) => self.template(template, site),
+        }
+    }
+
+    fn depends_on(&mut self, step: &Step, site: &Site) {
+        for (id, span) in &step.depends_on {
+            match self.symbols.by_id.get(id) {
+                Some(&target) => self.note_use(site, target, true, *span),
+                None => {
+                    let ids = self.symbols.by_id.keys().map(|id| &**id);
+                    let near = nearest(id, ids).map(ToOwned::to_owned);
+                    let message = format!("there is no step `{id}`");
+                    let finding = Diagnostic::error(Code::UnknownStep, message, *span);
+                    self.findings
+                        .push(finding.fix_with(unquoted(self.source, *span), near.as_deref()));
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, call: &mut ToolCall, site: &Site) {
+        self.template(&mut call.parameters.template, site);
+    }
+
+    fn template(&mut self, template: &mut Template, site: &Site) {
+        template.exprs_mut(&mut |expr| self.expr(expr, site));
+    }
+
+    fn optional(&mut self, expr: Option<&mut Expr>, site: &Site) {
+        if let Some(expr) = expr {
+            self.expr(expr, site);
+        }
+    }
+
+    fn expr(&mut self, expr: &mut Expr, site: &Site) {
+        let place = expr.place();
+        let mut walk = Walk { resolver: self, place: &place, site, params: Vec::new() };
+        walk.ast(expr.ast_mut(), false);
+    }
+
+    fn note_use(&mut self, site: &Site, step: StepIndex, guarded: bool, span: Span) {
+        if let Some(from_position) = site.position {
+            self.uses.push(Use { from_body: site.body, from_position, step, guarded, span });
+        }
+    }
+
+    /// From the uses, the needs of each step, by body and position.
+    fn needs(&mut self) -> Needs {
+        let mut needs: Needs =
+            self.symbols.bodies.iter().map(|b| vec![Vec::new(); b.steps]).collect();
+        for used in std::mem::take(&mut self.uses) {
+            match self.symbols.level(&used) {
+                Level::Need { body, position, needed } => {
+                    let needs = &mut needs[body][position];
+                    let reads_value = !used.guarded;
+                    match needs.iter_mut().find(|need| need.position == needed) {
+                        Some(need) => need.reads_value |= reads_value,
+                        None => needs.push(Need { position: needed, reads_value }),
+                    }
+                }
+                Level::Itself => {
+                    let StepInfo { id, id_span, .. } = &self.symbols.steps[used.step as usize];
+                    let message =
+                        format!("Circular dependency detected between tools: {id} → {id}");
+                    let finding = Diagnostic::error(Code::Cycle, message, *id_span)
+                        .help("a step cannot wait for itself")
+                        .related(used.span, "here it does");
+                    self.findings.push(finding);
+                }
+                Level::Sibling => {
+                    let id = &self.symbols.steps[used.step as usize].id;
+                    let message =
+                        format!("`{id}` is in another branch, which may not have run yet");
+                    let finding = Diagnostic::error(Code::UnresolvedReference, message, used.span)
+                        .help("move the step out of the branches, or into this one");
+                    self.findings.push(finding);
+                }
+            }
+        }
+        for needs in needs.iter_mut().flatten() {
+            needs.sort_unstable_by_key(|need| need.position);
+        }
+        needs
+    }
+}
+
+/// The inside of a quoted scalar, so that a replacement keeps the quotes.
+pub(super) fn unquoted(source: &Source, span: Span) -> Span {
+    let text = source.slice(span);
+    if text.len() >= 2 && text.starts_with(['"', '\'']) {
+        return Span { start: span.start + 1, end: span.end - 1 };
+    }
+    span
+}
+
+fn write_needs(body: &mut Body, needs: &mut Needs, next: &mut usize) {
+    let index = *next;
+    *next += 1;
+    for (position, step) in body.steps.iter_mut().enumerate() {
+        let step = Arc::make_mut(step);
+        step.needs = std::mem::take(&mut needs[index][position]);
+        for inner in step.kind.bodies_mut() {
+            write_needs(inner, needs, next);
+        }
+    }
+}

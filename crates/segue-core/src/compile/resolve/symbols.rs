@@ -1,0 +1,286 @@
+//! Everything that can be named in a composition, and how far it can be seen.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::{Site, Use};
+use crate::compile::source::{Source, Span};
+use crate::composition::{Body, Composition, Step, StepKind, WaitFor};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::expr::StepIndex;
+use crate::types::Type;
+
+/// Whether what is inside a body has surely run when its step is done.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Crossing {
+    Surely,
+    Maybe(&'static str),
+}
+
+pub(super) struct BodyInfo {
+    /// How many steps it has.
+    pub(super) steps: usize,
+    /// The body and the position in it of the step that has this body.
+    pub(super) parent: Option<(usize, usize)>,
+    pub(super) owner: Option<StepIndex>,
+    pub(super) crossing: Crossing,
+}
+
+pub(super) struct StepInfo {
+    pub(super) id: Arc<str>,
+    pub(super) id_span: Span,
+    pub(super) output_key: Option<Arc<str>>,
+    pub(super) body: usize,
+    pub(super) position: usize,
+}
+
+/// Names and the steps behind them, in the order of the text.
+type Names = IndexMap<Arc<str>, StepIndex>;
+
+/// Everything that can be named.
+pub(super) struct Symbols {
+    pub(super) bodies: Vec<BodyInfo>,
+    pub(super) steps: Vec<StepInfo>,
+    pub(super) by_id: Names,
+    pub(super) by_key: Names,
+    pub(super) given: Names,
+    pub(super) inputs: Vec<Arc<str>>,
+    pub(super) findings: Vec<Diagnostic>,
+}
+
+impl Symbols {
+    pub(super) fn collect(composition: &Composition, source: &Source) -> Symbols {
+        let mut symbols = Symbols {
+            bodies: vec![BodyInfo {
+                steps: composition.body.steps.len(),
+                parent: None,
+                owner: None,
+                crossing: Crossing::Surely,
+            }],
+            steps: Vec::new(),
+            by_id: Names::new(),
+            by_key: Names::new(),
+            given: Names::new(),
+            inputs: input_names(composition),
+            findings: Vec::new(),
+        };
+        symbols.body(&composition.body, 0);
+        symbols.check_names(&composition.body, source);
+        symbols
+    }
+
+    fn body(&mut self, body: &Body, index: usize) {
+        for (position, step) in body.steps.iter().enumerate() {
+            let at = step.index as usize;
+            // A step that could not be read leaves a gap; nothing refers to it.
+            while self.steps.len() < at {
+                self.steps.push(StepInfo {
+                    id: "".into(),
+                    id_span: Span::default(),
+                    output_key: None,
+                    body: 0,
+                    position: 0,
+                });
+            }
+            self.steps.push(StepInfo {
+                id: step.id.clone(),
+                id_span: step.id_span,
+                output_key: step.output_key.as_ref().map(|(key, _)| key.clone()),
+                body: index,
+                position,
+            });
+            self.declare_id(step);
+            let crossing = crossing(&step.kind);
+            for inner in step.kind.bodies() {
+                let inner_index = self.bodies.len();
+                self.bodies.push(BodyInfo {
+                    steps: inner.steps.len(),
+                    parent: Some((index, position)),
+                    owner: Some(step.index),
+                    crossing,
+                });
+                self.body(inner, inner_index);
+            }
+        }
+    }
+
+    fn declare_id(&mut self, step: &Step) {
+        match self.by_id.get(&step.id) {
+            None => {
+                self.by_id.insert(step.id.clone(), step.index);
+            }
+            Some(first) => {
+                let message = format!("two steps are called `{}`", step.id);
+                let first_span = self.steps[*first as usize].id_span;
+                let finding = Diagnostic::error(Code::DuplicateId, message, step.id_span)
+                    .help("give each step a name of its own")
+                    .related(first_span, "the first one");
+                self.findings.push(finding);
+            }
+        }
+    }
+
+    /// Output keys and given names must not clash with each other or with ids.
+    fn check_names(&mut self, body: &Body, source: &Source) {
+        body.walk(&mut |step| {
+            if let Some((key, span)) = &step.output_key {
+                self.declare_key(step, key, *span);
+            }
+            for name in given_names(step) {
+                self.declare_given(step, &name, source);
+            }
+        });
+    }
+
+    fn declare_key(&mut self, step: &Step, key: &Arc<str>, span: Span) {
+        let other_id = self.by_id.get(key).filter(|index| **index != step.index);
+        if let Some(other) = other_id {
+            let message = format!("`{key}` is the id of another step already");
+            let related = self.steps[*other as usize].id_span;
+            let finding = Diagnostic::error(Code::DuplicateId, message, span)
+                .help("choose another output key")
+                .related(related, "the step of that name");
+            self.findings.push(finding);
+            return;
+        }
+        match self.by_key.get(key) {
+            None => {
+                self.by_key.insert(key.clone(), step.index);
+            }
+            Some(first) => {
+                let message = format!("two steps have the output key `{key}`");
+                let related = self.steps[*first as usize].id_span;
+                let finding = Diagnostic::error(Code::DuplicateId, message, span)
+                    .help("give each output a name of its own")
+                    .related(related, "the first one");
+                self.findings.push(finding);
+            }
+        }
+    }
+
+    fn declare_given(&mut self, step: &Step, name: &Arc<str>, source: &Source) {
+        let taken = self
+            .by_id
+            .get(name)
+            .or_else(|| self.by_key.get(name))
+            .or_else(|| self.given.get(name))
+            .copied();
+        let Some(taken) = taken else {
+            self.given.insert(name.clone(), step.index);
+            return;
+        };
+        let raw = source.slice(step.span);
+        let start = step.span.start as usize;
+        let place = raw
+            .find(&**name)
+            .map_or(step.id_span, |offset| Span::new(start + offset, start + offset + name.len()));
+        let message = format!("the name `{name}` is given twice");
+        let related = self.steps[taken as usize].id_span;
+        let finding = Diagnostic::error(Code::DuplicateId, message, place)
+            .help("choose another name")
+            .related(related, "the step that has it already");
+        self.findings.push(finding);
+    }
+}
+
+fn input_names(composition: &Composition) -> Vec<Arc<str>> {
+    match composition.input.as_ref().map(|schema| schema.ty()) {
+        Some(Type::Object(object)) => object.properties.keys().cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn crossing(kind: &StepKind) -> Crossing {
+    match kind {
+        StepKind::Parallel { wait_for: WaitFor::All, .. } => Crossing::Surely,
+        other => Crossing::Maybe(other.word()),
+    }
+}
+
+/// The names that a step gives to later ones.
+pub(in crate::compile) fn given_names(step: &Step) -> Vec<Arc<str>> {
+    let set = match &step.kind {
+        StepKind::Set(names) => names.iter().map(|(name, _)| name.clone()).collect(),
+        _ => Vec::new(),
+    };
+    let mapped = step.on_success.map_outputs.iter().map(|(_, name)| name.clone());
+    let transformed = step.on_success.transform.iter().map(|(name, _)| name.clone());
+    set.into_iter().chain(mapped).chain(transformed).collect()
+}
+
+/// What a use means for the order of steps.
+pub(super) enum Level {
+    /// In `body`, the step at `position` needs the one at `needed`.
+    Need { body: usize, position: usize, needed: usize },
+    /// A step reads itself, or a container that it is in.
+    Itself,
+    /// A step reads one in another branch of the same container.
+    Sibling,
+}
+
+impl Symbols {
+    pub(super) fn level(&self, used: &Use) -> Level {
+        let target = &self.steps[used.step as usize];
+        let (mut body, mut needed) = (target.body, target.position);
+        let mut crossed = false;
+        loop {
+            if let Some(position) = self.position_in(body, used) {
+                return match (position == needed, crossed) {
+                    (true, true) => Level::Sibling,
+                    (true, false) => Level::Itself,
+                    (false, _) => Level::Need { body, position, needed },
+                };
+            }
+            match self.bodies[body].parent {
+                Some((parent, position)) => {
+                    (body, needed) = (parent, position);
+                    crossed = true;
+                }
+                None => return Level::Sibling,
+            }
+        }
+    }
+
+    /// The position in `body` of the step that the use is in, at any depth.
+    fn position_in(&self, body: usize, used: &Use) -> Option<usize> {
+        let (mut at, mut position) = (used.from_body, used.from_position);
+        loop {
+            if at == body {
+                return Some(position);
+            }
+            (at, position) = self.bodies[at].parent?;
+        }
+    }
+
+    fn is_inside(&self, mut body: usize, ancestor: usize) -> bool {
+        loop {
+            if body == ancestor {
+                return true;
+            }
+            match self.bodies[body].parent {
+                Some((parent, _)) => body = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// The word of the first container that must be entered from `site` to reach the step and
+    /// that need not have run it.
+    pub(super) fn doubtful_crossing(
+        &self,
+        site: &Site,
+        step: StepIndex,
+    ) -> Option<(&'static str, StepIndex)> {
+        let mut body = self.steps[step as usize].body;
+        let mut found = None;
+        while !self.is_inside(site.body, body) {
+            let info = &self.bodies[body];
+            if let (Crossing::Maybe(word), Some(owner)) = (info.crossing, info.owner) {
+                found = Some((word, owner));
+            }
+            body = info.parent?.0;
+        }
+        found
+    }
+}

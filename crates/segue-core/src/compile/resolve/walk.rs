@@ -1,0 +1,278 @@
+//! One expression: each of its names gets its meaning.
+
+use std::sync::Arc;
+
+use super::symbols::Symbols;
+use super::{Resolver, Site};
+use crate::compile::dialect::RESERVED;
+use crate::compile::source::Span;
+use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::expr::{Ast, At, Kind, Place, Root, StepIndex};
+
+/// One walk through one expression.
+pub(super) struct Walk<'r, 'a> {
+    pub(super) resolver: &'r mut Resolver<'a>,
+    pub(super) place: &'r Place,
+    pub(super) site: &'r Site,
+    pub(super) params: Vec<Arc<str>>,
+}
+
+impl Walk<'_, '_> {
+    fn span(&self, at: At) -> Span {
+        self.place.locate(self.resolver.source, at)
+    }
+
+    fn error(&mut self, code: Code, at: At, message: String) -> &mut Diagnostic {
+        let finding = Diagnostic::error(code, message, self.span(at));
+        self.resolver.findings.push(finding);
+        self.resolver.findings.last_mut().expect("a finding was just pushed")
+    }
+
+    pub(super) fn ast(&mut self, ast: &mut Ast, guarded: bool) {
+        if self.collapse(ast, guarded) {
+            return;
+        }
+        match &mut ast.kind {
+            Kind::Name { name, root } => {
+                let name = name.clone();
+                *root = self.name(&name, ast.at, guarded);
+            }
+            Kind::Filter(name, input, args) if matches!(&**name, "default" | "d") => {
+                self.ast(input, true);
+                args.iter_mut().for_each(|arg| self.ast(&mut arg.value, guarded));
+            }
+            Kind::Test(name, input, args) if matches!(&**name, "defined" | "undefined") => {
+                self.ast(input, true);
+                args.iter_mut().for_each(|arg| self.ast(&mut arg.value, guarded));
+            }
+            Kind::Lambda(param, body) => {
+                self.params.push(param.clone());
+                self.ast(body, guarded);
+                self.params.pop();
+            }
+            _ => ast.children_mut(&mut |child| self.ast(child, guarded)),
+        }
+    }
+
+    /// Paths whose first names together mean one thing: `steps.ID.output`, `state.NAME`, and a
+    /// step's id followed by its own output key.
+    fn collapse(&mut self, ast: &mut Ast, guarded: bool) -> bool {
+        let Kind::Field(base, last) = &ast.kind else { return false };
+        let last = last.clone();
+        let root = match &base.kind {
+            Kind::Field(head, id) if is_name(head, "steps") && !self.is_shadowed("steps") => {
+                let (id, at) = (id.clone(), base.at);
+                self.steps_path(&id, &last, at, ast.at, guarded)
+            }
+            Kind::Name { name, .. } if &**name == "steps" && !self.is_shadowed("steps") => {
+                // Without a third name it is incomplete; with one the caller above has it.
+                let at = ast.at;
+                self.error(
+                    Code::UnresolvedReference,
+                    at,
+                    format!("`steps.{last}` is not a value"),
+                )
+                .help =
+                    Some(format!("name its `output`, `status` or `error`: `steps.{last}.output`"));
+                Root::Unresolved
+            }
+            Kind::Name { name, .. } if &**name == "state" && !self.is_shadowed("state") => {
+                self.state_path(&last, ast.at, guarded)
+            }
+            Kind::Name { name, .. } if !self.is_shadowed(name) => {
+                let step = self.resolver.symbols.by_id.get(name).copied();
+                let own_key = step.filter(|step| {
+                    let info = &self.resolver.symbols.steps[*step as usize];
+                    info.output_key.as_ref() == Some(&last) && info.id != last
+                });
+                match own_key {
+                    Some(step) => self.step_value(step, ast.at, guarded),
+                    None => return false,
+                }
+            }
+            _ => return false,
+        };
+        let name = ast.path().into();
+        ast.kind = Kind::Name { name, root };
+        true
+    }
+
+    fn is_shadowed(&self, name: &str) -> bool {
+        self.params.iter().any(|param| &**param == name)
+            || self.site.items.iter().any(|(item, _)| &**item == name)
+    }
+
+    fn steps_path(&mut self, id: &Arc<str>, what: &str, id_at: At, at: At, guarded: bool) -> Root {
+        let Some(&step) = self.resolver.symbols.by_id.get(id) else {
+            let near = nearest(id, self.resolver.symbols.by_id.keys().map(|id| &**id));
+            let help = near.map(|near| format!("did you mean `{near}`?"));
+            self.error(Code::UnknownStep, id_at, format!("there is no step `{id}`")).help = help;
+            return Root::Unresolved;
+        };
+        match what {
+            "output" => self.step_value(step, at, guarded),
+            // Whether a step ran is known whatever became of it.
+            "status" | "error" => {
+                let span = self.span(at);
+                self.resolver.note_use(self.site, step, true, span);
+                if what == "status" { Root::StepStatus(step) } else { Root::StepError(step) }
+            }
+            other => {
+                let near = nearest(other, ["output", "status", "error"]);
+                let message = format!("`steps.{id}` has no `{other}`");
+                let help = near.map_or_else(
+                    || "it has `output`, `status` and `error`".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                self.error(Code::UnknownPath, at, message).help = Some(help);
+                Root::Unresolved
+            }
+        }
+    }
+
+    fn state_path(&mut self, name: &Arc<str>, at: At, guarded: bool) -> Root {
+        if let Some(&step) = self.resolver.symbols.given.get(name) {
+            return self.given(step, name, at, guarded);
+        }
+        let near = nearest(name, self.resolver.symbols.given.keys().map(|name| &**name));
+        let help = near.map(|near| format!("did you mean `state.{near}`?"));
+        let message = format!("Variable not found in chain state: {name}");
+        self.error(Code::UnresolvedReference, at, message).help = help;
+        Root::Unresolved
+    }
+
+    fn given(&mut self, step: StepIndex, name: &Arc<str>, at: At, guarded: bool) -> Root {
+        // A step's own `transform` reads what its `map_outputs` gave, without waiting for itself.
+        let own = self.site.own_step == Some(step) && self.site.extra.contains(&"output");
+        if !own {
+            self.step_value(step, at, guarded);
+        }
+        Root::Given(step, name.clone())
+    }
+
+    fn step_value(&mut self, step: StepIndex, at: At, guarded: bool) -> Root {
+        let span = self.span(at);
+        if let Some((word, owner)) = self.resolver.symbols.doubtful_crossing(self.site, step)
+            && !guarded
+        {
+            let symbols = &self.resolver.symbols;
+            let id = symbols.steps[step as usize].id.clone();
+            let owner = symbols.steps[owner as usize].id.clone();
+            let message = match word {
+                "loop" => format!("`{id}` runs once per item of the loop `{owner}`"),
+                _ => format!("`{id}` is inside the `{word}` step `{owner}` and may not have run"),
+            };
+            let help = format!("read the value of `{owner}` instead, or add `default(…)`");
+            self.error(Code::UnresolvedReference, at, message).help = Some(help);
+            return Root::Step(step);
+        }
+        self.resolver.note_use(self.site, step, guarded, span);
+        Root::Step(step)
+    }
+
+    fn name(&mut self, name: &Arc<str>, at: At, guarded: bool) -> Root {
+        if self.params.contains(name) {
+            return Root::Lambda;
+        }
+        if let Some((_, step)) = self.site.items.iter().rev().find(|(item, _)| item == name) {
+            return Root::Item(*step);
+        }
+        if let Some(root) = self.reserved(name, at) {
+            return root;
+        }
+        let symbols = &self.resolver.symbols;
+        if let Some(&step) = symbols.by_key.get(name).or_else(|| symbols.by_id.get(name)) {
+            return self.step_value(step, at, guarded);
+        }
+        if let Some(&step) = symbols.given.get(name) {
+            return self.given(step, name, at, guarded);
+        }
+        if symbols.inputs.contains(name) {
+            return Root::InputField(name.clone());
+        }
+        self.unknown(name, at);
+        Root::Unresolved
+    }
+
+    fn reserved(&mut self, name: &str, at: At) -> Option<Root> {
+        match name {
+            "input" => Some(Root::Input),
+            "context" => Some(Root::Context),
+            "run" => Some(Root::Run),
+            "loop" => match self.site.items.last() {
+                Some((_, step)) => Some(Root::Loop(*step)),
+                None => {
+                    let message = "`loop` is known inside a loop only".to_owned();
+                    self.error(Code::UnresolvedReference, at, message);
+                    Some(Root::Unresolved)
+                }
+            },
+            "state" | "steps" => {
+                let message = format!("`{name}` alone is not a value");
+                self.error(Code::UnresolvedReference, at, message).help =
+                    Some(format!("name one of its fields: `{name}.NAME`"));
+                Some(Root::Unresolved)
+            }
+            "output" | "args" | "error" if !self.site.extra.contains(&name) => {
+                let message = format!("`{name}` is not known here");
+                let help = match name {
+                    "output" => {
+                        "it is known in `success_when`, `fail_when`, `transform`, `rollback` and `probe`"
+                    }
+                    "args" => "it is known in `success_when`, `fail_when`, `rollback` and `probe`",
+                    _ => "it is known in `fallback` and in `on_failure.default`",
+                };
+                self.error(Code::UnresolvedReference, at, message).help = Some(help.to_owned());
+                Some(Root::Unresolved)
+            }
+            "output" => Some(Root::Output),
+            "args" => Some(Root::Args),
+            "error" => Some(Root::Error),
+            _ => None,
+        }
+    }
+
+    fn unknown(&mut self, name: &str, at: At) {
+        let symbols = &self.resolver.symbols;
+        let items = self.site.items.iter().map(|(item, _)| item);
+        let candidates: Vec<&str> = symbols
+            .by_key
+            .keys()
+            .chain(symbols.by_id.keys())
+            .chain(symbols.given.keys())
+            .chain(&symbols.inputs)
+            .chain(items)
+            .map(|name| &**name)
+            .chain(RESERVED.iter().copied())
+            .collect();
+        let near = nearest(name, candidates).map(ToOwned::to_owned);
+        let span = self.span(at);
+        let mut finding = Diagnostic::error(
+            Code::UnresolvedReference,
+            format!("`{name}` is not known here"),
+            span,
+        );
+        let dashed = candidates_with_dash(&self.resolver.symbols, name);
+        finding = match near {
+            _ if dashed.is_some() => {
+                let id = dashed.unwrap_or_default();
+                finding.help(format!(
+                    "a name with a dash stands alone in `{{{{ … }}}}`; in an expression write `steps['{id}'].output`"
+                ))
+            }
+            Some(near) => finding.fix(span, near),
+            None => finding.help("name a step, an output key, or `input.NAME`"),
+        };
+        self.resolver.findings.push(finding);
+    }
+}
+
+/// The step that is meant when its id has a dash, which an expression reads as a minus.
+fn candidates_with_dash(symbols: &Symbols, name: &str) -> Option<Arc<str>> {
+    let begins = |id: &&Arc<str>| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+    symbols.by_id.keys().chain(symbols.by_key.keys()).find(begins).cloned()
+}
+
+fn is_name(ast: &Ast, wanted: &str) -> bool {
+    matches!(&ast.kind, Kind::Name { name, .. } if &**name == wanted)
+}
