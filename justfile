@@ -8,6 +8,10 @@ check:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
+# Random compositions in random worlds
+sim SEEDS="100000":
+    SEGUE_SIM_SEEDS={{SEEDS}} cargo test --release --package segue-core --test sim -- --nocapture
+
 # Take the new snapshots after looking at them
 accept:
     INSTA_UPDATE=always cargo test --workspace

@@ -24,29 +24,20 @@ const UNDO_TRIES_MAX: u32 = 5;
 impl Moment<'_> {
     /// The way forward has ended: goes one step back, or ends the run.
     pub(super) fn go_back(&mut self) {
-        if self.is_calling() {
+        if self.state.open_frames > 0 || self.state.undoing.is_some() {
             return;
         }
         if self.state.rollback.is_none() {
-            match self.reason_to_go_back() {
-                Some(failure) => self.record(Fact::RollbackStarted { failure }),
-                None => return self.finish_forward(),
-            }
+            let Some(failure) = self.reason_to_go_back() else { return self.finish_forward() };
+            let steps = self.steps_to_undo();
+            self.record(Fact::RollbackStarted { failure, steps });
         }
-        while let Some(node) = self.next_to_undo() {
+        while let Some(node) = self.state.to_undo.last().copied() {
             if self.undo(node) {
                 return;
             }
         }
         self.finish_back();
-    }
-
-    /// Whether any call is under way, forward or back.
-    fn is_calling(&self) -> bool {
-        let busy = |node: &Node| {
-            matches!(node, Node::Calling { .. } | Node::Undoing { .. } | Node::UndoResting { .. })
-        };
-        self.state.frames.iter().any(|frame| frame.nodes.iter().any(|r| busy(&r.node)))
     }
 
     fn reason_to_go_back(&self) -> Option<Arc<Failure>> {
@@ -67,19 +58,19 @@ impl Moment<'_> {
         })
     }
 
-    /// The step that was settled last among those that are still to be taken back.
-    fn next_to_undo(&self) -> Option<NodeId> {
-        let mut last: Option<(u64, NodeId)> = None;
+    /// What is to be taken back, last settled first.
+    fn steps_to_undo(&self) -> Vec<NodeId> {
+        let mut steps = Vec::new();
         for (frame, open) in self.state.frames.iter().enumerate() {
-            for (position, record) in open.nodes.iter().enumerate() {
+            for position in 0..open.nodes.len() {
                 let node = NodeId { frame: small(frame), position: small(position) };
-                let later = last.is_none_or(|(seq, _)| record.settled_seq > seq);
-                if later && self.is_to_be_undone(node) {
-                    last = Some((record.settled_seq, node));
+                if self.is_to_be_undone(node) {
+                    steps.push(node);
                 }
             }
         }
-        last.map(|(_, node)| node)
+        steps.sort_by_key(|node| std::cmp::Reverse(self.state.record(*node).settled_seq));
+        steps
     }
 
     fn is_to_be_undone(&self, node: NodeId) -> bool {

@@ -66,6 +66,10 @@ impl Moment<'_> {
     fn advance(&mut self) {
         while self.state.status == RunStatus::Running {
             if self.state.frame_is_closed(0) {
+                // Branches that lost may still be ending; they are awaited.
+                if self.close_one() {
+                    continue;
+                }
                 self.go_back();
                 break;
             }

@@ -253,6 +253,8 @@ pub enum Fact {
     RollbackStarted {
         /// The first cause.
         failure: Arc<Failure>,
+        /// What is to be taken back, in this order.
+        steps: Vec<NodeId>,
     },
     /// The call that takes a step back was announced.
     UndoCalled {

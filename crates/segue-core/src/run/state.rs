@@ -107,6 +107,12 @@ pub(super) struct State {
     pub(super) tolerated: bool,
     /// The failure that everything is taken back for.
     pub(super) rollback: Option<Arc<Failure>>,
+    /// What is still to be taken back, the next one last.
+    pub(super) to_undo: Vec<NodeId>,
+    /// What is being taken back.
+    pub(super) undoing: Option<NodeId>,
+    /// Activations of bodies that are not over.
+    pub(super) open_frames: u32,
     /// Activations that may have a step to start.
     awake: BTreeSet<u32>,
     /// Frames that may be over.
@@ -130,6 +136,9 @@ impl State {
             seq: 0,
             tolerated: false,
             rollback: None,
+            to_undo: Vec::new(),
+            undoing: None,
+            open_frames: 0,
             awake: BTreeSet::new(),
             ending: Vec::new(),
             plan,
@@ -295,7 +304,10 @@ impl State {
                 self.ending.push(*frame);
             }
             Fact::Closed { frame, failed } => self.close(*frame, *failed),
-            Fact::RollbackStarted { failure } => self.rollback = Some(failure.clone()),
+            Fact::RollbackStarted { failure, steps } => {
+                self.rollback = Some(failure.clone());
+                self.to_undo = steps.iter().rev().copied().collect();
+            }
             Fact::UndoCalled { node, args } => {
                 self.move_back(*node, entry);
                 let record = self.record_mut(*node);
@@ -370,6 +382,7 @@ impl State {
             }
         }
         self.awake.insert(activation);
+        self.open_frames += 1;
         let unsettled = index(nodes.len());
         debug_assert_eq!(plan.composition.body.flow, Flow::Graph);
         self.frames.push(Frame {
@@ -410,6 +423,11 @@ impl State {
         let record = self.record_mut(node);
         let before = std::mem::take(&mut record.node);
         record.node = before.next(&entry.fact).expect("the machine records legal facts only");
+        let is_over = matches!(record.node, Node::Undone { .. } | Node::UndoFailed { .. });
+        self.undoing = if is_over { None } else { Some(node) };
+        if self.to_undo.last() == Some(&node) {
+            self.to_undo.pop();
+        }
     }
 
     fn push_ready(&mut self, node: NodeId) {
@@ -457,6 +475,7 @@ impl State {
     }
 
     fn close(&mut self, frame: u32, failed: bool) {
+        self.open_frames -= 1;
         let closed = &mut self.frames[frame as usize];
         closed.closed = true;
         if let Some(parent) = closed.parent {

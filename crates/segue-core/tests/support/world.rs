@@ -21,6 +21,20 @@ use segue_core::view::RunView;
 /// Milliseconds that a call takes when nobody says otherwise.
 const LATENCY_DEFAULT: u64 = 10;
 
+/// The tools and people around a run.
+pub trait Around {
+    /// What the run is started with.
+    fn started(&self) -> Started;
+    /// When somebody cancels, if anybody does.
+    fn cancel_at(&self) -> Option<u64>;
+    /// How long a call takes.
+    fn latency(&mut self, call: &Call) -> u64;
+    /// How a call is answered.
+    fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer;
+    /// Whether a call may be made.
+    fn decide(&mut self, step: &str) -> bool;
+}
+
 /// What `world.yaml` says.
 pub struct World {
     spec: Node,
@@ -72,7 +86,9 @@ impl World {
     fn value(&self, name: &str) -> Option<Value> {
         self.spec.get(name).map(Node::to_value)
     }
+}
 
+impl Around for World {
     fn started(&self) -> Started {
         let options = self.value("options").unwrap_or_default();
         let number = |name: &str| options.get(name).and_then(Value::as_u64);
@@ -95,7 +111,17 @@ impl World {
         }
     }
 
-    fn latency(&self, step: &str) -> u64 {
+    fn cancel_at(&self) -> Option<u64> {
+        self.value("cancel_at").and_then(|at| at.as_u64())
+    }
+
+    fn decide(&mut self, step: &str) -> bool {
+        let decide = self.spec.get("decide").and_then(|node| node.get(step));
+        decide.is_some_and(|node| node.to_value() == Value::Bool(true))
+    }
+
+    fn latency(&mut self, call: &Call) -> u64 {
+        let step = &*call.step;
         let short = step.rsplit('/').next().unwrap_or(step);
         let latency =
             self.spec.get("latency").and_then(|node| node.get(step).or_else(|| node.get(short)));
@@ -142,7 +168,7 @@ fn said_answer(said: &Node) -> Answer {
 }
 
 /// An answer that fits: echoes what has no schema, else the least value of the schema's type.
-fn stand_in(call: &Call, catalog: &Catalog) -> Value {
+pub fn stand_in(call: &Call, catalog: &Catalog) -> Value {
     let spec = catalog.get(&call.tool).unwrap();
     match &spec.output {
         None => call.args.clone(),
@@ -167,7 +193,7 @@ fn least(ty: &Type) -> Value {
 }
 
 /// Runs a plan in a world to its end, or until nothing more can happen.
-pub fn simulate(plan: &Arc<Plan>, world: &mut World, catalog: &Catalog) -> Outcome {
+pub fn simulate(plan: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) -> Outcome {
     let limits = Arc::new(Limits::default());
     let mut run = Run::new(plan.clone(), limits.clone());
     let mut journal = Vec::new();
@@ -178,7 +204,7 @@ pub fn simulate(plan: &Arc<Plan>, world: &mut World, catalog: &Catalog) -> Outco
         pending.push(Pending { at_ms, order, kind });
     };
     push(&mut pending, 1, EventKind::Start(Box::new(world.started())));
-    if let Some(at) = world.value("cancel_at").and_then(|at| at.as_u64()) {
+    if let Some(at) = world.cancel_at() {
         push(&mut pending, at + 1, EventKind::Cancel);
     }
     while let Some(Pending { at_ms, kind, .. }) = pending.pop() {
@@ -189,7 +215,7 @@ pub fn simulate(plan: &Arc<Plan>, world: &mut World, catalog: &Catalog) -> Outco
         for effect in turn.perform {
             match effect {
                 Effect::Call(call) => {
-                    let took = world.latency(&call.step);
+                    let took = world.latency(&call);
                     let (after, answer) = match call.timeout_ms {
                         Some(timeout) if timeout < took => (timeout, Answer::TimedOut),
                         _ => (took, world.answer(&call, catalog)),
@@ -205,8 +231,7 @@ pub fn simulate(plan: &Arc<Plan>, world: &mut World, catalog: &Catalog) -> Outco
                     push(&mut pending, at_ms, EventKind::Answered { call, answer: Answer::Ended });
                 }
                 Effect::Ask(question) => {
-                    let decide = world.spec.get("decide").and_then(|node| node.get(&question.step));
-                    let granted = decide.is_some_and(|node| node.to_value() == Value::Bool(true));
+                    let granted = world.decide(&question.step);
                     let (node, by) = (question.node, "somebody".into());
                     push(&mut pending, at_ms, EventKind::Decided { node, granted, by });
                 }
@@ -292,7 +317,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::Closed { frame, failed } => {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })
         }
-        Fact::RollbackStarted { failure } => format!("goes back: {}", failure.message),
+        Fact::RollbackStarted { failure, .. } => format!("goes back: {}", failure.message),
         Fact::UndoCalled { node, args } => format!("{} undo called with {args}", path(node)),
         Fact::UndoRested { node, failure, until_ms } => {
             format!("{} undo rests until {}: {}", path(node), until_ms - 1, failure.message)
