@@ -6,12 +6,15 @@ use super::forward::{Moment, Outcome};
 use super::journal::{Fact, Failure, Item, NodeId};
 use super::node::Node;
 use super::scope::FrameScope;
-use super::{CallId, Effect, TimerId};
+use super::{CallId, Effect, Question, QuestionKind, TimerId};
 use crate::compile::dialect::parse_duration;
-use crate::composition::{Case, ItemFailure, LoopStep, RepeatStep, Step, StepKind, WaitFor};
+use crate::composition::{
+    Case, ItemFailure, LoopStep, Millis, RepeatStep, Silence, Step, StepKind, WaitFor,
+};
 use crate::diagnostic::Code;
 use crate::expr::Template;
 use crate::value::{Map, Value};
+use crate::view::rfc3339;
 
 use super::admit::{admit, with_defaults};
 
@@ -31,13 +34,14 @@ impl Moment<'_> {
                 self.open_body(node, 0, None);
                 Ok(())
             }
-            StepKind::Approve { .. } | StepKind::Expand(_) | StepKind::Tool(_) => {
+            StepKind::Approve { message, .. } => self.ask_approval(node, message),
+            StepKind::Expand(_) | StepKind::Tool(_) => {
                 let message = format!("`{}` steps cannot run yet", step.kind.word());
                 Err(Failure::lasting(Code::Unsupported, message))
             }
         };
         match outcome {
-            Ok(()) => self.limit_attempt(node, step.timeout_ms),
+            Ok(()) => self.limit_attempt(node, step_timeout(step)),
             Err(failure) => self.fail(node, failure),
         }
     }
@@ -86,6 +90,44 @@ impl Moment<'_> {
         self.record(Fact::Slept { node, until_ms });
         self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
         Ok(())
+    }
+
+    /// Asks a person; consent that was given beforehand is an answer.
+    fn ask_approval(&mut self, node: NodeId, message: &Template) -> Outcome<()> {
+        let message = self.eval(node, message)?;
+        let text: Arc<str> = message.to_string().into();
+        self.record(Fact::Asked { node, candidate: 0, args: message });
+        if self.state.options().is_some_and(|options| options.approved) {
+            self.approved(node, true, &"consent given beforehand".into());
+            return Ok(());
+        }
+        let step = self.state.path(node);
+        let kind = QuestionKind::Approval { message: text };
+        self.turn.perform.push(Effect::Ask(Question { node, step, kind }));
+        Ok(())
+    }
+
+    /// An `approve` step has its answer.
+    pub(super) fn approved(&mut self, node: NodeId, granted: bool, by: &Arc<str>) {
+        if granted {
+            let output = Value::object([
+                ("approved", Value::Bool(true)),
+                ("by", Value::String(by.clone())),
+                ("at", Value::from(rfc3339(self.at_ms))),
+                ("data", Value::Null),
+            ]);
+            return self.succeed(node, output);
+        }
+        let id = self.state.step(node).id.clone();
+        let mut failure = Failure::lasting(Code::Denied, format!("`{id}` was not approved"));
+        failure.hint = Some("approve it when asked, or consent beforehand with `--yes`".into());
+        self.fail(node, failure);
+    }
+
+    /// Nobody answered in time; the author said what that means.
+    pub(super) fn approval_timed_out(&mut self, node: NodeId, step: &Step) {
+        let StepKind::Approve { on_timeout, .. } = &step.kind else { return };
+        self.approved(node, *on_timeout == Silence::Approve, &"nobody answered in time".into());
     }
 
     fn open_body(&mut self, node: NodeId, which: usize, item: Option<Item>) {
@@ -360,5 +402,15 @@ impl Moment<'_> {
         if matches!(step.kind, StepKind::Repeat(_)) && resting && !self.is_ending(node) {
             self.open_body(node, 0, None);
         }
+    }
+}
+
+/// How long a step without a call may take: its own time, and for a question the time it stands.
+fn step_timeout(step: &Step) -> Option<Millis> {
+    match &step.kind {
+        StepKind::Approve { timeout_ms, .. } => {
+            [*timeout_ms, step.timeout_ms].into_iter().flatten().min()
+        }
+        _ => step.timeout_ms,
     }
 }

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
-use super::{Answer, Call, CallId, Effect, EventKind, Question, TimerId, Turn};
+use super::{Answer, Call, CallId, Effect, EventKind, Question, QuestionKind, TimerId, Turn};
 use crate::composition::{FailureAction, Step, StepKind, Strategy, ToolCall};
 use crate::diagnostic::Code;
 use crate::expr::{EvalError, Expr, Template};
@@ -164,7 +164,8 @@ impl Moment<'_> {
             let tool = tool.id.clone();
             self.record(Fact::Asked { node, candidate, args: args.clone() });
             let step = self.state.path(node);
-            self.turn.perform.push(Effect::Ask(Question { node, step, tool, args }));
+            let kind = QuestionKind::Call { tool, args };
+            self.turn.perform.push(Effect::Ask(Question { node, step, kind }));
             return;
         }
         self.call(node, step, candidate, args);
@@ -213,6 +214,9 @@ impl Moment<'_> {
 
     fn decided(&mut self, node: NodeId, granted: bool, by: Arc<str>) {
         let Node::Asking { candidate } = self.state.record(node).node else { return };
+        if let StepKind::Approve { .. } = self.state.step(node).kind {
+            return self.approved(node, granted, &by);
+        }
         if granted {
             return self.record(Fact::Granted { node, by });
         }
@@ -465,6 +469,7 @@ impl Moment<'_> {
         let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), true);
         match record.node {
             Node::Sleeping => self.fail(node, failure),
+            Node::Asking { .. } => self.approval_timed_out(node, &step),
             Node::Open { .. } if record.closed as usize == record.frames.len() => {
                 self.fail(node, failure);
             }

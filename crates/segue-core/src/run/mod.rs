@@ -154,10 +154,25 @@ pub struct Question {
     pub node: NodeId,
     /// The step, with the bodies and iterations around it.
     pub step: Arc<str>,
-    /// The tool that would be called.
-    pub tool: ToolId,
-    /// What it would be called with.
-    pub args: Value,
+    /// What is asked.
+    pub kind: QuestionKind,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum QuestionKind {
+    /// Whether a tool may be called.
+    Call {
+        /// The tool.
+        tool: ToolId,
+        /// What it would be called with.
+        args: Value,
+    },
+    /// What an `approve` step wants to know.
+    Approval {
+        /// Its words.
+        message: Arc<str>,
+    },
 }
 
 /// One answer of the machine.

@@ -78,7 +78,7 @@ impl Node {
             (N::Pending, F::Looped { .. } | F::Opened { .. }) => N::Open { candidate: 0 },
             (N::Open { candidate }, F::Opened { .. } | F::Slept { .. }) => N::Open { candidate },
             (
-                N::Pending | N::Calling { .. } | N::Sleeping | N::Open { .. },
+                N::Pending | N::Asking { .. } | N::Calling { .. } | N::Sleeping | N::Open { .. },
                 F::Succeeded { output, .. },
             ) => N::Done { output: output.clone() },
             (

@@ -8,7 +8,7 @@ use clap::Args;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::Plan;
-use segue_core::run::{Options, Question};
+use segue_core::run::{Options, Question, QuestionKind};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 use segue_runtime::driver::{Confirmer, Decision, Nobody};
@@ -17,7 +17,7 @@ use segue_runtime::engine::{Engine, RunRequest, stillborn};
 use super::app::{App, draw_all};
 use super::progress::{self, Progress};
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
-use crate::print::duration;
+use crate::print::{clean, duration};
 
 /// Run a composition
 #[derive(Args, Debug)]
@@ -201,12 +201,16 @@ struct Prompt {
 #[async_trait]
 impl Confirmer for Prompt {
     async fn confirm(&self, question: &Question) -> Decision {
-        let text = format!(
-            "step `{}` wants to call `{}` with\n{}\nmay it? [y/N] ",
-            question.step,
-            question.tool,
-            indent(&serde_json::to_string_pretty(&question.args).unwrap_or_default())
-        );
+        let text = match &question.kind {
+            QuestionKind::Call { tool, args } => format!(
+                "step `{}` wants to call `{tool}` with\n{}\nmay it? [y/N] ",
+                question.step,
+                indent(&serde_json::to_string_pretty(args).unwrap_or_default())
+            ),
+            QuestionKind::Approval { message } => {
+                format!("step `{}` asks: {}\n[y/N] ", question.step, clean(message))
+            }
+        };
         let progress = self.progress.clone();
         let answer = tokio::task::spawn_blocking(move || progress.suspend(|| ask(&text))).await;
         Decision { granted: answer.unwrap_or(false), by: "terminal".into() }
