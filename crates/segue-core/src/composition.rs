@@ -238,6 +238,8 @@ pub struct Step {
     pub idempotent: Option<bool>,
     /// What really takes it back: the author's word, else the tool's; known after checking.
     pub undo: Undo,
+    /// The same for each fallback.
+    pub fallback_undos: Vec<Undo>,
     /// How to find out whether an unanswered call did its work.
     pub probe: Option<Probe>,
     /// JSON Pointers to what must never be written down.

@@ -166,12 +166,19 @@ fn short_name(name: &str) -> Arc<str> {
     name.strip_prefix("composition:").unwrap_or(name).into()
 }
 
+/// The largest schema that a composition's result is described with.
+const OUTPUT_SCHEMA_BYTES_MAX: usize = 256 * 1024;
+
 /// What others may know of a composition: it is a tool like any other.
 fn composition_spec(composition: &Arc<Composition>) -> ToolSpec {
     let id = ToolId::new(COMPOSITION, &composition.name);
     let input = composition.input.clone().unwrap_or_else(Schema::any_object);
     let mut spec = ToolSpec::new(id, composition.description.clone(), input);
-    spec.output = Some(Arc::new(Schema::new(compile::output_type(composition).to_schema())));
+    // A type that unfolds what it is made of again and again says no more than that it is large.
+    let output = compile::output_type(composition).to_schema();
+    if output.size_up_to(OUTPUT_SCHEMA_BYTES_MAX) <= OUTPUT_SCHEMA_BYTES_MAX {
+        spec.output = Some(Arc::new(Schema::new(output)));
+    }
     spec.annotations = plan::annotations_of(composition);
     spec.composition = Some(composition.clone());
     spec

@@ -79,19 +79,30 @@ pub enum PlanError {
 
 /// Plans a composition that came out of [`crate::compile::compile`] without errors.
 pub fn plan(composition: &Arc<Composition>, limits: &Limits) -> Result<Plan, PlanError> {
-    plan_at(composition, limits, 0)
+    plan_at(composition, limits, 0, &mut Planned::new())
 }
+
+/// Plans of compositions inside, by the address of the composition: one that is called often is
+/// planned once.
+type Planned = BTreeMap<usize, Arc<Plan>>;
 
 fn plan_at(
     composition: &Arc<Composition>,
     limits: &Limits,
     depth: usize,
+    planned: &mut Planned,
 ) -> Result<Plan, PlanError> {
     if depth > limits.nesting_depth_max {
         return Err(PlanError::TooDeep { max: limits.nesting_depth_max });
     }
-    let mut builder =
-        Builder { steps: Vec::new(), bodies: Vec::new(), tools: BTreeMap::new(), limits, depth };
+    let mut builder = Builder {
+        steps: Vec::new(),
+        bodies: Vec::new(),
+        tools: BTreeMap::new(),
+        planned,
+        limits,
+        depth,
+    };
     builder.body(&composition.body, None)?;
     Ok(Plan {
         composition: composition.clone(),
@@ -127,6 +138,7 @@ struct Builder<'a> {
     steps: Vec<PlanStep>,
     bodies: Vec<PlanBody>,
     tools: BTreeMap<ToolId, Arc<ToolSpec>>,
+    planned: &'a mut Planned,
     limits: &'a Limits,
     depth: usize,
 }
@@ -175,16 +187,23 @@ impl Builder<'_> {
     }
 
     fn nested(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
-        if let Undo::Call(undo) = &step.undo {
-            self.pin(undo);
+        for undo in std::iter::once(&step.undo).chain(&step.fallback_undos) {
+            if let Undo::Call(undo) = undo {
+                self.pin(undo);
+            }
         }
         let mut nested = BTreeMap::new();
         let StepKind::Tool(call) = &step.kind else { return Ok(nested) };
         for (candidate, call) in std::iter::once(call).chain(&step.fallback).enumerate() {
             if let Some(inner) = call.tool.as_ref().and_then(|tool| tool.composition.as_ref()) {
-                let plan = plan_at(inner, self.limits, self.depth + 1)?;
+                let address = Arc::as_ptr(inner) as usize;
+                let plan = match self.planned.get(&address) {
+                    Some(plan) => plan.clone(),
+                    None => Arc::new(plan_at(inner, self.limits, self.depth + 1, self.planned)?),
+                };
+                self.planned.insert(address, plan.clone());
                 let candidate = u16::try_from(candidate).expect("fallbacks are few");
-                nested.insert(candidate, Arc::new(plan));
+                nested.insert(candidate, plan);
             }
         }
         Ok(nested)

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::forward::{Moment, Outcome, evaluation, spec};
+use super::forward::{Moment, Outcome, candidate_call, evaluation, spec};
 use super::journal::{Fact, Failure, NodeId};
 use super::node::Node;
 use super::retry;
@@ -45,8 +45,12 @@ impl Moment<'_> {
         let handling = &composition.error_handling;
         let strategy = self.state.activation_of(0).strategy;
         let wanted = handling.rollback_on_failure || strategy == Strategy::Rollback;
-        if !wanted || matches!(self.final_status(), RunStatus::Success) {
+        if !wanted {
             return None;
+        }
+        if self.final_status() == RunStatus::Success {
+            // A result that cannot be worked out fails a run whose steps all succeeded.
+            return self.result(0, true).err().map(Arc::new);
         }
         if let Some(failure) = &self.state.frame(0).stopped {
             return Some(failure.clone());
@@ -88,14 +92,15 @@ impl Moment<'_> {
 
     /// Whether there is something to take back at all.
     fn leaves_a_trace(&self, node: NodeId) -> bool {
-        let planned = self.state.planned(node);
-        match (&planned.step.undo, &planned.step.kind) {
+        let step = self.state.step(node);
+        match (self.state.undo_of(node), &step.kind) {
             (Undo::NotNeeded, _) => false,
             (Undo::Call(_) | Undo::Impossible { .. }, _) => true,
             // A composition is taken back by taking back the steps inside it.
-            (Undo::Unknown, StepKind::Tool(call)) => {
-                spec(call).composition.is_none()
-                    && !matches!(planned.effect, Impact::None | Impact::Reads)
+            (Undo::Unknown, StepKind::Tool(_)) => {
+                let tool = spec(candidate_call(step, self.state.record(node).candidate));
+                tool.composition.is_none()
+                    && !matches!(tool.annotations.impact(), Impact::None | Impact::Reads)
             }
             (Undo::Unknown, _) => false,
         }
@@ -103,14 +108,17 @@ impl Moment<'_> {
 
     /// Whether a step around this one has an undo of its own, which covers what is inside.
     fn is_inside_undone(&self, node: NodeId) -> bool {
-        let mut at = self.state.frame(node.frame).parent;
-        while let Some(outer) = at {
-            let covers = matches!(self.state.step(outer).undo, Undo::Call(_))
-                && self.state.record(outer).node.output().is_some();
+        let mut inside = node.frame;
+        while let Some(outer) = self.state.frame(inside).parent {
+            let record = self.state.record(outer);
+            // Only of the attempt that succeeded: earlier ones are taken back step by step.
+            let covers = matches!(self.state.undo_of(outer), Undo::Call(_))
+                && matches!(record.node, Node::Done { .. })
+                && record.frames.last() == Some(&inside);
             if covers {
                 return true;
             }
-            at = self.state.frame(outer.frame).parent;
+            inside = outer.frame;
         }
         false
     }
@@ -145,7 +153,7 @@ impl Moment<'_> {
     /// Takes a step back; false when that was settled at once.
     fn undo(&mut self, node: NodeId) -> bool {
         let step = self.state.step(node).clone();
-        match &step.undo {
+        match &self.state.undo_of(node).clone() {
             Undo::Call(call) => match self.undo_args(node, call) {
                 Ok(args) => {
                     self.call_undo(node, args);
@@ -193,7 +201,7 @@ impl Moment<'_> {
     /// Announces the call that takes a step back and has it made.
     pub(super) fn call_undo(&mut self, node: NodeId, args: Value) {
         let step = self.state.step(node).clone();
-        let Undo::Call(call) = &step.undo else { return };
+        let Undo::Call(call) = self.state.undo_of(node).clone() else { return };
         self.record(Fact::UndoCalled { node, args: args.clone() });
         let record = self.state.record(node);
         let path = self.state.path(node);
@@ -202,11 +210,11 @@ impl Moment<'_> {
         let attempt = record.undo_tries;
         self.turn.perform.push(Effect::Call(Call {
             id,
-            tool: spec(call).id.clone(),
+            tool: spec(&call).id.clone(),
             args,
             timeout_ms: step.timeout_ms,
             // Another key than the step's own: it is other work.
-            key: format!("{run}/{path}/undo").into(),
+            key: format!("{run}/{}/undo", self.state.key(node)).into(),
             step: path,
             attempt,
         }));

@@ -55,7 +55,7 @@ impl Moment<'_> {
         self.turn.perform.push(Effect::Wake { timer, at_ms });
     }
 
-    fn succeed(&mut self, node: NodeId, output: Value) {
+    pub(super) fn succeed(&mut self, node: NodeId, output: Value) {
         let step = self.state.step(node).clone();
         match self.given(node, &step, &output) {
             Ok(given) => self.record(Fact::Succeeded { node, output, given }),
@@ -214,13 +214,26 @@ impl Moment<'_> {
     pub(super) fn frame_closed(&mut self, node: NodeId, frame: u32) {
         let Node::Open { candidate } = self.state.record(node).node else { return };
         let step = self.state.step(node).clone();
+        let is_call = matches!(step.kind, StepKind::Tool(_));
+        if let (false, Some(failure)) = (is_call, self.state.record(node).ended_by.clone()) {
+            if self.all_closed(node) {
+                self.settle_with(node, Err(failure));
+            }
+            return;
+        }
         match &step.kind {
             StepKind::Tool(_) if self.is_ending(node) => {
                 self.record(Fact::Cancelled { node, in_doubt: false });
             }
             StepKind::Tool(_) => match self.composition_outcome(frame) {
                 Ok(value) => self.attempt_returned(node, &step, candidate, value),
-                Err(failure) => self.attempt_failed(node, &step, candidate, (*failure).clone()),
+                Err(mut failure) => {
+                    // What is in doubt inside is in doubt outside.
+                    if self.state.has_doubt(frame) && !failure.in_doubt {
+                        Arc::make_mut(&mut failure).in_doubt = true;
+                    }
+                    self.attempt_failed(node, &step, candidate, failure);
+                }
             },
             StepKind::Parallel { branches, wait_for } => {
                 let names: Vec<Arc<str>> = branches.iter().map(|b| b.id.clone()).collect();
@@ -279,22 +292,25 @@ impl Moment<'_> {
         let position = frames.iter().position(|other| *other == frame).unwrap_or(0);
         let all_closed = self.all_closed(node);
         let outcome = self.outcome(frame);
+        // A branch all of whose steps were skipped has done nothing that could win.
+        let has_value = self.state.frame(frame).nodes.iter().any(|r| r.node.output().is_some());
+        let won = outcome.is_ok() && has_value;
         let decides = match wait_for {
             WaitFor::All => all_closed,
             WaitFor::Any => true,
-            WaitFor::FirstSuccess => outcome.is_ok() || all_closed,
+            WaitFor::FirstSuccess => won || all_closed,
         };
         if !decides {
             return;
         }
         let value = match (wait_for, outcome) {
             (WaitFor::All, _) => self.all_branches(&frames, names),
+            (WaitFor::FirstSuccess, _) if !won => Err(self.every_failure(&frames, names)),
             (_, Ok(value)) => Ok(Value::object([
                 ("winner", Value::String(names[position].clone())),
                 ("value", value),
             ])),
-            (WaitFor::FirstSuccess, Err(_)) => Err(self.every_failure(&frames, names)),
-            (WaitFor::Any, Err(failure)) => Err(failure),
+            (_, Err(failure)) => Err(failure),
         };
         let over: Arc<Failure> =
             Arc::new(Failure::lasting(Code::Cancelled, "another branch decided"));
@@ -319,7 +335,9 @@ impl Moment<'_> {
             })
             .collect();
         let message = format!("no branch succeeded: {}", messages.join("; "));
-        Arc::new(Failure::lasting(Code::ToolError, message))
+        let mut failure = Failure::lasting(Code::ToolError, message);
+        failure.in_doubt = frames.iter().any(|frame| self.state.has_doubt(*frame));
+        Arc::new(failure)
     }
 
     fn all_closed(&self, node: NodeId) -> bool {
@@ -337,11 +355,18 @@ impl Moment<'_> {
     }
 
     fn item_closed(&mut self, node: NodeId, frame: u32, each: &LoopStep) {
-        if let (Err(failure), ItemFailure::Stop) = (self.outcome(frame), each.on_item_failure) {
+        if let Err(failure) = self.outcome(frame)
+            && (each.on_item_failure == ItemFailure::Stop || is_final(&failure))
+        {
             self.stop_bodies(node, &failure);
         }
         let record = self.state.record(node);
-        let stopped = each.on_item_failure == ItemFailure::Stop && record.has_failed_body;
+        let stops = |frame: &u32| {
+            let closed = self.state.frame(*frame).closed;
+            closed && self.outcome(*frame).is_err_and(|failure| is_final(&failure))
+        };
+        let stopped = record.has_failed_body
+            && (each.on_item_failure == ItemFailure::Stop || record.frames.iter().any(stops));
         let more = record.items.as_ref().is_some_and(|items| record.frames.len() < items.len());
         if more && !stopped && !self.is_ending(node) {
             return self.open_next_item(node);
@@ -356,8 +381,8 @@ impl Moment<'_> {
 
     fn item_value(&self, frame: u32, each: &LoopStep) -> Result<Value, Arc<Failure>> {
         match (self.outcome(frame), each.on_item_failure) {
-            (Err(_), ItemFailure::Continue) => Ok(Value::Null),
-            (Err(failure), ItemFailure::Stop) => Err(failure),
+            (Err(failure), ItemFailure::Continue) if !is_final(&failure) => Ok(Value::Null),
+            (Err(failure), _) => Err(failure),
             (Ok(value), _) => match &each.output {
                 None => Ok(value),
                 Some(output) => {
@@ -403,6 +428,11 @@ impl Moment<'_> {
             self.open_body(node, 0, None);
         }
     }
+}
+
+/// A denial, and a call in doubt, are never continued over.
+fn is_final(failure: &Failure) -> bool {
+    failure.code == Code::Denied || failure.in_doubt
 }
 
 /// How long a step without a call may take: its own time, and for a question the time it stands.

@@ -206,7 +206,7 @@ impl Moment<'_> {
             tool,
             args,
             timeout_ms: step.timeout_ms,
-            key: format!("{run}/{path}").into(),
+            key: format!("{run}/{}", self.state.key(node)).into(),
             step: path,
             attempt: self.state.record(node).tries,
         }));
@@ -243,11 +243,13 @@ impl Moment<'_> {
         let tool = spec(candidate_call(&step, candidate)).clone();
         match answer {
             Answer::Value(value) => self.attempt_returned(node, &step, candidate, value),
-            Answer::Failure(failure) => self.attempt_failed(node, &step, candidate, failure),
+            Answer::Failure(failure) => {
+                self.attempt_failed(node, &step, candidate, Arc::new(failure));
+            }
             Answer::TimedOut => {
                 let is_read = tool.annotations.impact() == Impact::Reads;
                 let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), is_read);
-                self.attempt_failed(node, &step, candidate, failure);
+                self.attempt_failed(node, &step, candidate, Arc::new(failure));
             }
             Answer::Ended => {
                 let in_doubt = tool.annotations.impact() != Impact::Reads;
@@ -267,7 +269,12 @@ impl Moment<'_> {
         let tool = spec(candidate_call(step, candidate));
         match self.accept(node, step, tool, value) {
             Ok((output, given)) => self.record(Fact::Succeeded { node, output, given }),
-            Err(failure) => self.attempt_failed(node, step, candidate, failure),
+            Err(mut failure) => {
+                // The tool has answered: it has done its work, whatever we made of the answer.
+                let by_author = failure.code == Code::ToolError;
+                failure.in_doubt |= !by_author && tool.annotations.impact() != Impact::Reads;
+                self.attempt_failed(node, step, candidate, Arc::new(failure));
+            }
         }
     }
 
@@ -338,7 +345,7 @@ impl Moment<'_> {
         node: NodeId,
         step: &Step,
         candidate: u16,
-        failure: Failure,
+        failure: Arc<Failure>,
     ) {
         let frame = self.state.frame(node.frame);
         let activation = self.state.activation_of(node.frame);
@@ -354,20 +361,21 @@ impl Moment<'_> {
                 step.retry.backoff.as_ref().unwrap_or(&composition.error_handling.backoff);
             let delay = retry::delay_ms(backoff, &failure, tries + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
-            self.record(Fact::Rested { node, failure: Arc::new(failure), until_ms });
+            self.record(Fact::Rested { node, failure, until_ms });
             self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
             return;
         }
-        let failure = exhausted(failure, step, tries, budget, may_retry);
+        let failure = exhausted(&failure, step, tries, budget, may_retry).map_or(failure, Arc::new);
         let next = candidate + 1;
         let has_fallback = usize::from(candidate) < step.fallback.len();
         let certain = repeatable || !failure.in_doubt;
-        if has_fallback && !stopped && certain {
-            self.record(Fact::GaveUp { node, failure: Arc::new(failure) });
+        let denied = failure.code == Code::Denied;
+        if has_fallback && !stopped && certain && !denied {
+            self.record(Fact::GaveUp { node, failure });
             self.start_candidate(node, step, next);
             return;
         }
-        self.fail(node, failure);
+        self.fail_with(node, failure);
     }
 
     /// A step failed for good: its author's word first, then the strategy.
@@ -376,8 +384,11 @@ impl Moment<'_> {
     }
 
     /// The same with a failure that is another step's too; it is reported there.
-    pub(super) fn fail_with(&mut self, node: NodeId, failure: Arc<Failure>) {
+    pub(super) fn fail_with(&mut self, node: NodeId, mut failure: Arc<Failure>) {
         let step = self.state.step(node).clone();
+        if self.state.record(node).was_in_doubt && !failure.in_doubt {
+            Arc::make_mut(&mut failure).in_doubt = true;
+        }
         let denied = failure.code == Code::Denied;
         if step.on_failure.action == FailureAction::Continue && !denied && !failure.in_doubt {
             match self.stand_in(node, &step, &failure) {
@@ -432,7 +443,8 @@ impl Moment<'_> {
             | Node::Resting { .. }
             | Node::Waking { .. }
             | Node::Sleeping => {
-                self.record(Fact::Cancelled { node, in_doubt: false });
+                let in_doubt = record.was_in_doubt;
+                self.record(Fact::Cancelled { node, in_doubt });
             }
             Node::Open { .. } => {
                 // A `repeat` that rests between two rounds has nothing to wait for.
@@ -466,14 +478,21 @@ impl Moment<'_> {
             return;
         }
         let step = self.state.step(node).clone();
-        let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), true);
+        let nested = self.state.planned(node).nested.get(&record.candidate);
+        let nested = nested.and_then(|nested| nested.composition.timeout_ms);
+        let timeout = [step.timeout_ms, nested].into_iter().flatten().min().unwrap_or(0);
+        let failure = retry::timed_out(timeout, true);
         match record.node {
             Node::Sleeping => self.fail(node, failure),
             Node::Asking { .. } => self.approval_timed_out(node, &step),
             Node::Open { .. } if record.closed as usize == record.frames.len() => {
                 self.fail(node, failure);
             }
-            Node::Open { .. } => self.stop_bodies(node, &Arc::new(failure)),
+            Node::Open { .. } => {
+                let failure = Arc::new(failure);
+                self.record(Fact::TimedOut { node, failure: failure.clone() });
+                self.stop_bodies(node, &failure);
+            }
             _ => {}
         }
     }
@@ -494,9 +513,7 @@ impl Moment<'_> {
                 let args = self.state.record(node).undo_args.clone();
                 self.call_undo(node, args);
             }
-            Node::Sleeping => {
-                self.record(Fact::Succeeded { node, output: Value::Null, given: None });
-            }
+            Node::Sleeping => self.succeed(node, Value::Null),
             Node::Open { .. } => self.next_round(node, &step),
             _ => {}
         }
@@ -545,9 +562,13 @@ impl Moment<'_> {
             Some(_) => return RunStatus::Failed,
             None => {}
         }
-        let failed = |record: &super::state::Record| record.node.failure().is_some();
+        let failed = |record: &super::state::Record| {
+            let tolerated = matches!(record.node, Node::Tolerated { .. });
+            record.node.failure().is_some() && !tolerated
+        };
         if !root.nodes.iter().any(failed) {
-            return if self.state.tolerated { RunStatus::Partial } else { RunStatus::Success };
+            let tolerated = self.state.has_tolerated(0);
+            return if tolerated { RunStatus::Partial } else { RunStatus::Success };
         }
         // Partial when some step that nobody waits for has its value.
         let plan = self.state.plan_of(0);
@@ -568,11 +589,22 @@ impl Moment<'_> {
             let scope = FrameScope::new(self.state, frame);
             return match output.eval(&scope, self.limits) {
                 Ok(value) => Ok(value),
-                Err(_) if !complete => Ok(Value::Null),
+                Err(_) if !complete => Ok(self.known_part(output, &scope)),
                 Err(error) => Err(evaluation(error)),
             };
         }
         Ok(results(self.state, frame).into())
+    }
+}
+
+impl Moment<'_> {
+    /// Of an output that cannot be worked out as a whole, the members that can.
+    fn known_part(&self, output: &Template, scope: &FrameScope<'_>) -> Value {
+        let Template::Object(members) = output else { return Value::Null };
+        let known = members.iter().filter_map(|(name, member)| {
+            member.eval(scope, self.limits).ok().map(|value| (name.clone(), value))
+        });
+        known.collect::<Map>().into()
     }
 }
 
@@ -630,11 +662,23 @@ fn mapped(output: &Value, field: &str) -> Option<Value> {
 }
 
 /// The failure of a step all of whose attempts failed.
-fn exhausted(failure: Failure, step: &Step, tries: u32, budget: u32, may_retry: bool) -> Failure {
+fn exhausted(
+    failure: &Failure,
+    step: &Step,
+    tries: u32,
+    budget: u32,
+    may_retry: bool,
+) -> Option<Failure> {
     if !may_retry || budget == 0 || tries <= budget {
-        return failure;
+        return None;
     }
     let message =
         format!("Max retries ({budget}) exceeded for step {}: {}", step.id, failure.message);
-    Failure { code: Code::RetriesExhausted, message: message.into(), retryable: false, ..failure }
+    let failure = failure.clone();
+    Some(Failure {
+        code: Code::RetriesExhausted,
+        message: message.into(),
+        retryable: false,
+        ..failure
+    })
 }

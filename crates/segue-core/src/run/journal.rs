@@ -235,6 +235,13 @@ pub enum Fact {
         /// Whether its tool may have done its work nevertheless.
         in_doubt: bool,
     },
+    /// The bodies of a step took longer than they may, and are ended.
+    TimedOut {
+        /// The step.
+        node: NodeId,
+        /// The failure that it ends with.
+        failure: Arc<Failure>,
+    },
     /// Nothing new starts in this activation of a body.
     Stopped {
         /// The activation.

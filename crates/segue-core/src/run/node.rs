@@ -39,13 +39,20 @@ pub(super) enum Node {
     /// Was stopped.
     Cancelled { in_doubt: bool },
     /// Is being taken back; remembers what it returned and how it stood.
-    Undoing { output: Option<Value> },
+    Undoing { before: Before },
     /// An attempt to take it back failed; the next one begins later.
-    UndoResting { output: Option<Value> },
+    UndoResting { before: Before },
     /// Was taken back.
-    Undone { output: Option<Value> },
+    Undone { before: Before },
     /// Could not be taken back.
-    UndoFailed { output: Option<Value>, failure: Arc<Failure> },
+    UndoFailed { before: Before, failure: Arc<Failure> },
+}
+
+/// What a step was before it was taken back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Before {
+    output: Option<Value>,
+    failure: Option<Arc<Failure>>,
 }
 
 /// A fact that does not fit the state of its step.
@@ -117,14 +124,14 @@ impl Node {
                 | N::Open { .. },
                 F::Cancelled { in_doubt, .. },
             ) => N::Cancelled { in_doubt: *in_doubt },
-            (before, F::UndoCalled { .. }) if before.may_be_undone() => {
-                N::Undoing { output: before.into_output() }
+            (node, F::UndoCalled { .. }) if node.may_be_undone() => {
+                N::Undoing { before: node.into_before() }
             }
-            (before, F::UndoFailed { failure, .. }) if before.may_be_undone() => {
-                N::UndoFailed { output: before.into_output(), failure: failure.clone() }
+            (node, F::UndoFailed { failure, .. }) if node.may_be_undone() => {
+                N::UndoFailed { before: node.into_before(), failure: failure.clone() }
             }
-            (N::Undoing { output }, F::UndoRested { .. }) => N::UndoResting { output },
-            (N::Undoing { output }, F::Undone { .. }) => N::Undone { output },
+            (N::Undoing { before }, F::UndoRested { .. }) => N::UndoResting { before },
+            (N::Undoing { before }, F::Undone { .. }) => N::Undone { before },
             _ => return Err(IllegalFact),
         })
     }
@@ -139,11 +146,15 @@ impl Node {
         }
     }
 
-    fn into_output(self) -> Option<Value> {
+    fn into_before(self) -> Before {
         match self {
-            Node::Done { output } | Node::Tolerated { output, .. } => Some(output),
-            Node::Undoing { output } | Node::UndoResting { output } => output,
-            _ => None,
+            Node::Done { output } => Before { output: Some(output), failure: None },
+            Node::Tolerated { output, failure } => {
+                Before { output: Some(output), failure: Some(failure) }
+            }
+            Node::Failed { failure } => Before { output: None, failure: Some(failure) },
+            Node::Undoing { before } | Node::UndoResting { before } => before,
+            _ => Before::default(),
         }
     }
 
@@ -167,10 +178,10 @@ impl Node {
     pub(super) fn output(&self) -> Option<&Value> {
         match self {
             Node::Done { output } | Node::Tolerated { output, .. } => Some(output),
-            Node::Undoing { output }
-            | Node::UndoResting { output }
-            | Node::Undone { output }
-            | Node::UndoFailed { output, .. } => output.as_ref(),
+            Node::Undoing { before }
+            | Node::UndoResting { before }
+            | Node::Undone { before }
+            | Node::UndoFailed { before, .. } => before.output.as_ref(),
             _ => None,
         }
     }
@@ -179,6 +190,10 @@ impl Node {
     pub(super) fn failure(&self) -> Option<&Arc<Failure>> {
         match self {
             Node::Failed { failure } | Node::Tolerated { failure, .. } => Some(failure),
+            Node::Undoing { before }
+            | Node::UndoResting { before }
+            | Node::Undone { before }
+            | Node::UndoFailed { before, .. } => before.failure.as_ref(),
             _ => None,
         }
     }

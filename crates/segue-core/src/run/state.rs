@@ -2,12 +2,12 @@
 //! table, one arm for each fact.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::Node;
-use crate::composition::{Flow, Step, StepKind, Strategy};
+use crate::composition::{Flow, Step, StepKind, Strategy, Undo, WaitFor};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::{Map, Value};
@@ -49,6 +49,8 @@ pub(super) struct Frame {
     pub(super) body: BodyIndex,
     pub(super) parent: Option<NodeId>,
     pub(super) item: Option<Item>,
+    /// How many activations its step had opened before.
+    pub(super) ordinal: u32,
     pub(super) nodes: Vec<Record>,
     /// Steps that are not settled.
     pub(super) unsettled: u32,
@@ -79,6 +81,12 @@ pub(super) struct Record {
     /// Attempts to take it back, and what the last one was given.
     pub(super) undo_tries: u32,
     pub(super) undo_args: Value,
+    /// Whether an earlier attempt may have done its work although it failed.
+    pub(super) was_in_doubt: bool,
+    /// 0 when the tool itself was tried last, n when it was the n-th fallback.
+    pub(super) candidate: u16,
+    /// Why its bodies were ended before they were over.
+    pub(super) ended_by: Option<Arc<Failure>>,
     /// How the attempt before this one failed.
     pub(super) last_failure: Option<Arc<Failure>>,
     /// How many of them are over.
@@ -87,6 +95,14 @@ pub(super) struct Record {
     pub(super) has_failed_body: bool,
     /// The items of a loop.
     pub(super) items: Option<Arc<Vec<Value>>>,
+}
+
+impl Record {
+    /// An attempt failed and another follows; whether one was in doubt is never forgotten.
+    fn remember(&mut self, failure: &Arc<Failure>) {
+        self.was_in_doubt |= failure.in_doubt;
+        self.last_failure = Some(failure.clone());
+    }
 }
 
 /// The state of a run.
@@ -103,8 +119,6 @@ pub(super) struct State {
     pub(super) frames: Vec<Frame>,
     pub(super) calls: u64,
     pub(super) seq: u64,
-    /// Whether something failed and was tolerated.
-    pub(super) tolerated: bool,
     /// The failure that everything is taken back for.
     pub(super) rollback: Option<Arc<Failure>>,
     /// What is still to be taken back, the next one last.
@@ -116,7 +130,7 @@ pub(super) struct State {
     /// Activations that may have a step to start.
     awake: BTreeSet<u32>,
     /// Frames that may be over.
-    ending: Vec<u32>,
+    ending: VecDeque<u32>,
     plan: Arc<Plan>,
 }
 
@@ -134,13 +148,12 @@ impl State {
             frames: Vec::new(),
             calls: 0,
             seq: 0,
-            tolerated: false,
             rollback: None,
             to_undo: Vec::new(),
             undoing: None,
             open_frames: 0,
             awake: BTreeSet::new(),
-            ending: Vec::new(),
+            ending: VecDeque::new(),
             plan,
         }
     }
@@ -213,6 +226,60 @@ impl State {
         }
     }
 
+    /// What tells the work of a step from all other work of the run: its path, with the rounds and
+    /// attempts around it that a path does not show, and the fallback at hand.
+    pub(super) fn key(&self, node: NodeId) -> String {
+        let mut key = match self.frame(node.frame).parent {
+            None => self.step(node).id.to_string(),
+            Some(parent) => {
+                let frame = self.frame(node.frame);
+                format!("{}[{}]/{}", self.key(parent), frame.ordinal, self.step(node).id)
+            }
+        };
+        let candidate = self.record(node).candidate;
+        if candidate > 0 {
+            key = format!("{key}~{candidate}");
+        }
+        key
+    }
+
+    /// What takes a step back: of the tool that was tried last.
+    pub(super) fn undo_of(&self, node: NodeId) -> &Undo {
+        let step = self.step(node);
+        match self.record(node).candidate {
+            0 => &step.undo,
+            fallback => &step.fallback_undos[usize::from(fallback) - 1],
+        }
+    }
+
+    /// Whether a failure was tolerated anywhere below; branches that lost a race do not count.
+    pub(super) fn has_tolerated(&self, frame: u32) -> bool {
+        self.frame(frame).nodes.iter().enumerate().any(|(position, record)| {
+            let node = NodeId { frame, position: index(position) };
+            let kind = &self.step(node).kind;
+            let done = matches!(record.node, Node::Done { .. });
+            let lost = matches!(
+                kind,
+                StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }
+            );
+            matches!(record.node, Node::Tolerated { .. })
+                || (done && matches!(kind, StepKind::Loop(_)) && record.has_failed_body)
+                || (!(lost && done) && record.frames.iter().any(|inner| self.has_tolerated(*inner)))
+        })
+    }
+
+    /// Whether a call below may have done its work although it failed or was ended.
+    pub(super) fn has_doubt(&self, frame: u32) -> bool {
+        self.frame(frame).nodes.iter().any(|record| {
+            let doubt = match &record.node {
+                Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.in_doubt,
+                Node::Cancelled { in_doubt } => *in_doubt,
+                _ => false,
+            };
+            doubt || record.frames.iter().any(|inner| self.has_doubt(*inner))
+        })
+    }
+
     pub(super) fn about_run(&self) -> Value {
         let text = |text: &Arc<str>| Value::String(text.clone());
         let id = self.started.as_ref().map_or(Value::Null, |started| text(&started.run_id));
@@ -239,7 +306,7 @@ impl State {
             }
             Fact::Entered { node, candidate, input } => {
                 let had_slot = self.holds_slot(*node);
-                self.begin_attempt(*node, input, entry);
+                self.begin_attempt(*node, *candidate, input, entry);
                 self.enter(*node, *candidate, input);
                 if had_slot {
                     self.free_slot(node.frame);
@@ -253,9 +320,9 @@ impl State {
                     self.free_slot(node.frame);
                 }
             }
-            Fact::Called { node, args, .. } => {
+            Fact::Called { node, candidate, args } => {
                 let had_slot = self.holds_slot(*node);
-                self.begin_attempt(*node, args, entry);
+                self.begin_attempt(*node, *candidate, args, entry);
                 self.calls += 1;
                 if !had_slot {
                     self.activation_mut(node.frame).running += 1;
@@ -264,7 +331,7 @@ impl State {
             Fact::Rested { node, failure, .. } => {
                 let had_slot = self.holds_slot(*node);
                 self.advance(*node, entry);
-                self.record_mut(*node).last_failure = Some(failure.clone());
+                self.record_mut(*node).remember(failure);
                 if had_slot {
                     self.free_slot(node.frame);
                 }
@@ -275,7 +342,7 @@ impl State {
                     self.activation_mut(node.frame).running += 1;
                 }
                 self.advance(*node, entry);
-                self.record_mut(*node).last_failure = Some(failure.clone());
+                self.record_mut(*node).remember(failure);
             }
             Fact::Granted { node, .. } | Fact::Woke { node } => {
                 self.advance(*node, entry);
@@ -285,23 +352,18 @@ impl State {
             Fact::Succeeded { node, given, .. } => {
                 let given = given.clone();
                 self.settle(*node, entry);
-                let is_loop = matches!(self.step(*node).kind, StepKind::Loop(_));
-                let record = self.record_mut(*node);
-                record.given = given;
-                // A loop that succeeds in spite of a failed item has tolerated it.
-                let tolerated = is_loop && record.has_failed_body;
-                self.tolerated |= tolerated;
+                self.record_mut(*node).given = given;
             }
-            Fact::Tolerated { node, .. } => {
-                self.tolerated = true;
-                self.settle(*node, entry);
+            Fact::TimedOut { node, failure } => {
+                self.record_mut(*node).ended_by = Some(failure.clone());
             }
-            Fact::Failed { node, .. }
+            Fact::Tolerated { node, .. }
+            | Fact::Failed { node, .. }
             | Fact::Skipped { node, .. }
             | Fact::Cancelled { node, .. } => self.settle(*node, entry),
             Fact::Stopped { frame, failure } => {
                 self.frames[*frame as usize].stopped = Some(failure.clone());
-                self.ending.push(*frame);
+                self.ending.push_back(*frame);
             }
             Fact::Closed { frame, failed } => self.close(*frame, *failed),
             Fact::RollbackStarted { failure, steps } => {
@@ -346,11 +408,12 @@ impl State {
     }
 
     /// An attempt begins: the first of its tool, or one more of the same.
-    fn begin_attempt(&mut self, node: NodeId, args: &Value, entry: &Entry) {
+    fn begin_attempt(&mut self, node: NodeId, candidate: u16, args: &Value, entry: &Entry) {
         let again = matches!(self.record(node).node, Node::Waking { .. });
         self.advance(node, entry);
         let record = self.record_mut(node);
         record.args = args.clone();
+        record.candidate = candidate;
         record.attempts += 1;
         record.tries = if again { record.tries + 1 } else { 1 };
     }
@@ -390,6 +453,7 @@ impl State {
             body,
             parent,
             item,
+            ordinal: parent.map_or(0, |parent| index(self.record(parent).frames.len())),
             nodes,
             unsettled,
             active: 0,
@@ -458,7 +522,7 @@ impl State {
         let frame = &mut self.frames[node.frame as usize];
         frame.unsettled -= 1;
         if frame.unsettled == 0 || frame.stopped.is_some() {
-            self.ending.push(node.frame);
+            self.ending.push_back(node.frame);
         }
         self.awake.insert(frame.activation);
         let activation = &mut self.activations[frame.activation as usize];
@@ -487,7 +551,7 @@ impl State {
 
     /// Takes an activation of a body that is over: all settled, or stopped with nothing under way.
     pub(super) fn next_over(&mut self) -> Option<u32> {
-        while let Some(at) = self.ending.pop() {
+        while let Some(at) = self.ending.pop_front() {
             let frame = self.frame(at);
             let is_over = frame.unsettled == 0 || (frame.stopped.is_some() && frame.active == 0);
             if is_over && !frame.closed {

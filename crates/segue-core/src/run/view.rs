@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::forward::results;
+use super::forward::{candidate_call, results};
 use super::journal::{Failure, NodeId};
 use super::node::Node;
 use super::state::{Record, State};
@@ -71,17 +71,19 @@ fn add_steps(
             StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }
         );
         let inner_counts = counts && !(race && record.node.output().is_some());
+        // Of several attempts at a composition the last one counts.
+        let attempts = matches!(state.step(node).kind, StepKind::Tool(_));
         for inner in &record.frames {
-            add_steps(state, *inner, inner_counts, said, view);
+            let superseded = attempts && record.frames.last() != Some(inner);
+            add_steps(state, *inner, inner_counts && !superseded, said, view);
         }
-        let failure = match &record.node {
-            Node::UndoFailed { failure, .. } => Some(failure),
-            node => node.failure(),
-        };
-        if let (true, Some(failure), Some(error)) = (counts, failure, error)
+        if let (true, Some(failure)) = (counts, record.node.failure())
             && !said.iter().any(|known| Arc::ptr_eq(known, failure))
         {
             said.push(failure.clone());
+            view.errors.push(call_error(state, node, record, failure));
+        }
+        if let (true, Node::UndoFailed { .. }, Some(error)) = (counts, &record.node, error) {
             view.errors.push(error);
         }
     }
@@ -115,9 +117,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
             Node::UndoFailed { failure, .. } => {
                 Some(error_view(Some(path), tool.clone(), failure, record.undo_tries, "rollback"))
             }
-            node => node.failure().map(|failure| {
-                error_view(Some(path), tool.clone(), failure, record.attempts, "call")
-            }),
+            other => other.failure().map(|failure| call_error(state, node, record, failure)),
         },
         tool,
         status,
@@ -132,6 +132,19 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         completed_at: (began && record.ended_ms > 0).then_some(Timestamp(record.ended_ms)),
         duration_ms: record.ended_ms.saturating_sub(record.started_ms),
     }
+}
+
+/// How a step failed on the way forward.
+fn call_error(state: &State, node: NodeId, record: &Record, failure: &Failure) -> ErrorView {
+    let tool = match &state.step(node).kind {
+        StepKind::Tool(_) => {
+            let call = candidate_call(state.step(node), record.candidate);
+            call.tool.as_ref().map(|tool| Arc::from(tool.id.as_str()))
+        }
+        _ => None,
+    };
+    let attempts = record.attempts - record.undo_tries;
+    error_view(Some(state.path(node)), tool, failure, attempts, "call")
 }
 
 fn error_view(

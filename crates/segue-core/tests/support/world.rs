@@ -313,6 +313,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
             let doubt = if *in_doubt { ", in doubt" } else { "" };
             format!("{} cancelled{doubt}", path(node))
         }
+        Fact::TimedOut { node, failure } => format!("{} ends: {}", path(node), failure.message),
         Fact::Stopped { frame, failure } => format!("body {frame} stops: {}", failure.message),
         Fact::Closed { frame, failed } => {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })

@@ -122,6 +122,7 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         | Fact::Granted { .. }
         | Fact::Woke { .. }
         | Fact::RollbackStarted { .. }
+        | Fact::TimedOut { .. }
         | Fact::Stopped { .. }
         | Fact::Closed { .. }
         | Fact::Late { .. }

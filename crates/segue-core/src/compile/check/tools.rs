@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::compile::resolve::unquoted;
 use crate::compile::source::{Source, Span};
-use crate::composition::{Body, Composition, Params, StepKind, StepRollback, ToolCall, Undo};
+use crate::composition::{Body, Composition, Params, Step, StepKind, StepRollback, ToolCall, Undo};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{Root, Template};
 use crate::limits::Limits;
@@ -30,18 +30,41 @@ pub(in crate::compile) fn attach(
 fn attach_undos(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagnostic>) {
     for step in &mut body.steps {
         let step = Arc::make_mut(step);
-        step.undo = match (&step.rollback, &step.kind) {
-            (StepRollback::NotNeeded, _) => Undo::NotNeeded,
-            (StepRollback::Call(call), _) => Undo::Call(call.clone()),
-            (StepRollback::Impossible { reason }, _) => Undo::Impossible { reason: reason.clone() },
-            (StepRollback::Declared, StepKind::Tool(call)) => {
-                declared_undo(call, catalog, findings)
-            }
-            (StepRollback::Declared, _) => Undo::NotNeeded,
+        let own = match &step.kind {
+            StepKind::Tool(call) => Some(call.clone()),
+            _ => None,
         };
+        step.undo = undo_of(step, own.as_ref(), catalog, findings);
+        let fallbacks = step.fallback.clone();
+        step.fallback_undos = fallbacks
+            .iter()
+            .map(|fallback| undo_of(step, Some(fallback), catalog, findings))
+            .collect();
         for inner in step.kind.bodies_mut() {
             attach_undos(inner, catalog, findings);
         }
+    }
+}
+
+/// What takes one call of a step back: the author's word, else what the call's tool declares.
+fn undo_of(
+    step: &Step,
+    call: Option<&ToolCall>,
+    catalog: &Catalog,
+    findings: &mut Vec<Diagnostic>,
+) -> Undo {
+    match (&step.rollback, call) {
+        (StepRollback::NotNeeded, _) => Undo::NotNeeded,
+        (StepRollback::Call(call), _) => {
+            if call.tool.as_ref().is_some_and(|tool| tool.composition.is_some()) {
+                let message = "a composition cannot be a rollback yet";
+                findings.push(Diagnostic::error(Code::Unsupported, message, call.name_span));
+            }
+            Undo::Call(call.clone())
+        }
+        (StepRollback::Impossible { reason }, _) => Undo::Impossible { reason: reason.clone() },
+        (StepRollback::Declared, Some(call)) => declared_undo(call, catalog, findings),
+        (StepRollback::Declared, None) => Undo::NotNeeded,
     }
 }
 

@@ -74,6 +74,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
         rollback: node.get("rollback").map_or(StepRollback::Declared, |n| read_rollback(reader, n)),
         idempotent: node.get("idempotent").and_then(|n| reader.bool(n, "`idempotent`")),
         undo: Undo::Unknown,
+        fallback_undos: Vec::new(),
         probe: node.get("probe").and_then(|n| read_probe(reader, node, n)),
         sensitive: node.get("sensitive").map_or_else(Vec::new, |n| read_pointers(reader, n)),
     })
