@@ -265,7 +265,11 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 fn allowance(word: &str, candidate: &str) -> usize {
-    (word.chars().count().min(candidate.chars().count()) / 3).clamp(1, 3)
+    match word.chars().count().min(candidate.chars().count()) {
+        // Of one letter every other one is a slip away.
+        0 | 1 => 0,
+        length => (length / 3).clamp(1, 3),
+    }
 }
 
 #[cfg(test)]

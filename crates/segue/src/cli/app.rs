@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use segue_core::compile::source::Source;
+use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
@@ -68,11 +68,8 @@ impl App {
             .build();
         if !global.quiet {
             for Unloaded { source, diagnostics } in &unloaded {
-                let count = diagnostics.len();
-                say(&format!(
-                    "note: `{}` was not loaded: {count} findings; `segue check` shows them",
-                    source.name()
-                ));
+                let reason = diagnostics.first().map_or("", |finding| &finding.message);
+                say(&format!("note: `{}` was not loaded: {reason}", source.name()));
             }
         }
         Ok(App { engine, config, unloaded })
@@ -100,6 +97,18 @@ impl App {
             complain(&message, help.as_deref());
             Exit::Usage
         })
+    }
+
+    /// What keeps a configured file from being loaded that is not wrong with it by itself: another
+    /// one has its name.
+    pub(super) fn clashes_of(&self, file: &Path) -> Vec<Diagnostic> {
+        let same = |other: &Path| matches!((file.canonicalize(), other.canonicalize()), (Ok(a), Ok(b)) if a == b);
+        let unloaded = self.unloaded.iter().filter(|u| same(Path::new(&**u.source.name())));
+        let clashes = unloaded.flat_map(|u| &u.diagnostics);
+        clashes
+            .filter(|d| d.code == Code::DuplicateId && d.span == Span::default())
+            .cloned()
+            .collect()
     }
 
     /// The files of the configured compositions.

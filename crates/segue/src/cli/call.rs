@@ -1,5 +1,7 @@
 //! `segue call`
 
+use std::io::IsTerminal as _;
+
 use clap::Args;
 use segue_runtime::engine::{EngineError, RunRequest};
 use segue_runtime::tools::ToolError;
@@ -57,12 +59,25 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             }
         };
     }
-    if tool.needs_confirmation() && !args.yes {
+    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let confirmed = args.yes
+        || (asks
+            && tool.needs_confirmation()
+            && super::run::ask(&format!("call `{}`? [y/N] ", tool.id)));
+    if tool.needs_confirmation() && !confirmed {
         let message = format!("`{}` may destroy something and was not confirmed", tool.id);
         complain(&message, Some("`--yes` consents to the call"));
         return Exit::Denied;
     }
-    match runtime().block_on(app.engine.call(tool.id.as_str(), given)) {
+    let outcome = runtime().block_on(async {
+        // Dropping the call ends it, with everything that it started.
+        tokio::select! {
+            outcome = app.engine.call(tool.id.as_str(), given) => Some(outcome),
+            () = super::run::interrupted() => None,
+        }
+    });
+    let Some(outcome) = outcome else { return Exit::Interrupted };
+    match outcome {
         Ok(value) => {
             print_data(&to_json(&value));
             Exit::Success

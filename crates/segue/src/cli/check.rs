@@ -47,8 +47,10 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
                 continue;
             }
         };
-        let (plan, diagnostics) = app.engine.plan(&source);
-        report.ok &= plan.is_some();
+        let (plan, mut diagnostics) = app.engine.plan(&source);
+        let clashes = app.clashes_of(file);
+        report.ok &= plan.is_some() && clashes.is_empty();
+        diagnostics.extend(clashes);
         if !global.is_json() {
             draw_all(&diagnostics, &source);
         }

@@ -30,7 +30,8 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         .filter(|name| args.folder.join(name).exists())
         .collect();
     if !present.is_empty() && !args.force {
-        let message = format!("`{}` exists already", present.join("`, `"));
+        let verb = if present.len() == 1 { "exists" } else { "exist" };
+        let message = format!("`{}` {verb} already", present.join("`, `"));
         complain(&message, Some("`--force` replaces what is there"));
         return Exit::Usage;
     }

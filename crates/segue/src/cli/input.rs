@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use segue_core::compile::document::read_json_value;
 use segue_core::compile::source::Source;
+use segue_core::diagnostic::nearest;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
 use segue_core::types::{Field, Type};
@@ -87,6 +88,19 @@ pub(super) fn read_pair(
     } else {
         let wanted = match ty.field(name) {
             Field::Found { ty, .. } => ty,
+            Field::Undeclared { surely, declared } => {
+                let near = nearest(name, declared.iter().map(|name| &**name));
+                match (near, surely) {
+                    (Some(near), _) => {
+                        return Err(format!("there is no input `{name}`; did you mean `{near}`?"));
+                    }
+                    (None, true) => {
+                        let names = declared.join("`, `");
+                        return Err(format!("there is no input `{name}`; there are `{names}`"));
+                    }
+                    (None, false) => Type::Any,
+                }
+            }
             _ => Type::Any,
         };
         by_type(name, &text, &wanted, limits)?

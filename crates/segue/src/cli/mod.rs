@@ -118,7 +118,7 @@ impl Global {
         match self.output {
             Some(output) => output,
             None if self.json => Output::Json,
-            None if std::io::stderr().is_terminal() => Output::Rich,
+            None if std::io::stderr().is_terminal() && !is_dumb() => Output::Rich,
             None => Output::Plain,
         }
     }
@@ -186,13 +186,24 @@ impl Cli {
     }
 }
 
-/// Writes data to standard output. A reader that has gone away is no mistake of ours.
+/// A terminal that cannot move its cursor.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Writes data to standard output. A reader that has gone away is no mistake of ours; data that
+/// cannot be written is not a success.
 pub(crate) fn print_data(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
-    let _ = write!(out, "{text}{newline}");
-    let _ = out.flush();
+    let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        complain(&format!("cannot write to standard output: {error}"), None);
+        std::process::exit(1);
+    }
 }
 
 /// Writes narration to standard error.

@@ -10,7 +10,7 @@ use segue_core::run::{Entry, Fact, NodeId, Run};
 use segue_runtime::driver::{Observer, Unobserved};
 
 use super::{Global, Output, print_data, say};
-use crate::print::{clean, duration};
+use crate::print::{Look, clean, duration};
 
 /// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
 const LINES_MAX: usize = 30;
@@ -206,6 +206,7 @@ impl Observer for Events {
 /// A live tree: one line per step that has begun.
 pub(super) struct Tree {
     bars: MultiProgress,
+    colour: bool,
     small: bool,
     lines: Mutex<BTreeMap<NodeId, Line>>,
 }
@@ -222,7 +223,9 @@ struct Line {
 
 impl Tree {
     fn new(steps: usize) -> Tree {
-        Tree { bars: MultiProgress::new(), small: steps <= LINES_MAX, lines: Mutex::default() }
+        let colour = Look::of_stderr().colour;
+        let small = steps <= LINES_MAX;
+        Tree { bars: MultiProgress::new(), colour, small, lines: Mutex::default() }
     }
 
     /// A new line: below the step that it is inside of, else at the end.
@@ -267,6 +270,11 @@ impl Tree {
         line.bar.finish_with_message(words.to_owned());
     }
 
+    /// A sign in a colour, where colours are wanted.
+    fn mark(&self, colour: &str, sign: &str) -> String {
+        if self.colour { format!("\u{1b}[{colour}m{sign}\u{1b}[0m") } else { sign.to_owned() }
+    }
+
     fn finish(&self) {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.values().filter(|line| !line.bar.is_finished()).for_each(|line| line.bar.abandon());
@@ -302,11 +310,11 @@ impl Observer for Tree {
                 }
                 Change::Done => {
                     let words = format!("{} {took}{retries}", line.tool);
-                    Tree::end(line, depth, "\u{1b}[32m✓\u{1b}[0m", &words, self.small);
+                    Tree::end(line, depth, &self.mark("32", "✓"), &words, self.small);
                 }
                 Change::Failed(message) => {
                     let words = format!("{} {took}{retries} · {message}", line.tool);
-                    Tree::end(line, depth, "\u{1b}[31m✗\u{1b}[0m", &words, true);
+                    Tree::end(line, depth, &self.mark("31", "✗"), &words, true);
                 }
                 Change::Skipped(reason) => Tree::end(line, depth, "–", &reason, self.small),
                 Change::Undone => Tree::end(line, depth, "↩", "undone", true),

@@ -172,17 +172,36 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime needs nothing that could be missing")
 }
 
-/// Ends when Ctrl-C is pressed; the second time the process ends at once.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        return std::future::pending().await;
-    }
+/// Ends when somebody wants the process to end: Ctrl-C, a terminal that closes, a supervisor. The
+/// second time the process ends at once.
+pub(super) async fn interrupted() {
+    signalled().await;
     say("stopping; press Ctrl-C again to stop at once");
     tokio::spawn(async {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(130);
-        }
+        signalled().await;
+        std::process::exit(130);
     });
+}
+
+#[cfg(unix)]
+async fn signalled() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (terminate, hangup) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut hangup)) = (terminate, hangup) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        Ok(()) = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn signalled() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Asks on a terminal, and nowhere else.
@@ -212,12 +231,16 @@ impl Confirmer for Prompt {
             }
         };
         let progress = self.progress.clone();
-        let answer = tokio::task::spawn_blocking(move || progress.suspend(|| ask(&text))).await;
-        Decision { granted: answer.unwrap_or(false), by: "terminal".into() }
+        // A thread of its own: the runtime would wait for a blocking task, also after Ctrl-C.
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let _ = answer.send(progress.suspend(|| ask(&text)));
+        });
+        Decision { granted: answered.await.unwrap_or(false), by: "terminal".into() }
     }
 }
 
-fn ask(text: &str) -> bool {
+pub(super) fn ask(text: &str) -> bool {
     use std::io::Write as _;
     let mut err = anstream::stderr().lock();
     let _ = write!(err, "{text}");
@@ -287,6 +310,8 @@ fn exit_of(view: &RunView) -> Exit {
         RunStatus::Success | RunStatus::DryRun => Exit::Success,
         RunStatus::Denied | RunStatus::Waiting => Exit::Denied,
         RunStatus::Cancelled => Exit::Interrupted,
+        // Taken back because it was interrupted is still interrupted.
+        _ if view.errors.iter().any(|error| error.code == Code::Cancelled) => Exit::Interrupted,
         _ if refused => Exit::Usage,
         _ if view.errors.iter().any(|error| error.code == Code::Unreachable) => Exit::Unreachable,
         _ => Exit::RunFailed,

@@ -26,6 +26,10 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         complain("there is no configuration here", Some("`segue init` writes one"));
         return Exit::Usage;
     };
+    if config.commands.is_empty() {
+        say(&format!("`{}` has no commands; there is nothing to allow", file.display()));
+        return Exit::Success;
+    }
     for (name, command) in config.commands_as_written.as_object().into_iter().flat_map(|c| c.iter())
     {
         say(&format!(

@@ -13,6 +13,7 @@ use segue_core::tool::{Confirm, DeclaredRollback};
 use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
+use segue_runtime::tools::http::address::AddressPolicy;
 
 use super::expand::expand;
 use super::{Config, StoreAt, ToolOverride};
@@ -82,6 +83,10 @@ const TOOL: &[&str] = &["rollback", "idempotent", "read_only", "destructive", "c
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<Diagnostic>) {
+    let is_empty = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    if source.text().lines().all(is_empty) {
+        return (Config::default(), Vec::new());
+    }
     let root = match read_document(source, Budget::for_documents(&Limits::default())) {
         Ok(root) => root,
         Err(diagnostics) => return (Config::default(), diagnostics),
@@ -310,9 +315,17 @@ impl Reader<'_> {
         if let Some(http) = node.get("http")
             && self.keys(http, &["allow"], "`http`")
         {
-            config.http_allow =
-                http.get("allow").map_or_else(Vec::new, |n| self.texts(n, "`allow`"));
+            config.http_allow = http.get("allow").map_or_else(Vec::new, |n| self.allow(n));
         }
+    }
+
+    /// Hosts that may be reached; one that cannot be read is said here, not at the first call.
+    fn allow(&mut self, node: &Node) -> Vec<String> {
+        let rules = self.texts(node, "`allow`");
+        if let Err(message) = AddressPolicy::new(rules.iter().map(String::as_str)) {
+            self.error(node.span, message);
+        }
+        rules
     }
 
     fn tool(&mut self, node: &Node) -> Option<ToolOverride> {

@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
             let names = record.fields.iter().map(|field| field.name);
             let message = format!("{what} has no field `{}`", member.key);
             let mut finding = Diagnostic::error(Code::InvalidField, message, member.key_span);
-            match nearest(&member.key, names) {
+            match synonym(record, &member.key).or_else(|| nearest(&member.key, names)) {
                 Some(near) => finding = finding.fix(self.name_in_key(member.key_span), near),
                 None => finding.help = Some(format!("its fields are {}", field_list(record))),
             }
@@ -339,6 +339,31 @@ impl<'a> Reader<'a> {
         finding.help = error.help;
         self.findings.push(finding);
     }
+}
+
+/// Words that other languages have for our fields.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("if", "when"),
+    ("condition", "when"),
+    ("foreach", "loop"),
+    ("for_each", "loop"),
+    ("with", "parameters"),
+    ("args", "parameters"),
+    ("arguments", "parameters"),
+    ("inputs", "parameters"),
+    ("uses", "tool"),
+    ("needs", "depends_on"),
+    ("after", "depends_on"),
+    ("retries", "retry_count"),
+    ("catch", "on_failure"),
+    ("compensate", "rollback"),
+    ("outputs", "output"),
+];
+
+/// The field that a word of another language means here.
+fn synonym(record: &Record, word: &str) -> Option<&'static str> {
+    let (_, field) = SYNONYMS.iter().find(|(known, _)| *known == word)?;
+    record.fields.iter().any(|known| known.name == *field).then_some(*field)
 }
 
 fn literals(items: &[Template]) -> Option<Vec<Value>> {

@@ -168,7 +168,17 @@ fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCa
                 let message =
                     format!("`parameters` must be an object, found {}", given.kind_word());
                 reader.error(Code::InvalidField, given.span, message);
-                return None;
+                // The rest of the step is looked at nevertheless.
+                return Some(ToolCall {
+                    name,
+                    name_span: tool.span,
+                    tool: None,
+                    parameters: Params {
+                        template: Template::Literal(Value::empty_object()),
+                        span: given.span,
+                        node: None,
+                    },
+                });
             }
             Params { template, span: given.span, node: Some(Arc::new(given.clone())) }
         }
