@@ -12,10 +12,6 @@ mod workload;
 
 use measure::Row;
 
-/// The same as the product has, for floor and engine alike.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() {
     let rows: Vec<Row> =
         [graph::rows(), workload::rows(), start::rows()].into_iter().flatten().collect();

@@ -262,6 +262,8 @@ fn replace(
     evaluator.burn(at, 1 + (text.len() as u64) / 256)?;
     let matches = if from.is_empty() { text.len() + 1 } else { text.matches(&**from).count() };
     let size = text.len().saturating_add(matches.saturating_mul(to.len()));
+    // Each replacement is an operation: a text of nothing but matches costs more than its bytes.
+    evaluator.burn(at, matches as u64)?;
     evaluator.charge(at, size)?;
     Ok(text.replace(&**from, to).into())
 }
