@@ -381,10 +381,8 @@ pub struct ToolCall {
 pub struct Params {
     /// An object, or one expression that gives an object.
     pub template: Template,
-    /// The whole of it; the step when there is none.
+    /// The whole of it; the tool's name when there is none.
     pub span: Span,
-    /// The document's node, so that literals can be pointed into.
-    pub node: Option<Arc<crate::compile::document::Node>>,
 }
 
 /// A branch of `parallel`.

@@ -51,9 +51,7 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
     };
     diagnostics.extend(resolve::resolve(&mut composition, source));
     diagnostics.extend(check::attach_tools(&mut composition, source, catalog));
-    diagnostics.extend(check::check(&composition, source));
-    // Places inside parameters serve the check alone; a composition that lives on drops them.
-    composition.body.walk_calls_mut(&mut |call| call.parameters.node = None);
+    diagnostics.extend(check::check(&composition, source, &root));
     finish(Some(composition), diagnostics, limits)
 }
 

@@ -9,6 +9,7 @@ mod parameters;
 mod practice;
 mod tools;
 
+use super::document::Node;
 use super::source::{Source, Span};
 use super::typing::{CallTyping, Typing};
 use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall};
@@ -20,11 +21,11 @@ use crate::value::Value;
 pub(super) use tools::attach as attach_tools;
 
 /// Checks a composition whose names are resolved and whose tools are attached.
-pub(super) fn check(composition: &Composition, source: &Source) -> Vec<Diagnostic> {
+pub(super) fn check(composition: &Composition, source: &Source, root: &Node) -> Vec<Diagnostic> {
     let mut findings = order::check(composition);
     let typing = Typing::new(composition);
     let schemas = parameters::Cache::default();
-    let mut checker = Checker { source, typing: &typing, findings: Vec::new(), schemas };
+    let mut checker = Checker { source, root, typing: &typing, findings: Vec::new(), schemas };
     composition.body.walk(&mut |step| checker.step(step));
     if let Some(output) = &composition.output {
         checker.template(output, &typing);
@@ -38,6 +39,8 @@ pub(super) fn check(composition: &Composition, source: &Source) -> Vec<Diagnosti
 /// What the checks of one composition share.
 struct Checker<'a> {
     source: &'a Source,
+    /// The document, to point into parameters.
+    root: &'a Node,
     typing: &'a Typing<'a>,
     findings: Vec<Diagnostic>,
     schemas: parameters::Cache,

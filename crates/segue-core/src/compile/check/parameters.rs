@@ -31,7 +31,8 @@ pub(super) fn check(
 ) {
     let root = tool.input.json();
     let mut walk = Walk { checker, tool, root, scope, name_span: call.name_span };
-    match &call.parameters.node {
+    let given = call.parameters.span != call.name_span;
+    match walk.checker.root.find(call.parameters.span).filter(|_| given) {
         Some(node) => walk.value(&call.parameters.template, node, root, &mut Vec::new()),
         None => {
             let node = Node { span: call.name_span, kind: NodeKind::Object(Vec::new()) };

@@ -102,7 +102,7 @@ fn declared_call(
     };
     let known = [("output", Root::Output), ("args", Root::Args), ("input", Root::Input)];
     let template = Template::over(parameters, &known, &Limits::default())?;
-    let parameters = Params { template, span, node: None };
+    let parameters = Params { template, span };
     Ok(ToolCall { name: name.clone(), name_span: span, tool: Some(tool.clone()), parameters })
 }
 

@@ -153,11 +153,7 @@ fn read_kind_of(reader: &mut Reader<'_>, node: &Node, kind: &str) -> Option<Step
 fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCall> {
     let name = reader.text(tool, "`tool`")?;
     let parameters = match node.get("parameters") {
-        None => Params {
-            template: Template::Literal(Value::empty_object()),
-            span: tool.span,
-            node: None,
-        },
+        None => Params { template: Template::Literal(Value::empty_object()), span: tool.span },
         Some(given) => {
             let template = reader.template(given);
             let is_object = matches!(
@@ -176,11 +172,10 @@ fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCa
                     parameters: Params {
                         template: Template::Literal(Value::empty_object()),
                         span: given.span,
-                        node: None,
                     },
                 });
             }
-            Params { template, span: given.span, node: Some(Arc::new(given.clone())) }
+            Params { template, span: given.span }
         }
     };
     Some(ToolCall { name, name_span: tool.span, tool: None, parameters })

@@ -99,6 +99,27 @@ impl Node {
         at
     }
 
+    /// The node that stands exactly there, below this one. What was repeated by an alias is found
+    /// where it was first written.
+    pub fn find(&self, span: Span) -> Option<&Node> {
+        let holds = |node: &Node| node.span.start <= span.start && span.end <= node.span.end;
+        let mut at = self;
+        while at.span != span {
+            at = match &at.kind {
+                NodeKind::Array(items) => {
+                    let after = items.partition_point(|item| item.span.start <= span.start);
+                    let guess = items.get(after.wrapping_sub(1)).filter(|item| holds(item));
+                    guess.or_else(|| items.iter().find(|item| holds(item)))?
+                }
+                NodeKind::Object(members) => {
+                    members.iter().map(|member| &member.value).find(|value| holds(value))?
+                }
+                _ => return None,
+            };
+        }
+        Some(at)
+    }
+
     /// The text of a string.
     pub fn as_str(&self) -> Option<&Arc<str>> {
         match &self.kind {
