@@ -12,7 +12,6 @@ use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Catalog, ToolSpec};
-use segue_core::value::Value;
 
 use crate::floor;
 use crate::measure::{Row, compare, median_time, show};
@@ -97,9 +96,4 @@ fn growth(catalog: &Catalog, limits: &Limits) -> Row {
         ratio: format!("{:.1} ({:.1}–{:.1})", ratios[PAIRS / 2], ratios[0], ratios[PAIRS - 1]),
         target: "≤ 12×",
     }
-}
-
-/// A JSON number, for inputs.
-pub(crate) fn number(n: i64) -> Value {
-    Value::from(n)
 }

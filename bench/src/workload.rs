@@ -163,9 +163,9 @@ async fn floor_graph(steps: &[floor::FloorStep]) {
     let mut calls = FuturesUnordered::new();
     let call = |at: usize| async move {
         let mut args = Map::new();
-        args.insert("n".into(), graph::number(i64::try_from(at).unwrap_or(0)));
+        args.insert("n".into(), Value::from(at));
         for n in 0..3 {
-            args.insert(format!("p{n}").into(), graph::number(n));
+            args.insert(format!("p{n}").into(), Value::from(n));
         }
         (at, echo(args.into()).await)
     };

@@ -499,8 +499,6 @@ pub struct OnFailure {
     pub action: FailureAction,
     /// The value that stands in.
     pub default: Option<Template>,
-    /// Whether `action: retry` goes on after its last attempt.
-    pub continue_on_max_retries: bool,
     /// Where a program goes on.
     pub next: Option<(Arc<str>, Span)>,
 }

@@ -132,15 +132,10 @@ fn load_compositions(
         let free = waiting.iter().find(|(name, (_, calls))| {
             !calls.iter().any(|call| call != *name && waiting.contains_key(call))
         });
-        let next = match free.map(|(name, _)| name.clone()) {
-            Some(name) => name,
-            // Only circles are left; the first of them says so.
-            None => match waiting.keys().next() {
-                Some(name) => name.clone(),
-                None => return unloaded,
-            },
-        };
-        let in_circle = free_is_none(&waiting, &next);
+        let free = free.map(|(name, _)| name.clone());
+        // When none is free, only circles are left; the first of them says so.
+        let in_circle = free.is_none();
+        let Some(next) = free.or_else(|| waiting.keys().next().cloned()) else { return unloaded };
         let (source, _) = waiting.remove(&next).expect("the name was just found");
         let compiled = compile::compile(&source, catalog, limits);
         match compiled.composition {
@@ -156,10 +151,6 @@ fn load_compositions(
             }
         }
     }
-}
-
-fn free_is_none(waiting: &BTreeMap<Arc<str>, (Source, Vec<Arc<str>>)>, name: &Arc<str>) -> bool {
-    waiting[name].1.iter().any(|call| call != name && waiting.contains_key(call))
 }
 
 fn short_name(name: &str) -> Arc<str> {

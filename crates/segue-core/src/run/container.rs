@@ -356,17 +356,13 @@ impl Moment<'_> {
 
     fn item_closed(&mut self, node: NodeId, frame: u32, each: &LoopStep) {
         if let Err(failure) = self.outcome(frame)
-            && (each.on_item_failure == ItemFailure::Stop || is_final(&failure))
+            && (each.on_item_failure == ItemFailure::Stop || failure.is_final())
         {
             self.stop_bodies(node, &failure);
         }
         let record = self.state.record(node);
-        let stops = |frame: &u32| {
-            let closed = self.state.frame(*frame).closed;
-            closed && self.outcome(*frame).is_err_and(|failure| is_final(&failure))
-        };
-        let stopped = record.has_failed_body
-            && (each.on_item_failure == ItemFailure::Stop || record.frames.iter().any(stops));
+        let stopped = record.has_final_failure
+            || (record.has_failed_body && each.on_item_failure == ItemFailure::Stop);
         let more = record.items.as_ref().is_some_and(|items| record.frames.len() < items.len());
         if more && !stopped && !self.is_ending(node) {
             return self.open_next_item(node);
@@ -381,7 +377,7 @@ impl Moment<'_> {
 
     fn item_value(&self, frame: u32, each: &LoopStep) -> Result<Value, Arc<Failure>> {
         match (self.outcome(frame), each.on_item_failure) {
-            (Err(failure), ItemFailure::Continue) if !is_final(&failure) => Ok(Value::Null),
+            (Err(failure), ItemFailure::Continue) if !failure.is_final() => Ok(Value::Null),
             (Err(failure), _) => Err(failure),
             (Ok(value), _) => match &each.output {
                 None => Ok(value),
@@ -428,11 +424,6 @@ impl Moment<'_> {
             self.open_body(node, 0, None);
         }
     }
-}
-
-/// A denial, and a call in doubt, are never continued over.
-fn is_final(failure: &Failure) -> bool {
-    failure.code == Code::Denied || failure.in_doubt
 }
 
 /// How long a step without a call may take: its own time, and for a question the time it stands.

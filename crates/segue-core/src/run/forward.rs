@@ -389,8 +389,7 @@ impl Moment<'_> {
         if self.state.record(node).was_in_doubt && !failure.in_doubt {
             Arc::make_mut(&mut failure).in_doubt = true;
         }
-        let denied = failure.code == Code::Denied;
-        if step.on_failure.action == FailureAction::Continue && !denied && !failure.in_doubt {
+        if step.on_failure.action == FailureAction::Continue && !failure.is_final() {
             match self.stand_in(node, &step, &failure) {
                 Ok(output) => return self.record(Fact::Tolerated { node, failure, output }),
                 Err(second) => return self.fail_for_good(node, &step, &Arc::new(second)),
@@ -523,8 +522,9 @@ impl Moment<'_> {
     fn close_one(&mut self) -> bool {
         let Some(frame) = self.state.next_over() else { return false };
         self.skip_rest(frame);
-        let failed = self.outcome(frame).is_err();
-        self.record(Fact::Closed { frame, failed });
+        let failure = self.outcome(frame).err();
+        let is_final = failure.as_deref().is_some_and(Failure::is_final);
+        self.record(Fact::Closed { frame, failed: failure.is_some(), is_final });
         // Without a parent the run is over, or goes back: `advance` decides.
         if let Some(parent) = self.state.frame(frame).parent {
             self.frame_closed(parent, frame);

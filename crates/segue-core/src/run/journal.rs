@@ -94,6 +94,11 @@ impl Failure {
         }
     }
 
+    /// Whether nobody may continue over it: a denial, or a call in doubt.
+    pub fn is_final(&self) -> bool {
+        self.code == Code::Denied || self.in_doubt
+    }
+
     /// A failure that may pass.
     pub fn passing(code: Code, message: impl Into<Arc<str>>) -> Failure {
         Failure { retryable: true, ..Failure::lasting(code, message) }
@@ -255,6 +260,8 @@ pub enum Fact {
         frame: u32,
         /// Whether one of its steps failed.
         failed: bool,
+        /// Whether that is a failure which nobody may continue over.
+        is_final: bool,
     },
     /// What was done is taken back, because of this failure.
     RollbackStarted {

@@ -88,28 +88,12 @@ impl Node {
                 N::Pending | N::Asking { .. } | N::Calling { .. } | N::Sleeping | N::Open { .. },
                 F::Succeeded { output, .. },
             ) => N::Done { output: output.clone() },
-            (
-                N::Pending
-                | N::Asking { .. }
-                | N::Granted { .. }
-                | N::Waking { .. }
-                | N::Calling { .. }
-                | N::GivingUp
-                | N::Open { .. }
-                | N::Sleeping,
-                F::Tolerated { output, failure, .. },
-            ) => N::Tolerated { output: output.clone(), failure: failure.clone() },
-            (
-                N::Pending
-                | N::Asking { .. }
-                | N::Granted { .. }
-                | N::Waking { .. }
-                | N::Calling { .. }
-                | N::GivingUp
-                | N::Open { .. }
-                | N::Sleeping,
-                F::Failed { failure, .. },
-            ) => N::Failed { failure: failure.clone() },
+            (node, F::Tolerated { output, failure, .. }) if node.may_fail() => {
+                N::Tolerated { output: output.clone(), failure: failure.clone() }
+            }
+            (node, F::Failed { failure, .. }) if node.may_fail() => {
+                N::Failed { failure: failure.clone() }
+            }
             (N::Pending, F::Skipped { reason, by_failure, .. }) => {
                 N::Skipped { reason: reason.clone(), by_failure: *by_failure }
             }
@@ -134,6 +118,11 @@ impl Node {
             (N::Undoing { before }, F::Undone { .. }) => N::Undone { before },
             _ => return Err(IllegalFact),
         })
+    }
+
+    /// Whether it waits to begin or is under way, apart from resting between two attempts.
+    fn may_fail(&self) -> bool {
+        !self.is_settled() && !matches!(self, Node::Resting { .. })
     }
 
     /// Whether it did something, or may have done something, that could be taken back.

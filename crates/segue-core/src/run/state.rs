@@ -93,6 +93,8 @@ pub(super) struct Record {
     pub(super) closed: u32,
     /// Whether one of those that are over failed.
     pub(super) has_failed_body: bool,
+    /// Whether one failed in a way that nobody may continue over.
+    pub(super) has_final_failure: bool,
     /// The items of a loop.
     pub(super) items: Option<Arc<Vec<Value>>>,
 }
@@ -365,7 +367,7 @@ impl State {
                 self.frames[*frame as usize].stopped = Some(failure.clone());
                 self.ending.push_back(*frame);
             }
-            Fact::Closed { frame, failed } => self.close(*frame, *failed),
+            Fact::Closed { frame, failed, is_final } => self.close(*frame, *failed, *is_final),
             Fact::RollbackStarted { failure, steps } => {
                 self.rollback = Some(failure.clone());
                 self.to_undo = steps.iter().rev().copied().collect();
@@ -538,7 +540,7 @@ impl State {
         }
     }
 
-    fn close(&mut self, frame: u32, failed: bool) {
+    fn close(&mut self, frame: u32, failed: bool, is_final: bool) {
         self.open_frames -= 1;
         let closed = &mut self.frames[frame as usize];
         closed.closed = true;
@@ -546,6 +548,7 @@ impl State {
             let record = self.record_mut(parent);
             record.closed += 1;
             record.has_failed_body |= failed;
+            record.has_final_failure |= is_final;
         }
     }
 

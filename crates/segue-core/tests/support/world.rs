@@ -315,7 +315,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
         }
         Fact::TimedOut { node, failure } => format!("{} ends: {}", path(node), failure.message),
         Fact::Stopped { frame, failure } => format!("body {frame} stops: {}", failure.message),
-        Fact::Closed { frame, failed } => {
+        Fact::Closed { frame, failed, .. } => {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })
         }
         Fact::RollbackStarted { failure, .. } => format!("goes back: {}", failure.message),

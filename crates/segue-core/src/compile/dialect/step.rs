@@ -510,7 +510,6 @@ fn read_on_failure(reader: &mut Reader<'_>, node: &Node) -> OnFailure {
             _ => FailureAction::Strategy,
         },
         default: node.get("default").map(|n| reader.template(n)),
-        continue_on_max_retries: go_on,
         next: None,
     }
 }
