@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compile::source::Span;
+use crate::compile::source::{Source, Span};
 use crate::expr::{Expr, StepIndex, Template};
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
@@ -137,6 +137,8 @@ pub struct Composition {
     pub error_handling: ErrorHandling,
     /// Author, tags and whatever else was written.
     pub metadata: Value,
+    /// The text that it was compiled from, so that a run can be compiled again as it was.
+    pub source: Source,
 }
 
 /// How the steps of a body follow each other.
@@ -244,6 +246,8 @@ pub struct Step {
     pub probe: Option<Probe>,
     /// JSON Pointers to what must never be written down.
     pub sensitive: Vec<Arc<str>>,
+    /// Whether a program enters it in passing although only failures lead to it.
+    pub falls_through: bool,
 }
 
 impl Step {
@@ -489,7 +493,28 @@ pub struct OnSuccess {
     /// Name in the state → template.
     pub transform: Vec<(Arc<str>, Template)>,
     /// Where a program goes on.
-    pub next: Option<(Arc<str>, Span)>,
+    pub next: Option<Next>,
+}
+
+/// Where a program goes on after a step, in place of the step that follows in the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// As written: a step's id or name, a tool, or `end`.
+    pub name: Arc<str>,
+    /// Where that stands.
+    pub span: Span,
+    /// What is meant.
+    pub target: Target,
+}
+
+/// What a `next` means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// The end of the body.
+    #[default]
+    End,
+    /// A position in the same body.
+    Step(u32),
 }
 
 /// What to do with a failure.
@@ -500,7 +525,7 @@ pub struct OnFailure {
     /// The value that stands in.
     pub default: Option<Template>,
     /// Where a program goes on.
-    pub next: Option<(Arc<str>, Span)>,
+    pub next: Option<Next>,
 }
 
 /// What a failure of a step means to the run.

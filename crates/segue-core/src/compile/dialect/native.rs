@@ -55,6 +55,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> 
             .get("error_handling")
             .map_or_else(ErrorHandling::default, |node| read_error_handling(reader, node)),
         metadata,
+        source: reader.source.clone(),
     })
 }
 

@@ -76,6 +76,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
         undo: Undo::Unknown,
         fallback_undos: Vec::new(),
         probe: node.get("probe").and_then(|n| read_probe(reader, node, n)),
+        falls_through: false,
         sensitive: node.get("sensitive").map_or_else(Vec::new, |n| read_pointers(reader, n)),
     })
 }
