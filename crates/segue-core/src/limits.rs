@@ -40,6 +40,12 @@ pub struct Limits {
     pub loop_items_max: usize,
     /// Rounds of one `repeat`.
     pub repeat_rounds_max: u32,
+    /// Times that one step of a program may start.
+    pub step_visits_max: u32,
+    /// Times that the steps of programs may start in one run.
+    pub run_visits_max: u64,
+    /// How long one attempt to take a step back may take, where its step says nothing.
+    pub undo_timeout_ms: u64,
     /// Calls that one run may make, attempts included.
     pub run_calls_max: u64,
     /// Steps of one run that may be under way at once.
@@ -75,6 +81,9 @@ impl Default for Limits {
             nesting_depth_max: 8,
             loop_items_max: 100_000,
             repeat_rounds_max: 10_000,
+            step_visits_max: 100,
+            run_visits_max: 10_000,
+            undo_timeout_ms: 60_000,
             run_calls_max: 1_000_000,
             concurrency_max: 1_024,
             retries_max: 100,

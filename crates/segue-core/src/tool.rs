@@ -115,6 +115,8 @@ pub struct ToolSpec {
     pub tags: Vec<Arc<str>>,
     /// The composition behind it, when it is one.
     pub composition: Option<Arc<Composition>>,
+    /// How long a call usually takes, when that is known. No part of the definition.
+    pub typical_ms: Option<u64>,
 }
 
 impl ToolSpec {
@@ -131,6 +133,7 @@ impl ToolSpec {
             scopes: Vec::new(),
             tags: Vec::new(),
             composition: None,
+            typical_ms: None,
         }
     }
 

@@ -128,6 +128,9 @@ pub struct RunView {
     pub errors: Vec<ErrorView>,
     /// What was noticed.
     pub warnings: Vec<String>,
+    /// What a person is asked, while the run waits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<WaitView>,
     /// Every step.
     pub steps: Vec<StepView>,
     /// Names that steps gave.
@@ -148,6 +151,22 @@ pub struct RunView {
     pub duration_ms: u64,
     /// The hash of the plan.
     pub plan_hash: Option<Arc<str>>,
+}
+
+/// A question that a run waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitView {
+    /// The step that asks.
+    pub step: Arc<str>,
+    /// `call`: may a tool be called; `approval`: what an `approve` step asks; `doubt`: did a call do
+    /// its work.
+    pub kind: &'static str,
+    /// The tool, of a call.
+    pub tool: Option<Arc<str>>,
+    /// The question, in words.
+    pub message: Arc<str>,
+    /// What the tool is called with.
+    pub args: Value,
 }
 
 /// One step of a run.

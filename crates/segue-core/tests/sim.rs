@@ -23,7 +23,9 @@ use segue_core::composition::Undo;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
-use segue_core::run::{Answer, Call, Entry, Fact, Failure, NodeId, Options, Run, Started};
+use segue_core::run::{
+    Answer, Call, Entry, Fact, Failure, NodeId, Options, Question, QuestionKind, Run, Started,
+};
 use segue_core::tool::Catalog;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, StepStatus};
@@ -246,8 +248,9 @@ impl Around for Chaos {
         }
     }
 
-    fn decide(&mut self, _step: &str) -> bool {
-        true
+    fn decide(&mut self, question: &Question) -> Option<(bool, Value)> {
+        let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
+        Some((!is_doubt || self.dice.one_in(2), Value::object([("held", Value::from(1))])))
     }
 }
 
@@ -277,7 +280,7 @@ fn check(plan: &Arc<Plan>, outcome: &Outcome) {
 fn replays(plan: &Arc<Plan>, outcome: &Outcome) {
     let limits = Arc::new(Limits::default());
     for cut in 0..=outcome.journal.len() {
-        let run = Run::replay(plan.clone(), limits.clone(), &outcome.journal[..cut]);
+        let run = Run::replay(plan.clone(), limits.clone(), &outcome.journal[..cut]).unwrap();
         assert_eq!(run.is_finished(), cut == outcome.journal.len(), "J3 at {cut}");
     }
 }
@@ -292,7 +295,8 @@ fn concurrency(plan: &Arc<Plan>, journal: &[Entry]) {
                 assert!(under_way.insert(*node), "E: two attempts of one step at once");
                 assert!(under_way.len() <= max, "E9: {} calls at once", under_way.len());
             }
-            Fact::Rested { node, .. }
+            Fact::Doubted { node, .. }
+            | Fact::Rested { node, .. }
             | Fact::GaveUp { node, .. }
             | Fact::Succeeded { node, .. }
             | Fact::Tolerated { node, .. }

@@ -14,7 +14,7 @@ use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
-use segue_core::run::{self, Options, Run, Started};
+use segue_core::run::{self, EventKind, Failure, Options, Run, Started};
 use segue_core::schema::Schema;
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
 use segue_core::value::Value;
@@ -285,18 +285,38 @@ impl Engine {
         let started = self.started(&request.plan, input, request.context, request.options);
         let mut run = Run::new(request.plan, inner.limits.clone());
         let begun = std::time::Instant::now();
+        let expand = |document: &Value| self.expand(document);
         let drive = Drive {
             registry: &inner.registry,
             store: &*inner.store,
             confirmer: request.confirmer,
             observer: request.observer,
             chance: &inner.chance,
+            expand: &expand,
             cancel: request.cancel,
         };
-        driver::drive(&mut run, started, drive).await?;
+        let run_id = started.run_id.clone();
+        let first = EventKind::Start(Box::new(started));
+        driver::drive(&mut run, run_id, first, 0, drive).await?;
         let mut view = run.view();
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(view)
+    }
+
+    /// Compiles and plans a composition that a run has made.
+    fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure> {
+        let text = match document {
+            Value::String(text) => text.clone(),
+            other => other.to_string().into(),
+        };
+        let (plan, diagnostics) = self.plan(&Source::new("expand", text));
+        plan.ok_or_else(|| {
+            let found = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
+            let code = found.clone().next().map_or(Code::Parse, |finding| finding.code);
+            let messages: Vec<&str> = found.map(|finding| finding.message.as_str()).collect();
+            let message = format!("the composition does not compile: {}", messages.join("; "));
+            Failure::lasting(code, message)
+        })
     }
 
     /// What a run would do, without doing it.

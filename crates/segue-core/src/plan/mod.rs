@@ -12,7 +12,9 @@ mod svg;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::composition::{Body, Composition, Step, StepKind, StepRollback, ToolCall, Undo};
+use crate::composition::{
+    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Target, ToolCall, Undo,
+};
 use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
@@ -43,6 +45,10 @@ pub struct PlanBody {
     pub steps: Vec<StepIndex>,
     /// The step that has this body.
     pub owner: Option<StepIndex>,
+    /// How its steps follow each other.
+    pub flow: Flow,
+    /// In a program, the position that follows each step when nothing else is said.
+    pub sequence: Vec<Option<u32>>,
 }
 
 /// A step and its place in the order.
@@ -60,6 +66,8 @@ pub struct PlanStep {
     pub dependants: Vec<u32>,
     /// Steps on the longest way from here to the end of its body, itself included.
     pub height: u32,
+    /// How long the way from here to the end of its body takes, as far as durations are known.
+    pub remaining_ms: u64,
     /// What it does to the world, at worst.
     pub effect: Impact,
     /// The plans of the compositions that it calls: 0 for its tool, n for its n-th fallback.
@@ -147,7 +155,8 @@ impl Builder<'_> {
     fn body(&mut self, body: &Body, owner: Option<StepIndex>) -> Result<BodyIndex, PlanError> {
         let index = index(self.bodies.len());
         let steps = body.steps.iter().map(|step| step.index).collect();
-        self.bodies.push(PlanBody { steps, owner });
+        let sequence = if body.flow == Flow::Program { sequence(body) } else { Vec::new() };
+        self.bodies.push(PlanBody { steps, owner, flow: body.flow, sequence });
         for (position, step) in body.steps.iter().enumerate() {
             debug_assert_eq!(self.steps.len(), step.index as usize, "indices have no gaps");
             for call in step.calls() {
@@ -161,6 +170,7 @@ impl Builder<'_> {
                 bodies: Vec::new(),
                 dependants: Vec::new(),
                 height: 1,
+                remaining_ms: 0,
                 effect: Impact::None,
                 nested,
             });
@@ -172,6 +182,7 @@ impl Builder<'_> {
                 .collect();
             self.steps[step.index as usize].bodies = inner?;
             self.steps[step.index as usize].effect = self.effect(step);
+            self.steps[step.index as usize].remaining_ms = self.typical_ms(step);
         }
         self.order(body);
         Ok(index)
@@ -221,10 +232,26 @@ impl Builder<'_> {
         own.chain(inner).chain(expands).max().unwrap_or(Impact::None)
     }
 
+    /// How long a step usually takes by itself; what nobody knows counts as nothing.
+    fn typical_ms(&self, step: &Step) -> u64 {
+        let planned = &self.steps[step.index as usize];
+        if let StepKind::Tool(call) = &step.kind {
+            let nested = planned.nested.get(&0).map(|plan| plan.typical_ms());
+            let known = call.tool.as_ref().and_then(|tool| tool.typical_ms);
+            return known.or(nested).unwrap_or(0);
+        }
+        let bodies = planned.bodies.iter().map(|body| {
+            let steps = self.bodies[*body as usize].steps.iter();
+            steps.map(|inner| self.steps[*inner as usize].remaining_ms).max().unwrap_or(0)
+        });
+        bodies.max().unwrap_or(0)
+    }
+
     /// Who waits for whom, and how long the way to the end is. Needs have no circles, so going
     /// through the steps against the order of completion meets every dependant first.
     fn order(&mut self, body: &Body) {
         let mut waiting: Vec<u32> = vec![0; body.steps.len()];
+        let mut longest: Vec<u64> = vec![0; body.steps.len()];
         for (position, step) in body.steps.iter().enumerate() {
             for need in &step.needs {
                 let needed = body.steps[need.position].index as usize;
@@ -234,17 +261,48 @@ impl Builder<'_> {
         }
         let mut free: Vec<usize> = (0..waiting.len()).filter(|at| waiting[*at] == 0).collect();
         while let Some(at) = free.pop() {
-            let height = self.steps[body.steps[at].index as usize].height;
+            let PlanStep { height, remaining_ms, .. } = self.steps[body.steps[at].index as usize];
             for need in &body.steps[at].needs {
                 let needed = body.steps[need.position].index as usize;
-                self.steps[needed].height = self.steps[needed].height.max(height + 1);
+                let needed = &mut self.steps[needed];
+                needed.height = needed.height.max(height + 1);
+                longest[need.position] = longest[need.position].max(remaining_ms);
                 waiting[need.position] -= 1;
                 if waiting[need.position] == 0 {
+                    needed.remaining_ms =
+                        needed.remaining_ms.saturating_add(longest[need.position]);
                     free.push(need.position);
                 }
             }
         }
     }
+}
+
+/// What follows each step of a program in passing. A step that only failures lead to is passed
+/// over, so that a recovery never runs after a success; the first step is always where it begins.
+fn sequence(body: &Body) -> Vec<Option<u32>> {
+    let targets = |next: &Option<Next>, into: &mut Vec<bool>| {
+        if let Some(Next { target: Target::Step(position), .. }) = next {
+            into[*position as usize] = true;
+        }
+    };
+    let (mut by_success, mut by_failure) =
+        (vec![false; body.steps.len()], vec![false; body.steps.len()]);
+    for step in &body.steps {
+        targets(&step.on_success.next, &mut by_success);
+        targets(&step.on_failure.next, &mut by_failure);
+    }
+    let is_passed_over =
+        |at: usize| by_failure[at] && !by_success[at] && !body.steps[at].falls_through;
+    let mut sequence = vec![None; body.steps.len()];
+    let mut following = None;
+    for at in (0..body.steps.len()).rev() {
+        sequence[at] = following;
+        if !is_passed_over(at) {
+            following = Some(index(at));
+        }
+    }
+    sequence
 }
 
 fn index(position: usize) -> u32 {
@@ -260,6 +318,11 @@ impl Plan {
     /// The steps of a body, in the order of the text.
     pub fn steps_of(&self, body: BodyIndex) -> impl Iterator<Item = &PlanStep> {
         self.bodies[body as usize].steps.iter().map(|index| self.step(*index))
+    }
+
+    /// How long a run usually takes, as far as durations are known.
+    pub fn typical_ms(&self) -> u64 {
+        self.steps_of(0).map(|step| step.remaining_ms).max().unwrap_or(0)
     }
 
     /// What a run does to the world, at worst.
@@ -349,7 +412,11 @@ fn backoff(backoff: &crate::composition::Backoff) -> Value {
 }
 
 fn body_meaning(body: &Body) -> Value {
-    body.steps.iter().map(|step| step_meaning(step)).collect::<Vec<_>>().into()
+    let steps = body.steps.iter().map(|step| step_meaning(step)).collect::<Vec<_>>().into();
+    match body.flow {
+        Flow::Graph => steps,
+        Flow::Program => Value::object([("program", steps)]),
+    }
 }
 
 /// What a step means; absent fields are left out, so that a new field changes no old hash.
@@ -389,6 +456,9 @@ fn step_meaning(step: &Step) -> Value {
     );
     put("transform", pairs(step.on_success.transform.iter().map(|(k, v)| (k, v.to_value()))));
     put("on_failure", Value::from(format!("{:?}", step.on_failure.action)));
+    put("next", next_meaning(&step.on_success.next));
+    put("next_on_failure", next_meaning(&step.on_failure.next));
+    put("falls_through", if step.falls_through { Value::Bool(true) } else { Value::Null });
     put("default", step.on_failure.default.as_ref().map_or(Value::Null, Template::to_value));
     put(
         "rollback",
@@ -404,6 +474,14 @@ fn step_meaning(step: &Step) -> Value {
     put("done_when", step.probe.as_ref().map_or(Value::Null, |p| Value::from(p.done_when.text())));
     put("sensitive", texts(&step.sensitive));
     map.into()
+}
+
+fn next_meaning(next: &Option<Next>) -> Value {
+    match next.as_ref().map(|next| next.target) {
+        None => Value::Null,
+        Some(Target::End) => Value::from("end"),
+        Some(Target::Step(position)) => Value::from(u64::from(position)),
+    }
 }
 
 fn pairs<'a>(pairs: impl Iterator<Item = (&'a Arc<str>, Value)>) -> Value {

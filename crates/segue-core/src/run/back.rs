@@ -4,13 +4,16 @@
 //! after those that depended on it. Nothing is taken back while a call of the way forward is under
 //! way, and nothing stops it: a step that cannot be taken back is named, and the others go on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::forward::{Moment, Outcome, candidate_call, evaluation, spec};
 use super::journal::{Fact, Failure, NodeId};
 use super::node::Node;
+use super::recover::asked_back;
 use super::retry;
 use super::scope::FrameScope;
+use super::state::State;
 use super::{Answer, Call, CallId, Effect, TimerId};
 use crate::composition::{Backoff, StepKind, Strategy, ToolCall, Undo};
 use crate::diagnostic::Code;
@@ -22,72 +25,86 @@ use crate::view::RunStatus;
 const UNDO_TRIES_MAX: u32 = 5;
 
 impl Moment<'_> {
-    /// The way forward has ended: goes one step back, or ends the run.
-    pub(super) fn go_back(&mut self) {
-        if self.state.open_frames > 0 || self.state.undoing.is_some() {
-            return;
+    /// The way forward of a composition has ended: takes it back where that is wanted. False when
+    /// nothing more is to be taken back.
+    pub(super) fn goes_back(&mut self, frame: u32) -> bool {
+        if self.state.activation_of(frame).back.is_none() {
+            let Some(failure) = self.reason_to_go_back(frame) else { return false };
+            let steps = self.steps_to_undo(frame, false);
+            self.record(Fact::RollbackStarted { frame, failure, steps });
         }
-        if self.state.rollback.is_none() {
-            let Some(failure) = self.reason_to_go_back() else { return self.finish_forward() };
-            let steps = self.steps_to_undo();
-            self.record(Fact::RollbackStarted { failure, steps });
-        }
-        while let Some(node) = self.state.to_undo.last().copied() {
-            if self.undo(node) {
-                return;
+        loop {
+            let Some(back) = &self.state.activation_of(frame).back else { return false };
+            if back.at.is_some() {
+                return true;
             }
+            let Some(node) = back.left.last().copied() else { return false };
+            self.undo(frame, node);
         }
-        self.finish_back();
     }
 
-    fn reason_to_go_back(&self) -> Option<Arc<Failure>> {
-        let composition = &self.state.plan_of(0).composition;
-        let handling = &composition.error_handling;
-        let strategy = self.state.activation_of(0).strategy;
-        let wanted = handling.rollback_on_failure || strategy == Strategy::Rollback;
-        if !wanted {
+    /// A person wants what was done to be taken back, while the run goes on or after it.
+    pub(super) fn roll_back_by_hand(&mut self, by: Arc<str>) {
+        let failure = Arc::new(asked_back(&by));
+        match self.state.status {
+            RunStatus::Running if self.state.activation_of(0).back.is_none() => {
+                self.record(Fact::RollbackAsked { by });
+                self.stop(0, &failure);
+            }
+            RunStatus::Success
+            | RunStatus::Partial
+            | RunStatus::Failed
+            | RunStatus::Cancelled
+            | RunStatus::Denied
+            | RunStatus::RollbackFailed => {
+                self.record(Fact::RollbackAsked { by });
+                let steps = self.steps_to_undo(0, true);
+                let cause = self.state.failure.clone().unwrap_or(failure);
+                self.record(Fact::RollbackStarted { frame: 0, failure: cause, steps });
+            }
+            _ => {}
+        }
+    }
+
+    fn reason_to_go_back(&self, frame: u32) -> Option<Arc<Failure>> {
+        let activation = self.state.activation_of(frame);
+        let asked = frame == 0 && self.state.rollback_asked.is_some();
+        let wanted = activation.plan.composition.error_handling.rollback_on_failure
+            || activation.strategy == Strategy::Rollback;
+        if !wanted && !asked {
             return None;
         }
-        if self.final_status() == RunStatus::Success {
-            // A result that cannot be worked out fails a run whose steps all succeeded.
-            return self.result(0, true).err().map(Arc::new);
-        }
-        if let Some(failure) = &self.state.frame(0).stopped {
+        if let Some(failure) = &self.state.frame(frame).stopped {
             return Some(failure.clone());
         }
         // Without a stop, only a failure that nobody tolerated counts.
-        self.state.frame(0).nodes.iter().find_map(|record| match &record.node {
+        let failed = self.state.frame(frame).nodes.iter().find_map(|record| match &record.node {
             Node::Failed { failure } => Some(failure.clone()),
             _ => None,
-        })
+        });
+        // A result that cannot be worked out fails a composition whose steps all succeeded.
+        failed.or_else(|| self.result(frame, true).err().map(Arc::new))
     }
 
-    /// What is to be taken back, last settled first.
-    fn steps_to_undo(&self) -> Vec<NodeId> {
-        let mut steps = Vec::new();
-        for (frame, open) in self.state.frames.iter().enumerate() {
-            for position in 0..open.nodes.len() {
-                let node = NodeId { frame: small(frame), position: small(position) };
-                if self.is_to_be_undone(node) {
-                    steps.push(node);
-                }
-            }
-        }
+    /// What is to be taken back of a composition and of those inside it, last settled first.
+    fn steps_to_undo(&self, root: u32, by_hand: bool) -> Vec<NodeId> {
+        let frames = 0..small(self.state.frames.len());
+        let inside = frames.filter(|frame| self.state.is_inside(*frame, root));
+        let mut steps: Vec<NodeId> = inside
+            .flat_map(|frame| self.state.nodes_of(frame))
+            .filter(|node| self.is_to_be_undone(*node, root, by_hand))
+            .collect();
         steps.sort_by_key(|node| std::cmp::Reverse(self.state.record(*node).settled_seq));
         steps
     }
 
-    fn is_to_be_undone(&self, node: NodeId) -> bool {
-        let did_something = match &self.state.record(node).node {
-            Node::Done { .. } => true,
-            Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.in_doubt,
-            Node::Cancelled { in_doubt } => *in_doubt,
-            _ => false,
-        };
-        did_something
+    fn is_to_be_undone(&self, node: NodeId, root: u32, by_hand: bool) -> bool {
+        let state = &self.state.record(node).node;
+        let again = by_hand && matches!(state, Node::UndoFailed { .. });
+        (again || state.has_acted())
             && self.leaves_a_trace(node)
             && !self.is_inside_undone(node)
-            && !self.reached_a_sink(node)
+            && (by_hand || !self.reached_a_sink(node, root))
     }
 
     /// Whether there is something to take back at all.
@@ -124,25 +141,30 @@ impl Moment<'_> {
     }
 
     /// Under `partial_success`, what led to a result that was reached stays.
-    fn reached_a_sink(&self, node: NodeId) -> bool {
-        if self.state.activation_of(0).strategy != Strategy::PartialSuccess
-            || self.state.frame(0).stopped.is_some()
+    fn reached_a_sink(&self, node: NodeId, root: u32) -> bool {
+        if self.state.activation_of(root).strategy != Strategy::PartialSuccess
+            || self.state.frame(root).stopped.is_some()
         {
             return false;
         }
         let mut top = node;
-        while let Some(parent) = self.state.frame(top.frame).parent {
+        while top.frame != root {
+            let Some(parent) = self.state.frame(top.frame).parent else { return false };
             top = parent;
         }
         let mut work = vec![top.position];
-        let mut seen = vec![false; self.state.frame(0).nodes.len()];
+        let mut seen = vec![false; self.state.frame(root).nodes.len()];
         while let Some(position) = work.pop() {
             if std::mem::replace(&mut seen[position as usize], true) {
                 continue;
             }
-            let at = NodeId { frame: 0, position };
+            let at = NodeId { frame: root, position };
+            // A step without a value passes nothing on.
+            if self.state.record(at).node.output().is_none() {
+                continue;
+            }
             let dependants = &self.state.planned(at).dependants;
-            if dependants.is_empty() && self.state.record(at).node.output().is_some() {
+            if dependants.is_empty() {
                 return true;
             }
             work.extend(dependants);
@@ -150,35 +172,37 @@ impl Moment<'_> {
         false
     }
 
-    /// Takes a step back; false when that was settled at once.
-    fn undo(&mut self, node: NodeId) -> bool {
-        let step = self.state.step(node).clone();
+    /// Takes a step back, or says why it stays.
+    fn undo(&mut self, frame: u32, node: NodeId) {
+        let id = self.state.step(node).id.clone();
+        let back = self.state.activation_of(frame).back.as_ref();
+        if let Some(pivot) = back.and_then(|back| back.kept.get(&node)) {
+            let pivot = self.state.path(*pivot);
+            let message = format!("`{id}` stays: `{pivot}`, which came after it, cannot be undone");
+            return self.undo_failed(node, Failure::lasting(Code::RollbackFailed, message));
+        }
         match &self.state.undo_of(node).clone() {
             Undo::Call(call) => match self.undo_args(node, call) {
-                Ok(args) => {
-                    self.call_undo(node, args);
-                    true
-                }
+                Ok(args) => self.call_undo(node, args),
                 Err(failure) => self.undo_failed(node, failure),
             },
             Undo::Impossible { reason } => {
-                let message = format!("`{}` cannot be undone: {reason}", step.id);
-                self.undo_failed(node, Failure::lasting(Code::RollbackFailed, message))
+                let message = format!("`{id}` cannot be undone: {reason}");
+                self.undo_failed(node, Failure::lasting(Code::RollbackFailed, message));
             }
             Undo::Unknown | Undo::NotNeeded => {
-                let message = format!("nobody said how to undo `{}`", step.id);
+                let message = format!("nobody said how to undo `{id}`");
                 let mut failure = Failure::lasting(Code::RollbackFailed, message);
                 failure.hint = Some(
                     "declare a `rollback` on the step, or for its tool in the configuration".into(),
                 );
-                self.undo_failed(node, failure)
+                self.undo_failed(node, failure);
             }
         }
     }
 
-    fn undo_failed(&mut self, node: NodeId, failure: Failure) -> bool {
+    fn undo_failed(&mut self, node: NodeId, failure: Failure) {
         self.record(Fact::UndoFailed { node, failure: Arc::new(failure) });
-        false
     }
 
     fn undo_args(&self, node: NodeId, call: &ToolCall) -> Outcome<Value> {
@@ -200,7 +224,7 @@ impl Moment<'_> {
 
     /// Announces the call that takes a step back and has it made.
     pub(super) fn call_undo(&mut self, node: NodeId, args: Value) {
-        let step = self.state.step(node).clone();
+        let timeout_ms = self.undo_timeout(node);
         let Undo::Call(call) = self.state.undo_of(node).clone() else { return };
         self.record(Fact::UndoCalled { node, args: args.clone() });
         let record = self.state.record(node);
@@ -212,7 +236,7 @@ impl Moment<'_> {
             id,
             tool: spec(&call).id.clone(),
             args,
-            timeout_ms: step.timeout_ms,
+            timeout_ms: Some(timeout_ms),
             // Another key than the step's own: it is other work.
             key: format!("{run}/{}/undo", self.state.key(node)).into(),
             step: path,
@@ -220,17 +244,27 @@ impl Moment<'_> {
         }));
     }
 
+    /// An undo always has an end: nobody can cancel it.
+    fn undo_timeout(&self, node: NodeId) -> u64 {
+        self.state.step(node).timeout_ms.unwrap_or(self.limits.undo_timeout_ms)
+    }
+
     pub(super) fn undo_answered(&mut self, node: NodeId, answer: Answer) {
         let failure = match answer {
             Answer::Value(_) => return self.record(Fact::Undone { node }),
             Answer::Failure(failure) => failure,
-            Answer::TimedOut => {
-                retry::timed_out(self.state.step(node).timeout_ms.unwrap_or(0), true)
+            Answer::TimedOut => retry::timed_out(self.undo_timeout(node), false),
+            Answer::Ended => {
+                let mut failure =
+                    Failure::passing(Code::Cancelled, "the undo was ended from outside");
+                failure.in_doubt = true;
+                failure
             }
-            Answer::Ended => Failure::passing(Code::Cancelled, "the undo was ended from outside"),
         };
         let tries = self.state.record(node).undo_tries;
-        if failure.retryable && tries < UNDO_TRIES_MAX {
+        let Undo::Call(call) = self.state.undo_of(node) else { return };
+        let certain = !failure.in_doubt || spec(call).is_repeatable();
+        if failure.retryable && certain && tries < UNDO_TRIES_MAX {
             let backoff = Backoff::default();
             let delay = retry::delay_ms(&backoff, &failure, tries + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
@@ -238,32 +272,97 @@ impl Moment<'_> {
             self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
             return;
         }
+        self.undo_gave_up(node, failure);
+    }
+
+    /// A step is not taken back, or nobody knows whether it was.
+    pub(super) fn undo_gave_up(&mut self, node: NodeId, failure: Failure) {
         let message = format!("undoing `{}` failed: {}", self.state.step(node).id, failure.message);
         let failure = Failure { message: message.into(), code: Code::RollbackFailed, ..failure };
         self.record(Fact::UndoFailed { node, failure: Arc::new(failure) });
     }
 
-    fn finish_back(&mut self) {
-        let failed = self.state.frames.iter().any(|frame| {
-            frame.nodes.iter().any(|record| matches!(record.node, Node::UndoFailed { .. }))
-        });
-        let undone = self.state.frames.iter().any(|frame| {
-            frame.nodes.iter().any(|record| matches!(record.node, Node::Undone { .. }))
-        });
+    /// What was to be taken back is taken back, or named.
+    pub(super) fn finish_back(&mut self) {
+        let failed = self.any_node(|node| matches!(node, Node::UndoFailed { .. }));
+        let undone = self.any_node(|node| matches!(node, Node::Undone { .. }));
         // With nothing to take back, the run ended as it ended.
         if !failed && !undone {
             return self.finish_forward();
         }
-        let forward = self.final_status();
-        let status = match (failed, forward) {
+        let by_hand = self.state.rollback_asked.is_some();
+        let status = match (failed, self.final_status()) {
             (true, _) => RunStatus::RollbackFailed,
-            (false, RunStatus::Partial) => RunStatus::Partial,
+            (false, RunStatus::Partial) if !by_hand => RunStatus::Partial,
             (false, _) => RunStatus::RolledBack,
         };
         let output = self.result(0, false).unwrap_or_default();
         let output = if status == RunStatus::Partial { output } else { Value::Null };
-        let failure = self.state.rollback.clone();
+        let failure = self.state.activation_of(0).back.as_ref().map(|back| back.cause.clone());
         self.record(Fact::Finished { status, output, failure });
+    }
+
+    fn any_node(&self, is: impl Fn(&Node) -> bool) -> bool {
+        self.state.frames.iter().any(|frame| frame.nodes.iter().any(|record| is(&record.node)))
+    }
+}
+
+impl State {
+    /// Whether an activation of a body is this one or inside it.
+    pub(super) fn is_inside(&self, frame: u32, root: u32) -> bool {
+        let mut at = frame;
+        while at > root {
+            match self.frame(at).parent {
+                Some(parent) => at = parent.frame,
+                None => return false,
+            }
+        }
+        at == root
+    }
+
+    /// Of the steps that are to be taken back, those that stay because a later one cannot be.
+    pub(super) fn kept(&self, steps: &[NodeId]) -> BTreeMap<NodeId, NodeId> {
+        let is_pivot = |node: &NodeId| {
+            let done = matches!(self.record(*node).node, Node::Done { .. });
+            done && matches!(self.undo_of(*node), Undo::Impossible { .. })
+        };
+        let pivots: Vec<NodeId> = steps.iter().copied().filter(is_pivot).collect();
+        let mut kept = BTreeMap::new();
+        for node in steps.iter().filter(|node| !is_pivot(node)) {
+            if let Some(pivot) = pivots.iter().find(|pivot| self.comes_before(*node, **pivot)) {
+                kept.insert(*node, *pivot);
+            }
+        }
+        kept
+    }
+
+    /// Whether one step is among what another one needed, at any distance.
+    fn comes_before(&self, mut first: NodeId, mut second: NodeId) -> bool {
+        // Both are seen from the innermost body that holds them both; bodies inside came later.
+        while first.frame != second.frame {
+            let deeper = if first.frame > second.frame { &mut first } else { &mut second };
+            match self.frame(deeper.frame).parent {
+                Some(parent) => *deeper = parent,
+                None => return false,
+            }
+        }
+        if self.frame(first.frame).visits.is_some() {
+            return first.position < second.position;
+        }
+        let mut work = vec![first.position];
+        let mut seen = vec![false; self.frame(first.frame).nodes.len()];
+        while let Some(position) = work.pop() {
+            if std::mem::replace(&mut seen[position as usize], true) {
+                continue;
+            }
+            let at = NodeId { frame: first.frame, position };
+            let dependants = &self.planned(at).dependants;
+            if dependants.contains(&second.position) {
+                return true;
+            }
+            work.extend(dependants);
+        }
+        false
     }
 }
 

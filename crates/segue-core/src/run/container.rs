@@ -6,17 +6,18 @@ use super::forward::{Moment, Outcome};
 use super::journal::{Fact, Failure, Item, NodeId};
 use super::node::Node;
 use super::scope::FrameScope;
-use super::{CallId, Effect, Question, QuestionKind, TimerId};
+use super::{CallId, Effect, TimerId, view};
 use crate::compile::dialect::parse_duration;
 use crate::composition::{
     Case, ItemFailure, LoopStep, Millis, RepeatStep, Silence, Step, StepKind, WaitFor,
 };
 use crate::diagnostic::Code;
 use crate::expr::Template;
+use crate::plan::Plan;
 use crate::value::{Map, Value};
 use crate::view::rfc3339;
 
-use super::admit::{admit, with_defaults};
+use super::admit::admit;
 
 impl Moment<'_> {
     /// Starts a step that calls no tool.
@@ -35,24 +36,83 @@ impl Moment<'_> {
                 Ok(())
             }
             StepKind::Approve { message, .. } => self.ask_approval(node, message),
-            StepKind::Expand(_) | StepKind::Tool(_) => {
-                let message = format!("`{}` steps cannot run yet", step.kind.word());
-                Err(Failure::lasting(Code::Unsupported, message))
-            }
+            StepKind::Expand(template) => self.expand(node, template),
+            StepKind::Tool(_) => unreachable!("a call is started as such"),
         };
         match outcome {
-            Ok(()) => self.limit_attempt(node, step_timeout(step)),
+            Ok(()) => self.limit_attempt(node),
             Err(failure) => self.fail(node, failure),
         }
     }
 
     /// Says when the attempt at hand has taken too long.
-    fn limit_attempt(&mut self, node: NodeId, timeout_ms: Option<u64>) {
-        let Some(timeout) = timeout_ms else { return };
-        let attempt = self.state.record(node).attempts;
-        let timer = TimerId::Attempt(CallId { node, attempt });
-        let at_ms = self.at_ms.saturating_add(timeout);
+    pub(super) fn limit_attempt(&mut self, node: NodeId) {
+        let step = self.state.step(node).clone();
+        let Some(timeout) = self.attempt_timeout(node, &step) else { return };
+        let record = self.state.record(node);
+        let timer = TimerId::Attempt(CallId { node, attempt: record.attempts });
+        let at_ms = record.attempt_ms.saturating_add(timeout);
         self.turn.perform.push(Effect::Wake { timer, at_ms });
+    }
+
+    /// How long the attempt at hand may take where no call says so by itself: the step's own time;
+    /// for a question the time it stands, for a composition the time it has.
+    pub(super) fn attempt_timeout(&self, node: NodeId, step: &Step) -> Option<Millis> {
+        let more = match &step.kind {
+            StepKind::Approve { timeout_ms, .. } => *timeout_ms,
+            StepKind::Tool(_) => {
+                let candidate = self.state.record(node).candidate;
+                let nested = self.state.planned(node).nested.get(&candidate);
+                nested.and_then(|nested| nested.composition.timeout_ms)
+            }
+            _ => None,
+        };
+        [step.timeout_ms, more].into_iter().flatten().min()
+    }
+
+    /// Has the composition that an earlier step made checked, to run it in this place.
+    fn expand(&mut self, node: NodeId, template: &Template) -> Outcome<()> {
+        let document = self.eval(node, template)?;
+        let depth = self.state.activation_of(node.frame).depth;
+        if depth >= self.limits.nesting_depth_max {
+            let message = format!("compositions nest deeper than the limit of {depth}");
+            return Err(Failure::lasting(Code::Recursion, message));
+        }
+        self.record(Fact::Expanding { node, document: document.clone() });
+        self.turn.perform.push(Effect::Expand { node, document });
+        Ok(())
+    }
+
+    /// A composition that was made at run time is checked.
+    pub(super) fn expanded(&mut self, node: NodeId, outcome: Result<Arc<Plan>, Failure>) {
+        if !matches!(self.state.record(node).node, Node::Expanding) {
+            return;
+        }
+        let plan = match outcome {
+            Ok(plan) => plan,
+            Err(failure) => return self.fail(node, failure),
+        };
+        // It takes the place of its step, so it is given what the steps around it were given.
+        let input = self.state.activation_of(node.frame).input.clone();
+        match self.admitted(&plan, input) {
+            Ok(input) => self.record(Fact::Expanded { node, plan, input }),
+            Err(failure) => self.fail(node, failure),
+        }
+    }
+
+    /// The input of a composition inside, defaults filled in, or why it does not fit.
+    fn admitted(&self, plan: &Plan, input: Value) -> Outcome<Value> {
+        match admit(plan, input, &self.state.context) {
+            Ok(input) => Ok(input),
+            Err(errors) => {
+                let first = errors.into_iter().next();
+                let (code, message) = first.map_or_else(
+                    || (Code::InputSchema, "the input does not fit".to_owned()),
+                    |error| (error.code, error.message),
+                );
+                Err(Failure::lasting(code, message))
+            }
+        }
     }
 
     pub(super) fn succeed(&mut self, node: NodeId, output: Value) {
@@ -95,26 +155,37 @@ impl Moment<'_> {
     /// Asks a person; consent that was given beforehand is an answer.
     fn ask_approval(&mut self, node: NodeId, message: &Template) -> Outcome<()> {
         let message = self.eval(node, message)?;
-        let text: Arc<str> = message.to_string().into();
         self.record(Fact::Asked { node, candidate: 0, args: message });
         if self.state.options().is_some_and(|options| options.approved) {
-            self.approved(node, true, &"consent given beforehand".into());
+            self.approved(node, true, &"consent given beforehand".into(), Value::Null);
             return Ok(());
         }
-        let step = self.state.path(node);
-        let kind = QuestionKind::Approval { message: text };
-        self.turn.perform.push(Effect::Ask(Question { node, step, kind }));
+        self.ask(node);
         Ok(())
     }
 
+    /// Puts the question of a step that asks.
+    pub(super) fn ask(&mut self, node: NodeId) {
+        if let Some(question) = view::question(self.state, node) {
+            self.turn.perform.push(Effect::Ask(question));
+        }
+    }
+
     /// An `approve` step has its answer.
-    pub(super) fn approved(&mut self, node: NodeId, granted: bool, by: &Arc<str>) {
+    pub(super) fn approved(&mut self, node: NodeId, granted: bool, by: &Arc<str>, data: Value) {
         if granted {
+            if let StepKind::Approve { schema: Some(schema), .. } = &self.state.step(node).kind
+                && !data.is_null()
+                && let Some(violation) = schema.violations(&data).into_iter().next()
+            {
+                let message = format!("the answer of {by} does not fit: {violation}");
+                return self.fail(node, Failure::lasting(Code::InputSchema, message));
+            }
             let output = Value::object([
                 ("approved", Value::Bool(true)),
                 ("by", Value::String(by.clone())),
                 ("at", Value::from(rfc3339(self.at_ms))),
-                ("data", Value::Null),
+                ("data", data),
             ]);
             return self.succeed(node, output);
         }
@@ -127,7 +198,8 @@ impl Moment<'_> {
     /// Nobody answered in time; the author said what that means.
     pub(super) fn approval_timed_out(&mut self, node: NodeId, step: &Step) {
         let StepKind::Approve { on_timeout, .. } = &step.kind else { return };
-        self.approved(node, *on_timeout == Silence::Approve, &"nobody answered in time".into());
+        let granted = *on_timeout == Silence::Approve;
+        self.approved(node, granted, &"nobody answered in time".into(), Value::Null);
     }
 
     fn open_body(&mut self, node: NodeId, which: usize, item: Option<Item>) {
@@ -142,24 +214,15 @@ impl Moment<'_> {
     }
 
     /// Begins an attempt at a step that calls a composition.
-    pub(super) fn enter_composition(
-        &mut self,
-        node: NodeId,
-        step: &Step,
-        candidate: u16,
-        input: Value,
-    ) {
+    pub(super) fn enter_composition(&mut self, node: NodeId, candidate: u16, input: Value) {
         let nested = self.state.planned(node).nested[&candidate].clone();
-        if let Err(errors) = admit(&nested, input.clone(), &self.state.context) {
-            let message = errors.first().map_or_else(String::new, |error| error.message.clone());
-            let code = errors.first().map_or(Code::InputSchema, |error| error.code);
-            return self.fail(node, Failure::lasting(code, message));
+        match self.admitted(&nested, input) {
+            Ok(input) => {
+                self.record(Fact::Entered { node, candidate, input });
+                self.limit_attempt(node);
+            }
+            Err(failure) => self.fail(node, failure),
         }
-        let input = with_defaults(nested.composition.input.as_deref(), input);
-        self.record(Fact::Entered { node, candidate, input });
-        let own = nested.composition.timeout_ms;
-        let timeout = [step.timeout_ms, own].into_iter().flatten().min();
-        self.limit_attempt(node, timeout);
     }
 
     fn choose(&mut self, node: NodeId, cases: &[Case], otherwise: bool) -> Outcome<()> {
@@ -241,6 +304,10 @@ impl Moment<'_> {
             }
             StepKind::Loop(each) => self.item_closed(node, frame, each),
             StepKind::Repeat(repeat) => self.round_closed(node, frame, repeat),
+            StepKind::Expand(_) => {
+                let outcome = self.composition_outcome(frame);
+                self.settle_with(node, outcome);
+            }
             _ => {
                 let outcome = self.outcome(frame);
                 self.settle_with(node, outcome);
@@ -276,7 +343,12 @@ impl Moment<'_> {
         match failed {
             Some(failure) => Err(failure),
             None => {
-                let last = closed.nodes.last().and_then(|record| record.node.output());
+                // A program that passed over its last step has the value of the one before.
+                let mut last = closed.nodes.iter().rev();
+                let last = match closed.visits {
+                    None => last.next().and_then(|record| record.node.output()),
+                    Some(_) => last.find_map(|record| record.node.output()),
+                };
                 Ok(last.cloned().unwrap_or_default())
             }
         }
@@ -409,7 +481,7 @@ impl Moment<'_> {
                     return self.open_body(node, 0, None);
                 }
                 let until_ms = self.at_ms.saturating_add(repeat.delay_ms);
-                self.record(Fact::Slept { node, until_ms });
+                self.record(Fact::Paused { node, until_ms });
                 self.turn
                     .perform
                     .push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
@@ -418,20 +490,7 @@ impl Moment<'_> {
     }
 
     /// A `repeat` has rested between two rounds.
-    pub(super) fn next_round(&mut self, node: NodeId, step: &Step) {
-        let resting = self.all_closed(node);
-        if matches!(step.kind, StepKind::Repeat(_)) && resting && !self.is_ending(node) {
-            self.open_body(node, 0, None);
-        }
-    }
-}
-
-/// How long a step without a call may take: its own time, and for a question the time it stands.
-fn step_timeout(step: &Step) -> Option<Millis> {
-    match &step.kind {
-        StepKind::Approve { timeout_ms, .. } => {
-            [*timeout_ms, step.timeout_ms].into_iter().flatten().min()
-        }
-        _ => step.timeout_ms,
+    pub(super) fn next_round(&mut self, node: NodeId) {
+        self.open_body(node, 0, None);
     }
 }

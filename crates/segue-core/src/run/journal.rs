@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::composition::{Millis, Strategy};
 use crate::diagnostic::Code;
-use crate::plan::BodyIndex;
+use crate::plan::{BodyIndex, Plan};
 use crate::value::{Map, Value};
 use crate::view::RunStatus;
 
@@ -75,8 +75,10 @@ pub struct Failure {
     pub hint: Option<Arc<str>>,
     /// Whether trying again may help.
     pub retryable: bool,
-    /// Whether the tool may have done its work nevertheless.
+    /// Whether nobody knows if the tool did its work.
     pub in_doubt: bool,
+    /// Whether the tool surely did its work, although the step failed.
+    pub acted: bool,
     /// How long the tool's source asked to be left alone.
     pub retry_after_ms: Option<Millis>,
 }
@@ -90,8 +92,14 @@ impl Failure {
             hint: None,
             retryable: false,
             in_doubt: false,
+            acted: false,
             retry_after_ms: None,
         }
+    }
+
+    /// Whether it may have left something behind that is to be taken back.
+    pub fn leaves_a_trace(&self) -> bool {
+        self.in_doubt || self.acted
     }
 
     /// Whether nobody may continue over it: a denial, or a call in doubt.
@@ -171,6 +179,59 @@ pub enum Fact {
         /// What it is called with.
         args: Value,
     },
+    /// A step that makes its own composition has it, checked.
+    Expanded {
+        /// The step.
+        node: NodeId,
+        /// What is run in its place.
+        plan: Arc<Plan>,
+        /// The composition's input.
+        input: Value,
+    },
+    /// A step wants the composition that it was given to be checked.
+    Expanding {
+        /// The step.
+        node: NodeId,
+        /// The composition, as it was made.
+        document: Value,
+    },
+    /// A program goes on with this step.
+    Visited {
+        /// The activation.
+        frame: u32,
+        /// The step's position in the body.
+        position: u32,
+    },
+    /// Nobody knows whether a call did its work, and the step's probe is asked.
+    Probed {
+        /// The step.
+        node: NodeId,
+        /// Why nobody knows.
+        failure: Arc<Failure>,
+        /// What the probe is called with.
+        args: Value,
+    },
+    /// Nobody knows whether a call did its work: a person is asked.
+    Doubted {
+        /// The step.
+        node: NodeId,
+        /// Why nobody knows.
+        failure: Arc<Failure>,
+    },
+    /// Somebody found out whether a call did its work.
+    Resolved {
+        /// The step.
+        node: NodeId,
+        /// Whether it did.
+        done: bool,
+        /// Who found out.
+        by: Arc<str>,
+    },
+    /// The engine stopped while a call was under way that may be made again.
+    Lost {
+        /// The step.
+        node: NodeId,
+    },
     /// An attempt failed and will be repeated.
     Rested {
         /// The step.
@@ -191,6 +252,13 @@ pub enum Fact {
         node: NodeId,
         /// Why the last one failed.
         failure: Arc<Failure>,
+    },
+    /// A `repeat` rests between two rounds.
+    Paused {
+        /// The step.
+        node: NodeId,
+        /// Until when.
+        until_ms: u64,
     },
     /// A step waits until a time.
     Slept {
@@ -263,8 +331,15 @@ pub enum Fact {
         /// Whether that is a failure which nobody may continue over.
         is_final: bool,
     },
+    /// A person wants what was done to be taken back.
+    RollbackAsked {
+        /// Who.
+        by: Arc<str>,
+    },
     /// What was done is taken back, because of this failure.
     RollbackStarted {
+        /// The activation of the composition that is taken back.
+        frame: u32,
         /// The first cause.
         failure: Arc<Failure>,
         /// What is to be taken back, in this order.
@@ -314,4 +389,58 @@ pub enum Fact {
         /// What went wrong with the run as a whole.
         failure: Option<Arc<Failure>>,
     },
+}
+
+impl Fact {
+    /// The step that it is about.
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Fact::Opened { node, .. }
+            | Fact::Entered { node, .. }
+            | Fact::Expanding { node, .. }
+            | Fact::Expanded { node, .. }
+            | Fact::Looped { node, .. }
+            | Fact::Asked { node, .. }
+            | Fact::Granted { node, .. }
+            | Fact::Called { node, .. }
+            | Fact::Probed { node, .. }
+            | Fact::Doubted { node, .. }
+            | Fact::Resolved { node, .. }
+            | Fact::Lost { node }
+            | Fact::Rested { node, .. }
+            | Fact::Woke { node }
+            | Fact::GaveUp { node, .. }
+            | Fact::Paused { node, .. }
+            | Fact::Slept { node, .. }
+            | Fact::Succeeded { node, .. }
+            | Fact::Tolerated { node, .. }
+            | Fact::Failed { node, .. }
+            | Fact::Skipped { node, .. }
+            | Fact::Cancelled { node, .. }
+            | Fact::TimedOut { node, .. }
+            | Fact::UndoCalled { node, .. }
+            | Fact::UndoRested { node, .. }
+            | Fact::Undone { node }
+            | Fact::UndoFailed { node, .. }
+            | Fact::Late { node, .. } => Some(*node),
+            Fact::Started(_)
+            | Fact::Visited { .. }
+            | Fact::Stopped { .. }
+            | Fact::Closed { .. }
+            | Fact::RollbackAsked { .. }
+            | Fact::RollbackStarted { .. }
+            | Fact::Finished { .. } => None,
+        }
+    }
+
+    /// The activation that it is about, when it is about one.
+    pub fn frame(&self) -> Option<u32> {
+        match self {
+            Fact::Visited { frame, .. }
+            | Fact::Stopped { frame, .. }
+            | Fact::Closed { frame, .. }
+            | Fact::RollbackStarted { frame, .. } => Some(*frame),
+            other => other.node().map(|node| node.frame),
+        }
+    }
 }

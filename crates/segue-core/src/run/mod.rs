@@ -8,13 +8,20 @@
 //! Not here: clocks and waiting (the driver's), expressions ([`crate::expr`]), storage.
 
 mod admit;
+mod attempt;
 mod back;
 mod container;
+mod doubt;
 mod dry;
+mod finish;
 mod forward;
+mod frame;
 mod journal;
 mod node;
+mod program;
+mod recover;
 mod retry;
+mod schedule;
 mod scope;
 mod state;
 mod view;
@@ -29,6 +36,7 @@ use crate::composition::StepKind;
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::plan::Plan;
+use crate::schema::Schema;
 use crate::value::Value;
 use crate::view::{RunStatus, RunView};
 use state::State;
@@ -82,15 +90,31 @@ pub enum EventKind {
         /// How.
         answer: Answer,
     },
-    /// Somebody decided whether a call may be made.
+    /// Somebody answered a question.
     Decided {
         /// The step that asks.
         node: NodeId,
-        /// Yes or no.
+        /// Yes or no. Of a call in doubt: whether it did its work.
         granted: bool,
         /// Who.
         by: Arc<str>,
+        /// What comes with it: the data of an approval, or what a call in doubt returned.
+        data: Value,
     },
+    /// A composition that was made at run time is compiled and planned, or cannot be.
+    Expanded {
+        /// The step that asked.
+        node: NodeId,
+        /// The plan, or why there is none.
+        outcome: Result<Arc<Plan>, Failure>,
+    },
+    /// A person wants what was done to be taken back.
+    RollBack {
+        /// Who.
+        by: Arc<str>,
+    },
+    /// The run was read from its journal, and nothing of it is under way.
+    Resumed,
     /// A time has come.
     Fired(TimerId),
     /// Somebody wants the run to end.
@@ -117,8 +141,15 @@ pub enum Effect {
     Call(Call),
     /// End a call that is under way; its answer is awaited nevertheless.
     End(CallId),
-    /// Ask whether a call may be made.
+    /// Ask a person.
     Ask(Question),
+    /// Compile and plan a composition that was made at run time.
+    Expand {
+        /// The step that asks.
+        node: NodeId,
+        /// The composition, as it was made.
+        document: Value,
+    },
     /// Say when a time has come.
     Wake {
         /// What to say.
@@ -172,7 +203,26 @@ pub enum QuestionKind {
     Approval {
         /// Its words.
         message: Arc<str>,
+        /// What data belongs to a yes.
+        schema: Option<Arc<Schema>>,
     },
+    /// Whether a call that was never answered did its work.
+    Doubt {
+        /// The tool.
+        tool: ToolId,
+        /// What it was called with.
+        args: Value,
+        /// Why nobody knows.
+        message: Arc<str>,
+    },
+}
+
+/// A journal that no run can have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("entry {seq} of the journal does not follow from those before it")]
+pub struct ReplayError {
+    /// The first entry that does not fit.
+    pub seq: u64,
 }
 
 /// One answer of the machine.
@@ -190,13 +240,17 @@ impl Run {
         Run { state: State::new(plan), limits }
     }
 
-    /// The run that wrote this journal.
-    pub fn replay(plan: Arc<Plan>, limits: Arc<Limits>, journal: &[Entry]) -> Run {
+    /// The run that wrote this journal. A journal that no run can have written is refused.
+    pub fn replay(
+        plan: Arc<Plan>,
+        limits: Arc<Limits>,
+        journal: &[Entry],
+    ) -> Result<Run, ReplayError> {
         let mut run = Run::new(plan, limits);
         for entry in journal {
-            run.state.apply(entry);
+            run.state.apply(entry).map_err(|_| ReplayError { seq: entry.seq })?;
         }
-        run
+        Ok(run)
     }
 
     /// Takes in what happened, and says what to write down and what to do.
@@ -214,12 +268,22 @@ impl Run {
 
     /// How the run stands.
     pub fn status(&self) -> RunStatus {
-        self.state.status
+        if self.is_waiting() { RunStatus::Waiting } else { self.state.status }
+    }
+
+    /// Whether nothing happens until a person answers.
+    pub fn is_waiting(&self) -> bool {
+        self.state.is_waiting()
+    }
+
+    /// The questions that stand.
+    pub fn questions(&self) -> Vec<Question> {
+        view::questions(&self.state).collect()
     }
 
     /// Whether nothing more happens.
     pub fn is_finished(&self) -> bool {
-        !matches!(self.state.status, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
+        !matches!(self.state.status, RunStatus::Pending | RunStatus::Running)
     }
 
     /// The run as every surface shows it.

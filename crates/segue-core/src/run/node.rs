@@ -22,10 +22,18 @@ pub(super) enum Node {
     Resting { candidate: u16 },
     /// Has rested, and waits for its turn.
     Waking { candidate: u16 },
-    /// All attempts of a tool failed; a fallback is about to be called.
-    GivingUp,
+    /// All attempts of a tool failed; the next fallback waits for its turn.
+    GivingUp { next: u16 },
+    /// Nobody knows whether its call did its work; the probe is asked.
+    Probing { candidate: u16 },
+    /// Nobody knows whether its call did its work; a person is asked.
+    Doubtful { candidate: u16 },
     /// Waits for a time.
     Sleeping,
+    /// Waits until the composition that it was given is checked.
+    Expanding,
+    /// Rests between two rounds.
+    Paused,
     /// Its bodies, or the composition that it calls, are under way.
     Open { candidate: u16 },
     /// Has its value.
@@ -64,28 +72,58 @@ impl Node {
     pub(super) fn next(self, fact: &Fact) -> Result<Node, IllegalFact> {
         use {Fact as F, Node as N};
         Ok(match (self, fact) {
-            (N::Pending | N::GivingUp, F::Asked { candidate, .. }) => {
+            (N::Pending | N::GivingUp { .. }, F::Asked { candidate, .. }) => {
                 N::Asking { candidate: *candidate }
             }
             (N::Asking { candidate }, F::Granted { .. }) => N::Granted { candidate },
             (
-                N::Pending | N::Granted { .. } | N::GivingUp | N::Waking { .. },
+                N::Pending | N::Granted { .. } | N::GivingUp { .. } | N::Waking { .. },
                 F::Called { candidate, .. },
             ) => N::Calling { candidate: *candidate },
             (
-                N::Pending | N::Granted { .. } | N::GivingUp | N::Waking { .. },
+                N::Pending | N::Granted { .. } | N::GivingUp { .. } | N::Waking { .. },
                 F::Entered { candidate, .. },
             ) => N::Open { candidate: *candidate },
             (N::Resting { candidate }, F::Woke { .. }) => N::Waking { candidate },
-            (N::Calling { candidate } | N::Open { candidate }, F::Rested { .. }) => {
-                N::Resting { candidate }
-            }
-            (N::Calling { .. } | N::Open { .. }, F::GaveUp { .. }) => N::GivingUp,
+            (
+                N::Calling { candidate }
+                | N::Open { candidate }
+                | N::Probing { candidate }
+                | N::Doubtful { candidate },
+                F::Rested { .. },
+            ) => N::Resting { candidate },
+            (
+                N::Calling { candidate }
+                | N::Open { candidate }
+                | N::Probing { candidate }
+                | N::Doubtful { candidate },
+                F::GaveUp { .. },
+            ) => N::GivingUp { next: candidate + 1 },
+            (N::Calling { candidate }, F::Lost { .. }) => N::Waking { candidate },
+            (
+                N::Calling { candidate } | N::Waking { candidate } | N::Probing { candidate },
+                F::Probed { .. },
+            ) => N::Probing { candidate },
+            (
+                N::Calling { candidate } | N::Waking { candidate } | N::Probing { candidate },
+                F::Doubted { .. },
+            ) => N::Doubtful { candidate },
+            (node @ (N::Probing { .. } | N::Doubtful { .. }), F::Resolved { .. }) => node,
+            (N::Pending, F::Expanding { .. }) => N::Expanding,
+            (N::Expanding, F::Expanded { .. }) => N::Open { candidate: 0 },
+            (N::Open { .. }, F::Paused { .. }) => N::Paused,
+            (N::Paused, F::Opened { .. }) => N::Open { candidate: 0 },
             (N::Pending, F::Slept { .. }) => N::Sleeping,
             (N::Pending, F::Looped { .. } | F::Opened { .. }) => N::Open { candidate: 0 },
-            (N::Open { candidate }, F::Opened { .. } | F::Slept { .. }) => N::Open { candidate },
+            (N::Open { candidate }, F::Opened { .. }) => N::Open { candidate },
             (
-                N::Pending | N::Asking { .. } | N::Calling { .. } | N::Sleeping | N::Open { .. },
+                N::Pending
+                | N::Asking { .. }
+                | N::Calling { .. }
+                | N::Probing { .. }
+                | N::Doubtful { .. }
+                | N::Sleeping
+                | N::Open { .. },
                 F::Succeeded { output, .. },
             ) => N::Done { output: output.clone() },
             (node, F::Tolerated { output, failure, .. }) if node.may_fail() => {
@@ -103,8 +141,12 @@ impl Node {
                 | N::Calling { .. }
                 | N::Resting { .. }
                 | N::Waking { .. }
-                | N::GivingUp
+                | N::GivingUp { .. }
+                | N::Probing { .. }
+                | N::Doubtful { .. }
                 | N::Sleeping
+                | N::Expanding
+                | N::Paused
                 | N::Open { .. },
                 F::Cancelled { in_doubt, .. },
             ) => N::Cancelled { in_doubt: *in_doubt },
@@ -127,12 +169,45 @@ impl Node {
 
     /// Whether it did something, or may have done something, that could be taken back.
     fn may_be_undone(&self) -> bool {
+        // What could not be taken back may be tried again when a person asks for it.
+        let again = matches!(
+            self,
+            Node::Undoing { .. } | Node::UndoResting { .. } | Node::UndoFailed { .. }
+        );
+        again || self.has_acted()
+    }
+
+    /// Whether it is settled and did something, or may have done something.
+    pub(super) fn has_acted(&self) -> bool {
         match self {
-            Node::Done { .. } | Node::Undoing { .. } | Node::UndoResting { .. } => true,
-            Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.in_doubt,
+            Node::Done { .. } => true,
+            Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.leaves_a_trace(),
             Node::Cancelled { in_doubt } => *in_doubt,
             _ => false,
         }
+    }
+
+    /// Whether something goes on by itself, so that the run does not wait for a person here.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Node::Granted { .. }
+                | Node::Calling { .. }
+                | Node::Resting { .. }
+                | Node::Waking { .. }
+                | Node::GivingUp { .. }
+                | Node::Probing { .. }
+                | Node::Sleeping
+                | Node::Expanding
+                | Node::Paused
+                | Node::Undoing { .. }
+                | Node::UndoResting { .. }
+        )
+    }
+
+    /// Whether a person is asked.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self, Node::Asking { .. } | Node::Doubtful { .. })
     }
 
     fn into_before(self) -> Before {
@@ -142,7 +217,9 @@ impl Node {
                 Before { output: Some(output), failure: Some(failure) }
             }
             Node::Failed { failure } => Before { output: None, failure: Some(failure) },
-            Node::Undoing { before } | Node::UndoResting { before } => before,
+            Node::Undoing { before }
+            | Node::UndoResting { before }
+            | Node::UndoFailed { before, .. } => before,
             _ => Before::default(),
         }
     }
@@ -196,9 +273,13 @@ impl Node {
             | Node::Calling { .. }
             | Node::Resting { .. }
             | Node::Waking { .. }
-            | Node::GivingUp
+            | Node::GivingUp { .. }
+            | Node::Probing { .. }
             | Node::Sleeping
+            | Node::Expanding
+            | Node::Paused
             | Node::Open { .. } => StepStatus::Running,
+            Node::Doubtful { .. } => StepStatus::InDoubt,
             Node::Done { .. } => StepStatus::Success,
             Node::Failed { failure } if failure.in_doubt => StepStatus::InDoubt,
             Node::Tolerated { .. } | Node::Failed { .. } => StepStatus::Failed,

@@ -30,7 +30,8 @@ impl<'a> FrameScope<'a> {
         let plan = self.state.plan_of(self.frame);
         let planned = plan.step(step);
         let frame = self.frame_of(planned.body)?;
-        Some(NodeId { frame, position: planned.position })
+        let position = self.state.frame(frame).node_of(planned.position)?;
+        Some(NodeId { frame, position })
     }
 
     /// The activation of a body that can be seen from here: one around this place, or the only one
@@ -46,7 +47,8 @@ impl<'a> FrameScope<'a> {
         let plan = self.state.plan_of(self.frame);
         let owner = plan.step(plan.bodies[body as usize].owner?);
         let outer = self.frame_of(owner.body)?;
-        let node = NodeId { frame: outer, position: owner.position };
+        let node =
+            NodeId { frame: outer, position: self.state.frame(outer).node_of(owner.position)? };
         let frames = &self.state.record(node).frames;
         frames.iter().copied().find(|frame| self.state.frame(*frame).body == body)
     }
@@ -110,7 +112,8 @@ impl Scope for FrameScope<'_> {
             Root::Output => self.output.map(Cow::Borrowed),
             Root::Args => self.args.map(Cow::Borrowed),
             Root::Error => self.error.map(Cow::Borrowed),
-            Root::Unresolved | Root::Lambda | Root::State => None,
+            Root::State => Some(Cow::Borrowed(&activation.names)),
+            Root::Unresolved | Root::Lambda => None,
         }
     }
 }

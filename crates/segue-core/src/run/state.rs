@@ -1,111 +1,17 @@
 //! Everything that is true of a run. Changed by [`State::apply`] alone, live or replayed; it is a
 //! table, one arm for each fact.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
-use super::node::Node;
-use crate::composition::{Flow, Step, StepKind, Strategy, Undo, WaitFor};
+use super::node::{IllegalFact, Node};
+use crate::composition::{Dialect, Flow, Step, StepKind, Undo, WaitFor};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
-use crate::value::{Map, Value};
+use crate::value::Value;
 use crate::view::{RunStatus, rfc3339};
-
-/// One activation of a composition: the run's own, or one that a step entered.
-#[derive(Debug)]
-pub(super) struct Activation {
-    pub(super) plan: Arc<Plan>,
-    pub(super) input: Value,
-    /// Steps of this activation that hold a slot.
-    pub(super) running: u32,
-    pub(super) max_concurrency: u32,
-    pub(super) strategy: Strategy,
-    /// Steps whose needs are met, the most urgent first.
-    pub(super) ready: BinaryHeap<Ready>,
-}
-
-/// A step whose needs are met. Of two, the one with the longer way to the end goes first when
-/// durations are known; until then declaration order decides.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ready(Reverse<(u32, u32)>);
-
-impl Ready {
-    fn new(node: NodeId) -> Ready {
-        Ready(Reverse((node.frame, node.position)))
-    }
-
-    pub(super) fn node(&self) -> NodeId {
-        let Reverse((frame, position)) = self.0;
-        NodeId { frame, position }
-    }
-}
-
-/// One activation of a body.
-#[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) activation: u32,
-    pub(super) body: BodyIndex,
-    pub(super) parent: Option<NodeId>,
-    pub(super) item: Option<Item>,
-    /// How many activations its step had opened before.
-    pub(super) ordinal: u32,
-    pub(super) nodes: Vec<Record>,
-    /// Steps that are not settled.
-    pub(super) unsettled: u32,
-    /// Steps that have begun and are not settled.
-    pub(super) active: u32,
-    /// Why nothing new starts in here.
-    pub(super) stopped: Option<Arc<Failure>>,
-    pub(super) closed: bool,
-}
-
-/// A step and what is remembered of it.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    pub(super) node: Node,
-    /// Needs that are not settled.
-    pub(super) waiting: u32,
-    pub(super) attempts: u32,
-    /// Attempts of the tool or fallback at hand.
-    pub(super) tries: u32,
-    pub(super) started_ms: u64,
-    pub(super) ended_ms: u64,
-    pub(super) args: Value,
-    pub(super) given: Option<Arc<Map>>,
-    /// The activations of its bodies.
-    pub(super) frames: Vec<u32>,
-    /// When it was settled, in the order of the journal.
-    pub(super) settled_seq: u64,
-    /// Attempts to take it back, and what the last one was given.
-    pub(super) undo_tries: u32,
-    pub(super) undo_args: Value,
-    /// Whether an earlier attempt may have done its work although it failed.
-    pub(super) was_in_doubt: bool,
-    /// 0 when the tool itself was tried last, n when it was the n-th fallback.
-    pub(super) candidate: u16,
-    /// Why its bodies were ended before they were over.
-    pub(super) ended_by: Option<Arc<Failure>>,
-    /// How the attempt before this one failed.
-    pub(super) last_failure: Option<Arc<Failure>>,
-    /// How many of them are over.
-    pub(super) closed: u32,
-    /// Whether one of those that are over failed.
-    pub(super) has_failed_body: bool,
-    /// Whether one failed in a way that nobody may continue over.
-    pub(super) has_final_failure: bool,
-    /// The items of a loop.
-    pub(super) items: Option<Arc<Vec<Value>>>,
-}
-
-impl Record {
-    /// An attempt failed and another follows; whether one was in doubt is never forgotten.
-    fn remember(&mut self, failure: &Arc<Failure>) {
-        self.was_in_doubt |= failure.in_doubt;
-        self.last_failure = Some(failure.clone());
-    }
-}
 
 /// The state of a run.
 #[derive(Debug)]
@@ -121,18 +27,21 @@ pub(super) struct State {
     pub(super) frames: Vec<Frame>,
     pub(super) calls: u64,
     pub(super) seq: u64,
-    /// The failure that everything is taken back for.
-    pub(super) rollback: Option<Arc<Failure>>,
-    /// What is still to be taken back, the next one last.
-    pub(super) to_undo: Vec<NodeId>,
-    /// What is being taken back.
-    pub(super) undoing: Option<NodeId>,
-    /// Activations of bodies that are not over.
-    pub(super) open_frames: u32,
+    /// Who wants everything to be taken back.
+    pub(super) rollback_asked: Option<Arc<str>>,
+    /// Visits of programs.
+    pub(super) visits: u64,
+    /// Steps that go on by themselves, and steps that ask a person.
+    busy: u32,
+    asking: u32,
+    /// Activations on their way back.
+    going_back: Vec<u32>,
     /// Activations that may have a step to start.
-    awake: BTreeSet<u32>,
+    pub(super) awake: BTreeSet<u32>,
+    /// Activations that have a step to start and no room for it.
+    pub(super) starved: Vec<u32>,
     /// Frames that may be over.
-    ending: VecDeque<u32>,
+    pub(super) ending: VecDeque<u32>,
     plan: Arc<Plan>,
 }
 
@@ -150,11 +59,13 @@ impl State {
             frames: Vec::new(),
             calls: 0,
             seq: 0,
-            rollback: None,
-            to_undo: Vec::new(),
-            undoing: None,
-            open_frames: 0,
+            rollback_asked: None,
+            visits: 0,
+            busy: 0,
+            asking: 0,
+            going_back: Vec::new(),
             awake: BTreeSet::new(),
+            starved: Vec::new(),
             ending: VecDeque::new(),
             plan,
         }
@@ -193,8 +104,24 @@ impl State {
     }
 
     pub(super) fn step_index(&self, node: NodeId) -> StepIndex {
-        let body = self.frame(node.frame).body;
-        self.plan_of(node.frame).bodies[body as usize].steps[node.position as usize]
+        let frame = self.frame(node.frame);
+        let position = frame.step_position(node.position);
+        self.plan_of(node.frame).bodies[frame.body as usize].steps[position as usize]
+    }
+
+    /// Whether an activation of a body is that of a composition's own steps.
+    pub(super) fn is_root(&self, frame: u32) -> bool {
+        self.activation_of(frame).root == frame
+    }
+
+    /// Whether nothing goes on by itself and a person is asked.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.status == RunStatus::Running && self.busy == 0 && self.asking > 0
+    }
+
+    /// The nodes of an activation of a body.
+    pub(super) fn nodes_of(&self, frame: u32) -> impl Iterator<Item = NodeId> + use<> {
+        (0..index(self.frame(frame).nodes.len())).map(move |position| NodeId { frame, position })
     }
 
     pub(super) fn planned(&self, node: NodeId) -> &PlanStep {
@@ -212,9 +139,13 @@ impl State {
         (self.frame(outer).activation == here.activation).then_some(outer)
     }
 
-    /// The step's id with the bodies and iterations around it: `each[2]/parse`.
+    /// The step's id with the bodies and iterations around it: `each[2]/parse`. A later visit of
+    /// a program's step says which it is: `poll#2`.
     pub(super) fn path(&self, node: NodeId) -> Arc<str> {
         let id = &self.step(node).id;
+        let again = self.record(node).visit;
+        let again = if again > 1 { Some(Arc::from(format!("{id}#{again}"))) } else { None };
+        let id = again.as_ref().unwrap_or(id);
         let frame = self.frame(node.frame);
         match frame.parent {
             None => id.clone(),
@@ -238,7 +169,10 @@ impl State {
                 format!("{}[{}]/{}", self.key(parent), frame.ordinal, self.step(node).id)
             }
         };
-        let candidate = self.record(node).candidate;
+        let Record { candidate, visit, .. } = *self.record(node);
+        if visit > 1 {
+            key = format!("{key}#{visit}");
+        }
         if candidate > 0 {
             key = format!("{key}~{candidate}");
         }
@@ -270,7 +204,7 @@ impl State {
         })
     }
 
-    /// Whether a call below may have done its work although it failed or was ended.
+    /// Whether nobody knows if a call below, that failed or was ended, did its work.
     pub(super) fn has_doubt(&self, frame: u32) -> bool {
         self.frame(frame).nodes.iter().any(|record| {
             let doubt = match &record.node {
@@ -280,6 +214,26 @@ impl State {
             };
             doubt || record.frames.iter().any(|inner| self.has_doubt(*inner))
         })
+    }
+
+    /// The names that a chain begins with.
+    fn chain_names(&self, plan: &Plan, input: &Value) -> Value {
+        let mut names = match input {
+            Value::Object(given) => (**given).clone(),
+            _ => return Value::empty_object(),
+        };
+        let chain_id = self.started.as_ref().map(|started| started.chain_id.clone());
+        names.insert("chain_id".into(), chain_id.map_or(Value::Null, Value::String));
+        names.insert("chain_name".into(), Value::String(plan.composition.name.clone()));
+        names.insert("started_at".into(), Value::from(rfc3339(self.started_ms)));
+        names.into()
+    }
+
+    /// Makes a name known to the chain around a body; other dialects have no such names.
+    fn name(&mut self, frame: u32, name: Arc<str>, value: Value) {
+        if let Value::Object(names) = &mut self.activation_mut(frame).names {
+            Arc::make_mut(names).insert(name, value);
+        }
     }
 
     pub(super) fn about_run(&self) -> Value {
@@ -292,69 +246,102 @@ impl State {
         ])
     }
 
-    /// The only function that changes a run.
-    pub(super) fn apply(&mut self, entry: &Entry) {
+    /// The only function that changes a run. A fact that does not fit changes nothing.
+    pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), IllegalFact> {
+        self.fits(entry)?;
         self.seq = entry.seq + 1;
         match &entry.fact {
             Fact::Started(started) => self.begin(started, entry.at_ms),
             Fact::Opened { node, body, item } => {
-                self.advance(*node, entry);
+                self.advance(*node, entry)?;
                 let activation = self.frame(node.frame).activation;
                 self.open(activation, *body, Some(*node), item.clone());
             }
             Fact::Looped { node, items } => {
-                self.advance(*node, entry);
+                self.advance(*node, entry)?;
                 self.record_mut(*node).items = Some(items.clone());
             }
             Fact::Entered { node, candidate, input } => {
-                let had_slot = self.holds_slot(*node);
-                self.begin_attempt(*node, *candidate, input, entry);
-                self.enter(*node, *candidate, input);
-                if had_slot {
-                    self.free_slot(node.frame);
-                }
+                self.begin_attempt(*node, *candidate, input, entry)?;
+                let nested = self.planned(*node).nested.get(candidate).cloned();
+                self.enter(*node, nested.ok_or(IllegalFact)?, input);
             }
+            Fact::Expanding { node, document } => {
+                self.advance(*node, entry)?;
+                self.record_mut(*node).args = document.clone();
+            }
+            Fact::Expanded { node, plan, input } => {
+                self.advance(*node, entry)?;
+                self.enter(*node, plan.clone(), input);
+            }
+            Fact::Visited { frame, position } => self.visit(*frame, *position),
             Fact::Asked { node, args, .. } => {
-                let had_slot = self.holds_slot(*node);
-                self.advance(*node, entry);
+                self.advance(*node, entry)?;
                 self.record_mut(*node).args = args.clone();
-                if had_slot {
-                    self.free_slot(node.frame);
-                }
             }
             Fact::Called { node, candidate, args } => {
-                let had_slot = self.holds_slot(*node);
-                self.begin_attempt(*node, *candidate, args, entry);
+                self.begin_attempt(*node, *candidate, args, entry)?;
                 self.calls += 1;
-                if !had_slot {
-                    self.activation_mut(node.frame).running += 1;
-                }
             }
-            Fact::Rested { node, failure, .. } => {
-                let had_slot = self.holds_slot(*node);
-                self.advance(*node, entry);
-                self.record_mut(*node).remember(failure);
-                if had_slot {
-                    self.free_slot(node.frame);
+            Fact::Probed { node, failure, .. } => {
+                self.advance(*node, entry)?;
+                let record = self.record_mut(*node);
+                record.attempts += 1;
+                record.probes += 1;
+                record.doubt = Some(failure.clone());
+                self.calls += 1;
+            }
+            Fact::Doubted { node, failure } => {
+                self.advance(*node, entry)?;
+                self.record_mut(*node).doubt = Some(failure.clone());
+            }
+            Fact::Resolved { node, done, .. } => {
+                self.advance(*node, entry)?;
+                let record = self.record_mut(*node);
+                record.was_in_doubt &= *done;
+                record.doubt = None;
+            }
+            Fact::Lost { node } => {
+                self.advance(*node, entry)?;
+                // The engine's own end is no attempt of the tool.
+                self.record_mut(*node).tries -= 1;
+                self.push_ready(*node);
+            }
+            Fact::Rested { node, failure, until_ms } => {
+                self.advance(*node, entry)?;
+                let record = self.record_mut(*node);
+                // A probe that is asked again is no failed attempt of the tool.
+                let is_attempt = record.doubt.is_none();
+                if is_attempt {
+                    record.remember(failure);
+                }
+                record.wake_ms = *until_ms;
+                record.rest_ms = until_ms.saturating_sub(entry.at_ms);
+                if is_attempt {
+                    self.count_retry(*node);
                 }
             }
             Fact::GaveUp { node, failure } => {
-                // A composition held no slot; what follows it takes one or gives it back.
-                if !self.holds_slot(*node) {
-                    self.activation_mut(node.frame).running += 1;
-                }
-                self.advance(*node, entry);
+                self.advance(*node, entry)?;
                 self.record_mut(*node).remember(failure);
-            }
-            Fact::Granted { node, .. } | Fact::Woke { node } => {
-                self.advance(*node, entry);
                 self.push_ready(*node);
             }
-            Fact::Slept { node, .. } => self.advance(*node, entry),
+            Fact::Granted { node, .. } | Fact::Woke { node } => {
+                self.advance(*node, entry)?;
+                self.push_ready(*node);
+            }
+            Fact::Slept { node, until_ms } | Fact::Paused { node, until_ms } => {
+                self.advance(*node, entry)?;
+                let record = self.record_mut(*node);
+                record.wake_ms = *until_ms;
+                record.rest_ms = until_ms.saturating_sub(entry.at_ms);
+            }
             Fact::Succeeded { node, given, .. } => {
-                let given = given.clone();
-                self.settle(*node, entry);
-                self.record_mut(*node).given = given;
+                self.settle(*node, entry)?;
+                for (name, value) in given.iter().flat_map(|given| given.iter()) {
+                    self.name(node.frame, name.clone(), value.clone());
+                }
+                self.record_mut(*node).given.clone_from(given);
             }
             Fact::TimedOut { node, failure } => {
                 self.record_mut(*node).ended_by = Some(failure.clone());
@@ -362,28 +349,36 @@ impl State {
             Fact::Tolerated { node, .. }
             | Fact::Failed { node, .. }
             | Fact::Skipped { node, .. }
-            | Fact::Cancelled { node, .. } => self.settle(*node, entry),
+            | Fact::Cancelled { node, .. } => self.settle(*node, entry)?,
             Fact::Stopped { frame, failure } => {
                 self.frames[*frame as usize].stopped = Some(failure.clone());
                 self.ending.push_back(*frame);
             }
             Fact::Closed { frame, failed, is_final } => self.close(*frame, *failed, *is_final),
-            Fact::RollbackStarted { failure, steps } => {
-                self.rollback = Some(failure.clone());
-                self.to_undo = steps.iter().rev().copied().collect();
+            Fact::RollbackAsked { by } => {
+                self.rollback_asked = Some(by.clone());
+                self.status = RunStatus::Running;
+                self.ended_ms = 0;
+            }
+            Fact::RollbackStarted { frame, failure, steps } => {
+                self.begin_back(*frame, failure, steps);
             }
             Fact::UndoCalled { node, args } => {
-                self.move_back(*node, entry);
+                self.move_back(*node, entry)?;
                 let record = self.record_mut(*node);
                 record.attempts += 1;
                 record.undo_tries += 1;
                 record.undo_args = args.clone();
                 self.calls += 1;
             }
-            Fact::UndoRested { node, .. }
-            | Fact::Undone { node }
-            | Fact::UndoFailed { node, .. } => {
-                self.move_back(*node, entry);
+            Fact::UndoRested { node, until_ms, .. } => {
+                self.move_back(*node, entry)?;
+                let record = self.record_mut(*node);
+                record.wake_ms = *until_ms;
+                record.rest_ms = until_ms.saturating_sub(entry.at_ms);
+            }
+            Fact::Undone { node } | Fact::UndoFailed { node, .. } => {
+                self.move_back(*node, entry)?;
             }
             Fact::Late { .. } => {}
             Fact::Finished { status, output, failure } => {
@@ -393,6 +388,23 @@ impl State {
                 self.ended_ms = entry.at_ms;
             }
         }
+        Ok(())
+    }
+
+    /// Whether an entry is the next one, about something that exists, of a run that is not over.
+    fn fits(&self, entry: &Entry) -> Result<(), IllegalFact> {
+        let is_next = entry.seq == self.seq;
+        let begins = matches!(entry.fact, Fact::Started(_));
+        let frame = entry.fact.frame().map(|frame| self.frames.get(frame as usize));
+        let frame_is = frame.is_none_or(|frame| frame.is_some());
+        let node_is = entry.fact.node().is_none_or(|node| {
+            let frame = self.frames.get(node.frame as usize);
+            frame.is_some_and(|frame| (node.position as usize) < frame.nodes.len())
+        });
+        let reopens = matches!(entry.fact, Fact::RollbackAsked { .. });
+        let is_open = self.status == RunStatus::Running || reopens;
+        let fits = is_next && frame_is && node_is && begins == self.started.is_none();
+        if fits && (begins || is_open) { Ok(()) } else { Err(IllegalFact) }
     }
 
     fn begin(&mut self, started: &Started, at_ms: u64) {
@@ -401,31 +413,51 @@ impl State {
         self.status = RunStatus::Running;
         let plan = self.plan.clone();
         let options = &started.options;
-        let mut activation = Activation::new(plan, started.input.clone());
+        self.started = Some(Box::new(started.clone()));
+        let mut activation = self.activation(plan, &started.input);
         activation.max_concurrency = options.max_concurrency.unwrap_or(activation.max_concurrency);
         activation.strategy = options.strategy.unwrap_or(activation.strategy);
-        self.started = Some(Box::new(started.clone()));
         self.activations.push(activation);
         self.open(0, 0, None, None);
     }
 
+    /// An activation of a composition whose own steps come in the next activation of a body.
+    fn activation(&self, plan: Arc<Plan>, input: &Value) -> Activation {
+        let root = index(self.frames.len());
+        let names = match plan.composition.dialect {
+            Dialect::Chain => self.chain_names(&plan, input),
+            _ => Value::Null,
+        };
+        Activation { names, ..Activation::new(plan, input.clone(), root) }
+    }
+
     /// An attempt begins: the first of its tool, or one more of the same.
-    fn begin_attempt(&mut self, node: NodeId, candidate: u16, args: &Value, entry: &Entry) {
+    fn begin_attempt(
+        &mut self,
+        node: NodeId,
+        candidate: u16,
+        args: &Value,
+        entry: &Entry,
+    ) -> Result<(), IllegalFact> {
         let again = matches!(self.record(node).node, Node::Waking { .. });
-        self.advance(node, entry);
+        self.advance(node, entry)?;
         let record = self.record_mut(node);
         record.args = args.clone();
         record.candidate = candidate;
         record.attempts += 1;
+        record.attempt_ms = entry.at_ms;
         record.tries = if again { record.tries + 1 } else { 1 };
+        Ok(())
     }
 
-    fn enter(&mut self, node: NodeId, candidate: u16, input: &Value) {
-        let nested = self.planned(node).nested.get(&candidate);
-        let plan = nested.cloned().expect("only a composition is entered");
-        let activation = index(self.activations.len());
-        self.activations.push(Activation::new(plan, input.clone()));
-        self.open(activation, 0, Some(node), None);
+    fn enter(&mut self, node: NodeId, plan: Arc<Plan>, input: &Value) {
+        let parent = self.frame(node.frame).activation;
+        let mut activation = self.activation(plan, input);
+        activation.parent = Some(parent);
+        activation.depth = self.activations[parent as usize].depth + 1;
+        let at = index(self.activations.len());
+        self.activations.push(activation);
+        self.open(at, 0, Some(node), None);
     }
 
     fn open(
@@ -437,19 +469,30 @@ impl State {
     ) {
         let frame = index(self.frames.len());
         let plan = self.activations[activation as usize].plan.clone();
-        let mut nodes = Vec::with_capacity(plan.bodies[body as usize].steps.len());
-        for (position, planned) in plan.steps_of(body).enumerate() {
-            let waiting = index(planned.step.needs.len());
-            nodes.push(Record { waiting, ..Record::default() });
-            if waiting == 0 {
-                let node = NodeId { frame, position: index(position) };
-                self.activations[activation as usize].ready.push(Ready::new(node));
+        let planned = &plan.bodies[body as usize];
+        let mut nodes = Vec::new();
+        let mut visits = None;
+        match planned.flow {
+            Flow::Program => {
+                visits = Some(Visits::new(planned.steps.len()));
+                self.ending.push_back(frame);
+            }
+            Flow::Graph => {
+                nodes.reserve_exact(planned.steps.len());
+                for (position, planned) in plan.steps_of(body).enumerate() {
+                    let waiting = index(planned.step.needs.len());
+                    nodes.push(Record { waiting, ..Record::default() });
+                    if waiting == 0 {
+                        let node = NodeId { frame, position: index(position) };
+                        let ready = Ready::new(node, planned.remaining_ms);
+                        self.activations[activation as usize].ready.push(ready);
+                    }
+                }
             }
         }
         self.awake.insert(activation);
-        self.open_frames += 1;
+        self.count_open(activation, |open| *open += 1);
         let unsettled = index(nodes.len());
-        debug_assert_eq!(plan.composition.body.flow, Flow::Graph);
         self.frames.push(Frame {
             activation,
             body,
@@ -457,6 +500,7 @@ impl State {
             item,
             ordinal: parent.map_or(0, |parent| index(self.record(parent).frames.len())),
             nodes,
+            visits,
             unsettled,
             active: 0,
             stopped: None,
@@ -467,57 +511,108 @@ impl State {
         }
     }
 
+    /// Counts an activation of a body, in its composition and in those around it.
+    fn count_open(&mut self, activation: u32, count: impl Fn(&mut u32)) {
+        let mut at = Some(activation);
+        while let Some(activation) = at {
+            let around = &mut self.activations[activation as usize];
+            count(&mut around.open_frames);
+            at = around.parent;
+        }
+    }
+
+    /// A program goes on with a step.
+    fn visit(&mut self, frame: u32, position: u32) {
+        self.visits += 1;
+        let here = &mut self.frames[frame as usize];
+        let Some(visits) = &mut here.visits else { return };
+        visits.order.push(position);
+        let count = &mut visits.counts[position as usize];
+        *count += 1;
+        here.nodes.push(Record { visit: *count, ..Record::default() });
+        here.unsettled += 1;
+        let node = NodeId { frame, position: index(here.nodes.len() - 1) };
+        self.push_ready(node);
+    }
+
+    /// A chain's state says how often each of its own steps was tried again.
+    fn count_retry(&mut self, node: NodeId) {
+        if self.is_root(node.frame) {
+            let position = self.frame(node.frame).step_position(node.position);
+            let name = format!("step_{position}_retry_count").into();
+            let tries = self.record(node).tries;
+            self.name(node.frame, name, Value::from(u64::from(tries)));
+        }
+    }
+
     /// Moves a step along its table.
-    fn advance(&mut self, node: NodeId, entry: &Entry) {
+    fn advance(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
+        let held = self.holds_slot(node);
         let frame = &mut self.frames[node.frame as usize];
         let record = &mut frame.nodes[node.position as usize];
         let before = std::mem::take(&mut record.node);
         let was_pending = matches!(before, Node::Pending);
-        record.node = before.next(&entry.fact).expect("the machine records legal facts only");
+        let (was_busy, asked) = (before.is_busy(), before.asks());
+        record.node = before.next(&entry.fact)?;
         if was_pending {
             record.started_ms = entry.at_ms;
+            record.attempt_ms = entry.at_ms;
         }
         match (was_pending, record.node.is_settled()) {
             (true, false) => frame.active += 1,
             (false, true) => frame.active -= 1,
             _ => {}
         }
+        let (is_busy, asks) = (record.node.is_busy(), record.node.asks());
+        self.busy = self.busy + u32::from(is_busy) - u32::from(was_busy);
+        self.asking = self.asking + u32::from(asks) - u32::from(asked);
+        match (held, self.holds_slot(node)) {
+            (false, true) => self.take_slot(node.frame),
+            (true, false) => self.free_slot(node.frame),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin_back(&mut self, frame: u32, cause: &Arc<Failure>, steps: &[NodeId]) {
+        let left: Vec<NodeId> = steps.iter().rev().copied().collect();
+        let kept = self.kept(&left);
+        let activation = self.frame(frame).activation;
+        let back = Back { cause: cause.clone(), left, at: None, kept };
+        self.activations[activation as usize].back = Some(back);
+        if !self.going_back.contains(&activation) {
+            self.going_back.push(activation);
+        }
+        self.ending.push_back(frame);
     }
 
     /// Moves a settled step along its table; nobody waits for that.
-    fn move_back(&mut self, node: NodeId, entry: &Entry) {
+    fn move_back(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
         let record = self.record_mut(node);
         let before = std::mem::take(&mut record.node);
-        record.node = before.next(&entry.fact).expect("the machine records legal facts only");
+        let was_busy = before.is_busy();
+        record.node = before.next(&entry.fact)?;
+        let is_busy = record.node.is_busy();
         let is_over = matches!(record.node, Node::Undone { .. } | Node::UndoFailed { .. });
-        self.undoing = if is_over { None } else { Some(node) };
-        if self.to_undo.last() == Some(&node) {
-            self.to_undo.pop();
+        self.busy = self.busy + u32::from(is_busy) - u32::from(was_busy);
+        for activation in &self.going_back {
+            let activation = &mut self.activations[*activation as usize];
+            let Some(back) = &mut activation.back else { continue };
+            if back.left.last() == Some(&node) {
+                back.left.pop();
+            } else if back.at != Some(node) {
+                continue;
+            }
+            back.at = (!is_over).then_some(node);
+            self.ending.push_back(activation.root);
+            return Ok(());
         }
-    }
-
-    fn push_ready(&mut self, node: NodeId) {
-        let activation = self.frame(node.frame).activation;
-        self.activations[activation as usize].ready.push(Ready::new(node));
-        self.awake.insert(activation);
-    }
-
-    fn free_slot(&mut self, frame: u32) {
-        let activation = self.frame(frame).activation;
-        self.activations[activation as usize].running -= 1;
-        self.awake.insert(activation);
-    }
-
-    fn holds_slot(&self, node: NodeId) -> bool {
-        matches!(self.record(node).node, Node::Calling { .. } | Node::GivingUp)
+        Err(IllegalFact)
     }
 
     /// A step's last fact: whoever waits for it waits for one less.
-    fn settle(&mut self, node: NodeId, entry: &Entry) {
-        if self.holds_slot(node) {
-            self.free_slot(node.frame);
-        }
-        self.advance(node, entry);
+    fn settle(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
+        self.advance(node, entry)?;
         let record = self.record_mut(node);
         record.ended_ms = entry.at_ms;
         record.settled_seq = entry.seq;
@@ -527,75 +622,43 @@ impl State {
             self.ending.push_back(node.frame);
         }
         self.awake.insert(frame.activation);
+        if let Some(visits) = &mut frame.visits {
+            let position = visits.order[node.position as usize];
+            visits.latest[position as usize] = Some(node.position);
+            return Ok(());
+        }
         let activation = &mut self.activations[frame.activation as usize];
-        let plan = activation.plan.clone();
+        let plan = &activation.plan;
         let step = plan.bodies[frame.body as usize].steps[node.position as usize];
         for dependant in &plan.step(step).dependants {
             let record = &mut frame.nodes[*dependant as usize];
             record.waiting -= 1;
             if record.waiting == 0 {
                 let ready = NodeId { frame: node.frame, position: *dependant };
-                activation.ready.push(Ready::new(ready));
+                let step = plan.bodies[frame.body as usize].steps[*dependant as usize];
+                activation.ready.push(Ready::new(ready, plan.step(step).remaining_ms));
             }
         }
+        Ok(())
     }
 
     fn close(&mut self, frame: u32, failed: bool, is_final: bool) {
-        self.open_frames -= 1;
         let closed = &mut self.frames[frame as usize];
         closed.closed = true;
+        let activation = closed.activation;
         if let Some(parent) = closed.parent {
             let record = self.record_mut(parent);
             record.closed += 1;
             record.has_failed_body |= failed;
             record.has_final_failure |= is_final;
         }
-    }
-
-    /// Takes an activation of a body that is over: all settled, or stopped with nothing under way.
-    pub(super) fn next_over(&mut self) -> Option<u32> {
-        while let Some(at) = self.ending.pop_front() {
-            let frame = self.frame(at);
-            let is_over = frame.unsettled == 0 || (frame.stopped.is_some() && frame.active == 0);
-            if is_over && !frame.closed {
-                return Some(at);
-            }
-        }
-        None
-    }
-
-    /// Takes the next step whose turn it is; steps of stopped bodies are passed over.
-    pub(super) fn next_ready(&mut self) -> Option<NodeId> {
-        while let Some(at) = self.awake.first().copied() {
-            let activation = &mut self.activations[at as usize];
-            let has_room = activation.running < activation.max_concurrency;
-            let Some(ready) = has_room.then(|| activation.ready.pop()).flatten() else {
-                self.awake.remove(&at);
-                continue;
-            };
-            let node = ready.node();
-            let waits = matches!(
-                self.record(node).node,
-                Node::Pending | Node::Granted { .. } | Node::Waking { .. }
-            );
-            if waits && self.frame(node.frame).stopped.is_none() {
-                return Some(node);
-            }
-        }
-        None
-    }
-}
-
-impl Activation {
-    fn new(plan: Arc<Plan>, input: Value) -> Activation {
-        let composition = &plan.composition;
-        Activation {
-            max_concurrency: composition.max_concurrency,
-            strategy: composition.error_handling.strategy,
-            running: 0,
-            ready: BinaryHeap::new(),
-            input,
-            plan,
+        self.count_open(activation, |open| *open -= 1);
+        // A composition whose own steps are over waits for the branches that lost a race.
+        let mut at = Some(activation);
+        while let Some(activation) = at {
+            let around = &self.activations[activation as usize];
+            self.ending.push_back(around.root);
+            at = around.parent;
         }
     }
 }

@@ -2,13 +2,21 @@
 
 use std::sync::Arc;
 
-use super::forward::{candidate_call, results};
+use super::finish::results;
+use super::forward::{candidate_call, spec};
+use super::frame::Record;
 use super::journal::{Failure, NodeId};
 use super::node::Node;
-use super::state::{Record, State};
+use super::state::State;
+use super::{Question, QuestionKind};
 use crate::composition::{StepKind, WaitFor};
-use crate::value::Map;
-use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp};
+use crate::id::ToolId;
+use crate::value::{Map, Value};
+use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView};
+
+/// What to do about a call in doubt.
+const RESOLVE_DOUBT: &str = "find out whether it did its work, then `segue resume RUN --assume done` \
+                             or `--assume failed`";
 
 pub(super) fn run_view(state: &State) -> RunView {
     let Some(started) = &state.started else { return RunView::default() };
@@ -20,7 +28,7 @@ pub(super) fn run_view(state: &State) -> RunView {
         chain_id: started.chain_id.clone(),
         name: composition.name.clone(),
         dialect: composition.dialect,
-        status: state.status,
+        status: if state.is_waiting() { RunStatus::Waiting } else { state.status },
         success: state.status == RunStatus::Success,
         output: state.output.clone(),
         results: results(state, 0),
@@ -35,12 +43,72 @@ pub(super) fn run_view(state: &State) -> RunView {
     }
     let mut said = Vec::new();
     add_steps(state, 0, true, &mut said, &mut view);
+    if state.status == RunStatus::Running {
+        view.waiting_for = questions(state).map(|question| wait_view(&question)).collect();
+    }
+    if let Value::Object(names) = &state.activation_of(0).names {
+        view.state = (**names).clone();
+    }
     if let Some(failure) = &state.failure
         && view.errors.is_empty()
     {
         view.errors.push(error_view(None, None, failure, 0, "run"));
     }
     view
+}
+
+/// The questions that stand.
+pub(super) fn questions(state: &State) -> impl Iterator<Item = Question> {
+    let frames = 0..u32::try_from(state.frames.len()).unwrap_or(u32::MAX);
+    let nodes = frames.flat_map(|frame| state.nodes_of(frame));
+    nodes.filter_map(|node| question(state, node))
+}
+
+/// What a step asks a person, if it does.
+pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
+    let (record, step) = (state.record(node), state.step(node));
+    let tool = |candidate| spec(candidate_call(step, candidate)).id.clone();
+    let args = record.args.clone();
+    let kind = match (&record.node, &step.kind) {
+        (Node::Asking { .. }, StepKind::Approve { schema, .. }) => {
+            QuestionKind::Approval { message: args.to_string().into(), schema: schema.clone() }
+        }
+        (Node::Asking { candidate }, _) => QuestionKind::Call { tool: tool(*candidate), args },
+        (Node::Doubtful { candidate }, _) => {
+            let message = record.doubt.as_ref().map_or_else(|| "".into(), |d| d.message.clone());
+            QuestionKind::Doubt { tool: tool(*candidate), args, message }
+        }
+        _ => return None,
+    };
+    Some(Question { node, step: state.path(node), kind })
+}
+
+fn wait_view(question: &Question) -> WaitView {
+    let step = question.step.clone();
+    let text = |tool: &ToolId| Some(Arc::from(tool.as_str()));
+    match &question.kind {
+        QuestionKind::Call { tool, args } => WaitView {
+            message: format!("may `{tool}` be called?").into(),
+            kind: "call",
+            tool: text(tool),
+            args: args.clone(),
+            step,
+        },
+        QuestionKind::Approval { message, .. } => WaitView {
+            message: message.clone(),
+            kind: "approval",
+            tool: None,
+            args: Value::Null,
+            step,
+        },
+        QuestionKind::Doubt { tool, args, message } => WaitView {
+            message: format!("did `{tool}` do its work? ({message})").into(),
+            kind: "doubt",
+            tool: text(tool),
+            args: args.clone(),
+            step,
+        },
+    }
 }
 
 /// A frame's steps, each followed by the steps inside it.
@@ -83,9 +151,21 @@ fn add_steps(
             said.push(failure.clone());
             view.errors.push(call_error(state, node, record, failure));
         }
-        if let (true, Node::UndoFailed { .. }, Some(error)) = (counts, &record.node, error) {
+        let is_open = matches!(record.node, Node::UndoFailed { .. } | Node::Doubtful { .. });
+        if let (true, true, Some(error)) = (counts, is_open, error) {
             view.errors.push(error);
         }
+        warn_of_doubt(state, node, record, view);
+    }
+}
+
+/// A call that was ended before it answered may have done its work; where nothing takes it back,
+/// somebody should look.
+fn warn_of_doubt(state: &State, node: NodeId, record: &Record, view: &mut RunView) {
+    if matches!(record.node, Node::Cancelled { in_doubt: true }) {
+        let path = state.path(node);
+        let message = format!("`{path}` was ended before it answered; it may have done its work");
+        view.warnings.push(message);
     }
 }
 
@@ -116,6 +196,14 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         error: match &record.node {
             Node::UndoFailed { failure, .. } => {
                 Some(error_view(Some(path), tool.clone(), failure, record.undo_tries, "rollback"))
+            }
+            Node::Doubtful { .. } => {
+                let doubt = record.doubt.as_ref();
+                doubt.map(|doubt| ErrorView {
+                    hint: Some(RESOLVE_DOUBT.to_owned()),
+                    in_doubt: true,
+                    ..call_error(state, node, record, doubt)
+                })
             }
             other => other.failure().map(|failure| call_error(state, node, record, failure)),
         },

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use segue_core::compile::compile;
 use segue_core::compile::document::{Budget, Node, read};
 use segue_core::compile::source::Source;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::plan::Plan;
+use segue_core::plan::{Plan, plan};
 use segue_core::run::{
-    Answer, Call, Effect, Entry, Event, EventKind, Fact, Failure, NodeId, Options, Run, Started,
+    Answer, Call, Effect, Entry, Event, EventKind, Fact, Failure, NodeId, Options, Question,
+    QuestionKind, Run, Started,
 };
 use segue_core::tool::Catalog;
 use segue_core::types::Type;
@@ -31,8 +33,8 @@ pub trait Around {
     fn latency(&mut self, call: &Call) -> u64;
     /// How a call is answered.
     fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer;
-    /// Whether a call may be made.
-    fn decide(&mut self, step: &str) -> bool;
+    /// What somebody answers to a question, and what comes with it; nothing when nobody does.
+    fn decide(&mut self, question: &Question) -> Option<(bool, Value)>;
 }
 
 /// What `world.yaml` says.
@@ -115,9 +117,18 @@ impl Around for World {
         self.value("cancel_at").and_then(|at| at.as_u64())
     }
 
-    fn decide(&mut self, step: &str) -> bool {
-        let decide = self.spec.get("decide").and_then(|node| node.get(step));
-        decide.is_some_and(|node| node.to_value() == Value::Bool(true))
+    fn decide(&mut self, question: &Question) -> Option<(bool, Value)> {
+        let decided = self.spec.get("decide").and_then(|node| node.get(&question.step));
+        let Some(decided) = decided.map(Node::to_value) else {
+            // Whoever says nothing about a doubt leaves it open.
+            let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
+            return (!is_doubt).then_some((false, Value::Null));
+        };
+        match &decided {
+            Value::Bool(granted) => Some((*granted, Value::Null)),
+            Value::Null => None,
+            data => Some((true, data.clone())),
+        }
     }
 
     fn latency(&mut self, call: &Call) -> u64 {
@@ -193,9 +204,9 @@ fn least(ty: &Type) -> Value {
 }
 
 /// Runs a plan in a world to its end, or until nothing more can happen.
-pub fn simulate(plan: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) -> Outcome {
+pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) -> Outcome {
     let limits = Arc::new(Limits::default());
-    let mut run = Run::new(plan.clone(), limits.clone());
+    let mut run = Run::new(planned.clone(), limits.clone());
     let mut journal = Vec::new();
     let mut pending = BinaryHeap::new();
     let mut order = 0;
@@ -231,9 +242,14 @@ pub fn simulate(plan: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) -> 
                     push(&mut pending, at_ms, EventKind::Answered { call, answer: Answer::Ended });
                 }
                 Effect::Ask(question) => {
-                    let granted = world.decide(&question.step);
-                    let (node, by) = (question.node, "somebody".into());
-                    push(&mut pending, at_ms, EventKind::Decided { node, granted, by });
+                    if let Some((granted, data)) = world.decide(&question) {
+                        let (node, by) = (question.node, "somebody".into());
+                        push(&mut pending, at_ms, EventKind::Decided { node, granted, by, data });
+                    }
+                }
+                Effect::Expand { node, document } => {
+                    let outcome = expand(&document, catalog, &limits);
+                    push(&mut pending, at_ms, EventKind::Expanded { node, outcome });
                 }
                 Effect::Wake { timer, at_ms } => push(&mut pending, at_ms, EventKind::Fired(timer)),
             }
@@ -241,7 +257,7 @@ pub fn simulate(plan: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) -> 
         journal.extend(turn.record);
     }
     // J3: what is written down tells the same story again.
-    let again = Run::replay(plan.clone(), limits, &journal);
+    let again = Run::replay(planned.clone(), limits, &journal).unwrap();
     assert_eq!(
         serde_json::to_string(&again.view()).unwrap(),
         serde_json::to_string(&run.view()).unwrap(),
@@ -249,6 +265,19 @@ pub fn simulate(plan: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) -> 
     );
     let text = describe(&run, &journal);
     Outcome { view: run.view(), journal, text }
+}
+
+/// Compiles what was made at run time.
+fn expand(document: &Value, catalog: &Catalog, limits: &Limits) -> Result<Arc<Plan>, Failure> {
+    let source = Source::new("expanded.json", document.to_string());
+    let compiled = compile(&source, catalog, limits);
+    match compiled.composition {
+        Some(composition) => Ok(Arc::new(plan(&composition, limits).unwrap())),
+        None => {
+            let first = &compiled.diagnostics[0];
+            Err(Failure::lasting(first.code, first.message.clone()))
+        }
+    }
 }
 
 /// A journal and its result as text, one fact a line.
@@ -297,6 +326,24 @@ fn fact(run: &Run, fact: &Fact) -> String {
         }
         Fact::Woke { node } => format!("{} wakes", path(node)),
         Fact::GaveUp { node, failure } => format!("{} gives up: {}", path(node), failure.message),
+        Fact::Visited { frame, position } => format!("body {frame} goes on with step {position}"),
+        Fact::Expanding { node, document } => format!("{} has {document} checked", path(node)),
+        Fact::Expanded { node, plan, input } => {
+            format!("{} becomes `{}` with {input}", path(node), plan.composition.name)
+        }
+        Fact::Probed { node, failure, args } => {
+            format!("{} is in doubt ({}), probed with {args}", path(node), failure.message)
+        }
+        Fact::Doubted { node, failure } => {
+            format!("{} is in doubt, a person is asked: {}", path(node), failure.message)
+        }
+        Fact::Resolved { node, done, by } => {
+            let what = if *done { "was done" } else { "was not done" };
+            format!("{} {what}, says {by}", path(node))
+        }
+        Fact::Lost { node } => format!("{} was lost and is made again", path(node)),
+        Fact::Paused { node, until_ms } => format!("{} pauses until {}", path(node), until_ms - 1),
+        Fact::RollbackAsked { by } => format!("{by} wants it to be taken back"),
         Fact::Slept { node, until_ms } => format!("{} waits until {}", path(node), until_ms - 1),
         Fact::Succeeded { node, output, given } => {
             let given = given.as_ref().map_or_else(String::new, |given| {
@@ -318,7 +365,12 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::Closed { frame, failed, .. } => {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })
         }
-        Fact::RollbackStarted { failure, .. } => format!("goes back: {}", failure.message),
+        Fact::RollbackStarted { frame: 0, failure, .. } => {
+            format!("goes back: {}", failure.message)
+        }
+        Fact::RollbackStarted { frame, failure, .. } => {
+            format!("body {frame} goes back: {}", failure.message)
+        }
         Fact::UndoCalled { node, args } => format!("{} undo called with {args}", path(node)),
         Fact::UndoRested { node, failure, until_ms } => {
             format!("{} undo rests until {}: {}", path(node), until_ms - 1, failure.message)

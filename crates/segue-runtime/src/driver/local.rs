@@ -11,12 +11,14 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, Shared, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
+use segue_core::plan::Plan;
 use segue_core::run::{
-    Answer, Call, CallId, Effect, Event, EventKind, Failure, Run, Started, TimerId, Turn,
+    Answer, Call, CallId, Effect, Event, EventKind, Failure, Run, TimerId, Turn,
 };
+use segue_core::value::Value;
 use tokio::sync::oneshot;
 
-use super::{Chance, Confirmer, Observer, now_ms};
+use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::store::{Store, StoreError};
 use crate::tools::{self, Registry, ToolError};
 
@@ -32,13 +34,25 @@ pub struct Drive<'a> {
     pub observer: &'a dyn Observer,
     /// Randomness.
     pub chance: &'a Chance,
+    /// What compiles a composition that was made at run time.
+    pub expand: &'a Expand<'a>,
     /// Resolves when the run should end.
     pub cancel: BoxFuture<'a, ()>,
 }
 
-/// Moves a run from its start to its end.
-pub async fn drive(run: &mut Run, started: Started, drive: Drive<'_>) -> Result<(), StoreError> {
-    let run_id = started.run_id.clone();
+/// Compiles and plans a composition that was made at run time, or says why it cannot.
+pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync + 'a;
+
+/// Moves a run until it is over, or until it waits for a person who is not there. `first` is what
+/// sets it in motion: its start, or that it was read from its journal, of which `written` entries
+/// are in the store.
+pub async fn drive(
+    run: &mut Run,
+    run_id: Arc<str>,
+    first: EventKind,
+    written: u64,
+    drive: Drive<'_>,
+) -> Result<(), StoreError> {
     let cancel = drive.cancel.shared();
     let mut driver = Driver {
         run,
@@ -48,16 +62,19 @@ pub async fn drive(run: &mut Run, started: Started, drive: Drive<'_>) -> Result<
         confirmer: drive.confirmer,
         observer: drive.observer,
         chance: drive.chance,
+        expand: drive.expand,
         under_way: FuturesUnordered::new(),
         ends: BTreeMap::new(),
-        written: 0,
+        questions: 0,
+        written,
     };
-    driver.handle(EventKind::Start(Box::new(started))).await?;
+    driver.handle(first).await?;
     driver.until_finished(cancel).await
 }
 
-/// Calls, questions and timers are all futures that end in an event.
-type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, EventKind>>;
+/// Calls, questions and timers are all futures that end in an event; or in nothing, when a
+/// question was left open.
+type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, Option<EventKind>>>;
 
 struct Driver<'a> {
     run: &'a mut Run,
@@ -67,9 +84,12 @@ struct Driver<'a> {
     confirmer: &'a dyn Confirmer,
     observer: &'a dyn Observer,
     chance: &'a Chance,
+    expand: &'a Expand<'a>,
     under_way: UnderWay<'a>,
     /// Ends a call that is under way.
     ends: BTreeMap<CallId, oneshot::Sender<()>>,
+    /// Questions that somebody is being asked.
+    questions: usize,
     /// Entries that are in the store.
     written: u64,
 }
@@ -81,6 +101,9 @@ impl Driver<'_> {
     ) -> Result<(), StoreError> {
         let mut cancel = Some(cancel);
         while !self.run.is_finished() {
+            if self.run.is_waiting() && self.questions == 0 {
+                return Ok(());
+            }
             let event = match &mut cancel {
                 None => self.under_way.next().await,
                 Some(signal) => {
@@ -89,13 +112,18 @@ impl Driver<'_> {
                         if let std::task::Poll::Ready(event) = self.under_way.poll_next_unpin(cx) {
                             return std::task::Poll::Ready(event);
                         }
-                        signal.poll_unpin(cx).map(|()| Some(EventKind::Cancel))
+                        signal.poll_unpin(cx).map(|()| Some(Some(EventKind::Cancel)))
                     });
                     next.await
                 }
             };
             let Some(event) = event else {
                 unreachable!("a run that is not finished waits for something");
+            };
+            // A question was left open.
+            let Some(event) = event else {
+                self.questions -= 1;
+                continue;
             };
             if matches!(event, EventKind::Cancel) {
                 cancel = None;
@@ -106,8 +134,12 @@ impl Driver<'_> {
     }
 
     async fn handle(&mut self, kind: EventKind) -> Result<(), StoreError> {
-        if let EventKind::Answered { call, .. } = &kind {
-            self.ends.remove(call);
+        match &kind {
+            EventKind::Answered { call, .. } => {
+                self.ends.remove(call);
+            }
+            EventKind::Decided { .. } => self.questions -= 1,
+            _ => {}
         }
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
         let Turn { record, perform } = self.run.handle(event);
@@ -135,11 +167,16 @@ impl Driver<'_> {
             }
             Effect::Ask(question) => {
                 let confirmer = self.confirmer;
+                self.questions += 1;
                 self.under_way.push(Box::pin(async move {
-                    let decision = confirmer.confirm(&question).await;
-                    let node = question.node;
-                    EventKind::Decided { node, granted: decision.granted, by: decision.by }
+                    let Decision { granted, by, data } = confirmer.confirm(&question).await?;
+                    Some(EventKind::Decided { node: question.node, granted, by, data })
                 }));
+            }
+            Effect::Expand { node, document } => {
+                let outcome = (self.expand)(&document);
+                let event = EventKind::Expanded { node, outcome };
+                self.under_way.push(Box::pin(std::future::ready(Some(event))));
             }
             Effect::Wake { timer, at_ms } => self.under_way.push(Box::pin(wake(timer, at_ms))),
         }
@@ -153,10 +190,10 @@ impl Driver<'_> {
     }
 }
 
-async fn wake(timer: TimerId, at_ms: u64) -> EventKind {
+async fn wake(timer: TimerId, at_ms: u64) -> Option<EventKind> {
     let wait = at_ms.saturating_sub(now_ms());
     tokio::time::sleep(Duration::from_millis(wait)).await;
-    EventKind::Fired(timer)
+    Some(EventKind::Fired(timer))
 }
 
 /// Makes a call and waits for its answer, its time or its end, whichever is first. Dropping the
@@ -166,7 +203,7 @@ async fn perform_call(
     run_id: Arc<str>,
     call: Call,
     ended: oneshot::Receiver<()>,
-) -> EventKind {
+) -> Option<EventKind> {
     let id = call.id;
     let timeout_ms = call.timeout_ms;
     let answer = async {
@@ -179,11 +216,12 @@ async fn perform_call(
             }
         }
     };
-    tokio::select! {
+    let answer = tokio::select! {
         biased;
-        answer = answer => EventKind::Answered { call: id, answer },
-        Ok(()) = ended => EventKind::Answered { call: id, answer: Answer::Ended },
-    }
+        answer = answer => answer,
+        Ok(()) = ended => Answer::Ended,
+    };
+    Some(EventKind::Answered { call: id, answer })
 }
 
 async fn run_tool(registry: &Registry, run_id: Arc<str>, call: Call) -> Answer {

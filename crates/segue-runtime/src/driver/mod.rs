@@ -6,34 +6,42 @@ mod local;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use segue_core::run::{Entry, Question, Run};
+use segue_core::run::{Entry, Question, QuestionKind, Run};
+use segue_core::value::Value;
 
 pub use chance::{Chance, now_ms};
-pub use local::{Drive, drive};
+pub use local::{Drive, Expand, drive};
 
-/// Says yes or no to a call that asks first.
+/// Answers the questions of a run.
 #[async_trait]
 pub trait Confirmer: Send + Sync {
-    /// The answer, and whose it is.
-    async fn confirm(&self, question: &Question) -> Decision;
+    /// The answer, and whose it is; nothing leaves the question open, and the run waits.
+    async fn confirm(&self, question: &Question) -> Option<Decision>;
 }
 
 /// An answer to a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Yes or no.
+    /// Yes or no. Of a call in doubt: whether it did its work.
     pub granted: bool,
     /// Whose word it is.
     pub by: Arc<str>,
+    /// What comes with it: the data of an approval, or what a call in doubt returned.
+    pub data: Value,
 }
 
-/// Nobody is there to ask, so the answer is no.
+/// Nobody is there to ask: no call is allowed, and what only a person can know is left open.
 pub struct Nobody;
 
 #[async_trait]
 impl Confirmer for Nobody {
-    async fn confirm(&self, _question: &Question) -> Decision {
-        Decision { granted: false, by: "nobody".into() }
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        match question.kind {
+            QuestionKind::Call { .. } => {
+                Some(Decision { granted: false, by: "nobody".into(), data: Value::Null })
+            }
+            QuestionKind::Approval { .. } | QuestionKind::Doubt { .. } => None,
+        }
     }
 }
 

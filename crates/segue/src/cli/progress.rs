@@ -86,13 +86,23 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
             (*node, Change::Started(run.tool_of(*node, *candidate)))
         }
         Fact::Asked { node, .. } => (*node, Change::Started("waits for a yes".to_owned())),
-        Fact::Slept { node, until_ms } => {
+        Fact::Slept { node, until_ms } | Fact::Paused { node, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
             (*node, Change::Started(format!("waits {wait}")))
         }
         Fact::Opened { node, .. } | Fact::Looped { node, .. } => {
             (*node, Change::Opened(run.tool_of(*node, 0)))
         }
+        Fact::Expanded { node, plan, .. } => {
+            (*node, Change::Started(format!("becomes `{}`", plan.composition.name)))
+        }
+        Fact::Probed { node, failure, .. } => {
+            (*node, Change::Retrying(format!("in doubt, probing: {}", clean(&failure.message))))
+        }
+        Fact::Doubted { node, failure } => {
+            (*node, Change::Retrying(format!("in doubt: {}", clean(&failure.message))))
+        }
+        Fact::Lost { node } => (*node, Change::Retrying("was lost, again".to_owned())),
         Fact::Rested { node, failure, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
             (*node, Change::Retrying(format!("again in {wait}: {}", clean(&failure.message))))
@@ -119,8 +129,12 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
             (*node, Change::Failed(clean(&failure.message).into_owned()))
         }
         Fact::Started(_)
+        | Fact::Expanding { .. }
+        | Fact::Visited { .. }
+        | Fact::Resolved { .. }
         | Fact::Granted { .. }
         | Fact::Woke { .. }
+        | Fact::RollbackAsked { .. }
         | Fact::RollbackStarted { .. }
         | Fact::TimedOut { .. }
         | Fact::Stopped { .. }

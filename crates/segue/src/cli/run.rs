@@ -219,36 +219,62 @@ struct Prompt {
 
 #[async_trait]
 impl Confirmer for Prompt {
-    async fn confirm(&self, question: &Question) -> Decision {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
         let text = match &question.kind {
             QuestionKind::Call { tool, args } => format!(
                 "step `{}` wants to call `{tool}` with\n{}\nmay it? [y/N] ",
                 question.step,
                 indent(&serde_json::to_string_pretty(args).unwrap_or_default())
             ),
-            QuestionKind::Approval { message } => {
+            QuestionKind::Approval { message, .. } => {
                 format!("step `{}` asks: {}\n[y/N] ", question.step, clean(message))
             }
+            QuestionKind::Doubt { tool, message, .. } => format!(
+                "nobody knows whether step `{}` did its work ({}).\nlook whether `{tool}` did it: \
+                 [done/failed], or nothing to leave the run waiting ",
+                question.step,
+                clean(message)
+            ),
         };
         let progress = self.progress.clone();
         // A thread of its own: the runtime would wait for a blocking task, also after Ctrl-C.
         let (answer, answered) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            let _ = answer.send(progress.suspend(|| ask(&text)));
+            let _ = answer.send(progress.suspend(|| ask_line(&text)));
         });
-        Decision { granted: answered.await.unwrap_or(false), by: "terminal".into() }
+        let answer = answered.await.unwrap_or_default();
+        let granted = match question.kind {
+            QuestionKind::Doubt { .. } => match answer.as_str() {
+                "d" | "done" => true,
+                "f" | "failed" => false,
+                _ => return None,
+            },
+            QuestionKind::Call { .. } | QuestionKind::Approval { .. } => is_yes(&answer),
+        };
+        Some(Decision { granted, by: "terminal".into(), data: Value::Null })
     }
 }
 
 pub(super) fn ask(text: &str) -> bool {
+    is_yes(&ask_line(text))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer, "y" | "yes")
+}
+
+/// What somebody types after a question, in lower case; nothing when nobody can.
+fn ask_line(text: &str) -> String {
     use std::io::Write as _;
     let mut err = anstream::stderr().lock();
     let _ = write!(err, "{text}");
     let _ = err.flush();
     drop(err);
     let mut line = String::new();
-    let read = std::io::stdin().read_line(&mut line);
-    read.is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+    match std::io::stdin().read_line(&mut line) {
+        Ok(_) => line.trim().to_lowercase(),
+        Err(_) => String::new(),
+    }
 }
 
 fn indent(text: &str) -> String {
@@ -263,6 +289,7 @@ fn show(global: &Global, view: &RunView) -> Exit {
                 print_data(&to_json(&view.output));
             }
             show_errors(view);
+            show_questions(view);
             if !global.quiet {
                 say(&summary(view));
             }
@@ -278,6 +305,15 @@ pub(super) fn show_result(view: &RunView) -> Exit {
     }
     show_errors(view);
     exit_of(view)
+}
+
+/// What a waiting run waits for.
+fn show_questions(view: &RunView) {
+    for wait in view.waiting_for.iter().filter(|wait| wait.kind != "doubt") {
+        let message = format!("step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
+        let help = format!("`segue approve {}`, or with `--deny`", view.run_id);
+        complain(&message, Some(&help));
+    }
 }
 
 fn show_errors(view: &RunView) {

@@ -1,0 +1,259 @@
+//! What an answer means: a value, another attempt, a fallback, or the failure of the step.
+
+use std::sync::Arc;
+
+use super::forward::{Moment, Outcome, candidate_call, error_value, evaluation, spec};
+use super::frame::Record;
+use super::journal::{Fact, Failure, NodeId};
+use super::node::Node;
+use super::retry;
+use super::scope::FrameScope;
+use super::{Answer, CallId, Effect, TimerId};
+use crate::composition::{FailureAction, Step, Strategy};
+use crate::diagnostic::Code;
+use crate::tool::{Impact, ToolSpec};
+use crate::value::{Map, Value};
+
+impl Moment<'_> {
+    pub(super) fn answered(&mut self, call: CallId, answer: Answer) {
+        let CallId { node, attempt } = call;
+        let record = self.state.record(node);
+        if matches!(record.node, Node::Undoing { .. }) && record.attempts == attempt {
+            return self.undo_answered(node, answer);
+        }
+        let (is_probe, candidate) = match record.node {
+            Node::Calling { candidate } if record.attempts == attempt => (false, candidate),
+            Node::Probing { candidate } if record.attempts == attempt => (true, candidate),
+            _ => return self.record(Fact::Late { node, attempt }),
+        };
+        let step = self.state.step(node).clone();
+        if is_probe {
+            return self.probe_answered(node, &step, candidate, answer);
+        }
+        let tool = spec(candidate_call(&step, candidate)).clone();
+        match answer {
+            Answer::Value(value) => self.attempt_returned(node, &step, candidate, value),
+            Answer::Failure(failure) => {
+                self.attempt_failed(node, &step, candidate, Arc::new(failure));
+            }
+            Answer::TimedOut => {
+                let is_read = tool.annotations.impact() == Impact::Reads;
+                let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), is_read);
+                self.attempt_failed(node, &step, candidate, Arc::new(failure));
+            }
+            Answer::Ended => {
+                let in_doubt = tool.annotations.impact() != Impact::Reads;
+                self.record(Fact::Cancelled { node, in_doubt });
+            }
+        }
+    }
+
+    /// An attempt has a value: a success, unless the schema or the author says otherwise.
+    pub(super) fn attempt_returned(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        value: Value,
+    ) {
+        let tool = spec(candidate_call(step, candidate));
+        match self.accept(node, step, tool, value) {
+            Ok((output, given)) => self.record(Fact::Succeeded { node, output, given }),
+            Err(mut failure) => {
+                // The tool has answered: it has done its work, whatever we made of the answer.
+                let by_author = failure.code == Code::ToolError;
+                failure.acted |= !by_author && tool.annotations.impact() != Impact::Reads;
+                self.attempt_failed(node, step, candidate, Arc::new(failure));
+            }
+        }
+    }
+
+    /// Whether a value is a success, and the names that it gives.
+    pub(super) fn accept(
+        &self,
+        node: NodeId,
+        step: &Step,
+        tool: &ToolSpec,
+        output: Value,
+    ) -> Outcome<(Value, Option<Arc<Map>>)> {
+        if let Some(violation) =
+            tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next())
+        {
+            let message =
+                format!("the answer of `{}` does not fit its schema: {violation}", tool.id);
+            return Err(Failure::lasting(Code::OutputSchema, message));
+        }
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.output = Some(&output);
+        scope.args = Some(&self.state.record(node).args);
+        if let Some(expr) = &step.fail_when
+            && self.truth(expr, &scope, "`fail_when`")?
+        {
+            let message = format!("`fail_when` holds: {}", expr.text());
+            return Err(Failure::passing(Code::ToolError, message));
+        }
+        if let Some(expr) = &step.success_when
+            && !self.truth(expr, &scope, "`success_when`")?
+        {
+            let message = format!("`success_when` does not hold: {}", expr.text());
+            return Err(Failure::passing(Code::ToolError, message));
+        }
+        let given = self.given(node, step, &output)?;
+        Ok((output, given))
+    }
+
+    /// The names that `map_outputs` and `transform` give.
+    pub(super) fn given(
+        &self,
+        node: NodeId,
+        step: &Step,
+        output: &Value,
+    ) -> Outcome<Option<Arc<Map>>> {
+        if step.on_success.map_outputs.is_empty() && step.on_success.transform.is_empty() {
+            return Ok(None);
+        }
+        let mut given = Map::new();
+        for (field, name) in &step.on_success.map_outputs {
+            if let Some(value) = mapped(output, field) {
+                given.insert(name.clone(), value);
+            }
+        }
+        for (name, template) in &step.on_success.transform {
+            let mut scope = FrameScope::new(self.state, node.frame);
+            scope.output = Some(output);
+            scope.args = Some(&self.state.record(node).args);
+            scope.given = Some(&given);
+            let value = template.eval(&scope, self.limits).map_err(evaluation)?;
+            given.insert(name.clone(), value);
+        }
+        Ok(Some(Arc::new(given)))
+    }
+
+    /// Retries; then doubt is cleared up; then fallbacks; then the step has failed.
+    pub(super) fn attempt_failed(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        mut failure: Arc<Failure>,
+    ) {
+        let frame = self.state.frame(node.frame);
+        let activation = self.state.activation_of(node.frame);
+        let composition = activation.plan.composition.clone();
+        let budget = retry::budget(step, &composition, activation.strategy);
+        let stopped = frame.stopped.is_some();
+        let tries = self.state.record(node).tries;
+        let tool = spec(candidate_call(step, candidate));
+        // Whether a read happened is of no consequence.
+        if failure.in_doubt && tool.annotations.impact() == Impact::Reads {
+            Arc::make_mut(&mut failure).in_doubt = false;
+        }
+        let repeatable = is_repeatable(step, tool);
+        let may_retry = retry::may_retry(step, &failure, repeatable);
+        if may_retry && tries <= budget && !stopped {
+            let backoff =
+                step.retry.backoff.as_ref().unwrap_or(&composition.error_handling.backoff);
+            let delay = retry::delay_ms(backoff, &failure, tries + 1, self.entropy, self.limits);
+            let until_ms = self.at_ms.saturating_add(delay);
+            self.record(Fact::Rested { node, failure, until_ms });
+            self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+            return;
+        }
+        let failure = exhausted(&failure, step, tries, budget, may_retry).map_or(failure, Arc::new);
+        let in_doubt = failure.in_doubt || self.state.record(node).was_in_doubt;
+        if in_doubt && !stopped && tool.composition.is_none() {
+            return self.doubt(node, step, candidate, failure);
+        }
+        let has_fallback = usize::from(candidate) < step.fallback.len();
+        let denied = failure.code == Code::Denied;
+        if has_fallback && !stopped && !in_doubt && !denied {
+            return self.record(Fact::GaveUp { node, failure });
+        }
+        self.fail_with(node, failure);
+    }
+
+    /// A step failed for good: its author's word first, then the strategy.
+    pub(super) fn fail(&mut self, node: NodeId, failure: Failure) {
+        self.fail_with(node, Arc::new(failure));
+    }
+
+    /// The same with a failure that is another step's too; it is reported there.
+    pub(super) fn fail_with(&mut self, node: NodeId, mut failure: Arc<Failure>) {
+        let step = self.state.step(node).clone();
+        let Record { was_in_doubt, has_acted, .. } = *self.state.record(node);
+        if (was_in_doubt && !failure.in_doubt) || (has_acted && !failure.acted) {
+            let failure = Arc::make_mut(&mut failure);
+            failure.in_doubt |= was_in_doubt;
+            failure.acted |= has_acted;
+        }
+        if step.on_failure.action == FailureAction::Continue && !failure.is_final() {
+            match self.stand_in(node, &step, &failure) {
+                Ok(output) => return self.record(Fact::Tolerated { node, failure, output }),
+                Err(second) => return self.fail_for_good(node, &step, &Arc::new(second)),
+            }
+        }
+        self.fail_for_good(node, &step, &failure);
+    }
+
+    fn stand_in(&self, node: NodeId, step: &Step, failure: &Failure) -> Outcome<Value> {
+        let Some(default) = &step.on_failure.default else { return Ok(Value::Null) };
+        let error = error_value(failure);
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.error = Some(&error);
+        scope.args = Some(&self.state.record(node).args);
+        default.eval(&scope, self.limits).map_err(evaluation)
+    }
+
+    fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {
+        self.record(Fact::Failed { node, failure: failure.clone() });
+        let strategy = self.state.activation_of(node.frame).strategy;
+        let goes_on = strategy == Strategy::PartialSuccess
+            && self.state.frame(node.frame).visits.is_none()
+            && step.on_failure.action != FailureAction::Stop
+            && failure.code != Code::Denied;
+        if !goes_on {
+            self.stop(node.frame, failure);
+        }
+    }
+}
+
+/// Whether a call may be made twice: by the author's word, else by the tool's.
+pub(super) fn is_repeatable(step: &Step, tool: &ToolSpec) -> bool {
+    step.idempotent.unwrap_or_else(|| tool.is_repeatable())
+}
+
+/// `map_outputs` looks in the value, then in its `data`; `.` is the whole value, and what is not
+/// an object is also reachable as `value`.
+fn mapped(output: &Value, field: &str) -> Option<Value> {
+    let path =
+        |value: &Value| field.split('.').try_fold(value.clone(), |at, part| at.get(part).cloned());
+    match (output, field) {
+        (whole, ".") => Some(whole.clone()),
+        (Value::Object(_), _) => path(output).or_else(|| path(output.get("data")?)),
+        (whole, "value") => Some(whole.clone()),
+        _ => None,
+    }
+}
+
+/// The failure of a step all of whose attempts failed.
+fn exhausted(
+    failure: &Failure,
+    step: &Step,
+    tries: u32,
+    budget: u32,
+    may_retry: bool,
+) -> Option<Failure> {
+    let is_said = failure.code == Code::RetriesExhausted;
+    if !may_retry || budget == 0 || tries <= budget || is_said {
+        return None;
+    }
+    let message =
+        format!("Max retries ({budget}) exceeded for step {}: {}", step.id, failure.message);
+    let failure = failure.clone();
+    Some(Failure {
+        code: Code::RetriesExhausted,
+        message: message.into(),
+        retryable: false,
+        ..failure
+    })
+}

@@ -1,0 +1,196 @@
+//! Calls that nobody knows the outcome of: neither done nor failed, until somebody finds out.
+//!
+//! What may be made twice was repeated before it comes here. Else the step's probe decides, and
+//! where there is none, or it does not know, a person.
+
+use std::sync::Arc;
+
+use super::attempt::is_repeatable;
+use super::forward::{Moment, Outcome, candidate_call, error_value, evaluation, spec};
+use super::journal::{Fact, Failure, NodeId};
+use super::retry;
+use super::scope::FrameScope;
+use super::{Answer, Call, CallId, Effect, TimerId};
+use crate::composition::{Backoff, Probe, Step};
+use crate::diagnostic::Code;
+use crate::value::Value;
+
+/// Attempts to get an answer out of a probe.
+const PROBES_MAX: u32 = 5;
+
+impl Moment<'_> {
+    /// Nobody knows whether a call did its work.
+    pub(super) fn doubt(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        mut failure: Arc<Failure>,
+    ) {
+        if !failure.in_doubt {
+            let message =
+                format!("an earlier attempt was never answered; the last one: {}", failure.message);
+            let failure = Arc::make_mut(&mut failure);
+            (failure.in_doubt, failure.message) = (true, message.into());
+        }
+        match &step.probe {
+            // A probe asks about the step's own tool; of fallbacks it knows nothing.
+            Some(probe) if candidate == 0 => self.call_probe(node, step, probe, failure),
+            _ => self.ask_person(node, failure),
+        }
+    }
+
+    /// The probe has rested and is asked again.
+    pub(super) fn ask_probe(&mut self, node: NodeId, step: &Step, candidate: u16) {
+        let Some(failure) = self.state.record(node).doubt.clone() else { return };
+        self.doubt(node, step, candidate, failure);
+    }
+
+    fn call_probe(&mut self, node: NodeId, step: &Step, probe: &Probe, failure: Arc<Failure>) {
+        let args = match self.probe_args(node, probe, &failure) {
+            Ok(args) => args,
+            Err(second) => {
+                return self.ask_person(node, because(&failure, "its probe", &second));
+            }
+        };
+        self.record(Fact::Probed { node, failure, args: args.clone() });
+        let record = self.state.record(node);
+        let run = self.state.started.as_ref().map_or("", |started| &*started.run_id);
+        self.turn.perform.push(Effect::Call(Call {
+            id: CallId { node, attempt: record.attempts },
+            tool: spec(&probe.call).id.clone(),
+            args,
+            timeout_ms: step.timeout_ms,
+            key: format!("{run}/{}/probe", self.state.key(node)).into(),
+            step: self.state.path(node),
+            attempt: record.probes,
+        }));
+    }
+
+    fn probe_args(&self, node: NodeId, probe: &Probe, failure: &Failure) -> Outcome<Value> {
+        let error = error_value(failure);
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.args = Some(&self.state.record(node).args);
+        scope.error = Some(&error);
+        let args = probe.call.parameters.template.eval(&scope, self.limits).map_err(evaluation)?;
+        match spec(&probe.call).input.violations(&args).first() {
+            None => Ok(args),
+            Some(violation) => Err(Failure::lasting(Code::InputSchema, violation.to_string())),
+        }
+    }
+
+    /// A probe has answered.
+    pub(super) fn probe_answered(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        answer: Answer,
+    ) {
+        let (Some(probe), Some(doubt)) = (&step.probe, self.state.record(node).doubt.clone())
+        else {
+            return;
+        };
+        let failure = match answer {
+            Answer::Value(value) => match self.is_done(node, probe, &value) {
+                Ok(true) => return self.probe_says_done(node, step, candidate, value, &doubt),
+                Ok(false) => return self.did_not_happen(node, step, candidate, "the probe".into()),
+                Err(failure) => failure,
+            },
+            Answer::Ended => return self.record(Fact::Cancelled { node, in_doubt: true }),
+            Answer::TimedOut => retry::timed_out(step.timeout_ms.unwrap_or(0), true),
+            Answer::Failure(failure) => failure,
+        };
+        let probes = self.state.record(node).probes;
+        if failure.retryable && probes < PROBES_MAX {
+            let backoff = Backoff::default();
+            let delay = retry::delay_ms(&backoff, &failure, probes + 1, self.entropy, self.limits);
+            let until_ms = self.at_ms.saturating_add(delay);
+            self.record(Fact::Rested { node, failure: doubt, until_ms });
+            self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+            return;
+        }
+        self.ask_person(node, because(&doubt, "its probe", &failure));
+    }
+
+    fn is_done(&self, node: NodeId, probe: &Probe, value: &Value) -> Outcome<bool> {
+        let tool = spec(&probe.call);
+        let violation = tool.output.as_ref().and_then(|s| s.violations(value).into_iter().next());
+        if let Some(violation) = violation {
+            let message = format!("the answer of `{}` does not fit: {violation}", tool.id);
+            return Err(Failure::lasting(Code::OutputSchema, message));
+        }
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.output = Some(value);
+        scope.args = Some(&self.state.record(node).args);
+        self.truth(&probe.done_when, &scope, "`done_when`")
+    }
+
+    /// The work was done, and what the probe found is its value, if it can be.
+    fn probe_says_done(
+        &mut self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        value: Value,
+        doubt: &Failure,
+    ) {
+        let tool = spec(candidate_call(step, candidate)).clone();
+        match self.accept(node, step, &tool, value) {
+            Ok((output, given)) => {
+                self.record(Fact::Resolved { node, done: true, by: "the probe".into() });
+                self.record(Fact::Succeeded { node, output, given });
+            }
+            Err(failure) => self.ask_person(node, because(doubt, "what its probe found", &failure)),
+        }
+    }
+
+    /// The work was surely not done: an ordinary failure.
+    fn did_not_happen(&mut self, node: NodeId, step: &Step, candidate: u16, by: Arc<str>) {
+        let Some(doubt) = self.state.record(node).doubt.clone() else { return };
+        self.record(Fact::Resolved { node, done: false, by });
+        let failure = Failure { in_doubt: false, ..(*doubt).clone() };
+        self.attempt_failed(node, step, candidate, Arc::new(failure));
+    }
+
+    fn ask_person(&mut self, node: NodeId, failure: Arc<Failure>) {
+        self.record(Fact::Doubted { node, failure });
+        self.ask(node);
+    }
+
+    /// A person knows whether a call did its work; what it returned comes with a yes.
+    pub(super) fn doubt_decided(
+        &mut self,
+        node: NodeId,
+        candidate: u16,
+        done: bool,
+        by: Arc<str>,
+        data: Value,
+    ) {
+        let step = self.state.step(node).clone();
+        if !done {
+            return self.did_not_happen(node, &step, candidate, by);
+        }
+        self.record(Fact::Resolved { node, done: true, by });
+        self.attempt_returned(node, &step, candidate, data);
+    }
+
+    /// The engine stopped while a call was under way: nobody has its answer.
+    pub(super) fn call_lost(&mut self, node: NodeId, candidate: u16) {
+        let step = self.state.step(node).clone();
+        let tool = spec(candidate_call(&step, candidate)).clone();
+        if is_repeatable(&step, &tool) {
+            return self.record(Fact::Lost { node });
+        }
+        let message = format!("the engine stopped before `{}` had answered", tool.id);
+        let mut failure = Failure::passing(Code::InDoubt, message);
+        failure.in_doubt = true;
+        self.doubt(node, &step, candidate, Arc::new(failure));
+    }
+}
+
+/// The doubt about a call, and why what should have cleared it up did not.
+fn because(doubt: &Failure, what: &str, second: &Failure) -> Arc<Failure> {
+    let message = format!("{}; {what} does not tell: {}", doubt.message, second.message);
+    Arc::new(Failure { message: message.into(), ..doubt.clone() })
+}

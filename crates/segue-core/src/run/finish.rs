@@ -1,0 +1,107 @@
+//! How a composition ends: its status and its result.
+
+use std::sync::Arc;
+
+use super::forward::{Moment, Outcome, evaluation};
+use super::frame::Record;
+use super::journal::Fact;
+use super::node::Node;
+use super::scope::FrameScope;
+use super::state::State;
+use crate::composition::Dialect;
+use crate::diagnostic::Code;
+use crate::expr::Template;
+use crate::value::{Map, Value};
+use crate::view::RunStatus;
+
+impl Moment<'_> {
+    /// Nothing more is to be done.
+    pub(super) fn finish(&mut self) {
+        if self.state.activation_of(0).back.is_some() {
+            self.finish_back();
+        } else {
+            self.finish_forward();
+        }
+    }
+
+    /// The way forward has ended and nothing is to be taken back.
+    pub(super) fn finish_forward(&mut self) {
+        let status = self.final_status();
+        let (status, output, failure) = match self.result(0, status == RunStatus::Success) {
+            Ok(output) => (status, output, self.state.frame(0).stopped.clone()),
+            Err(failure) => (RunStatus::Failed, Value::Null, Some(Arc::new(failure))),
+        };
+        self.record(Fact::Finished { status, output, failure });
+    }
+
+    /// How the run's own steps ended.
+    pub(super) fn final_status(&self) -> RunStatus {
+        let root = self.state.frame(0);
+        match root.stopped.as_ref().map(|failure| failure.code) {
+            Some(Code::Cancelled) => return RunStatus::Cancelled,
+            Some(Code::Denied) => return RunStatus::Denied,
+            Some(_) => return RunStatus::Failed,
+            None => {}
+        }
+        let plan = self.state.plan_of(0);
+        let failed = |record: &Record| {
+            let tolerated = matches!(record.node, Node::Tolerated { .. });
+            record.node.failure().is_some() && !tolerated
+        };
+        if !root.nodes.iter().any(failed) {
+            // A chain that goes on over a failure has done what it was written for.
+            let is_chain = plan.composition.dialect == Dialect::Chain;
+            let partial = !is_chain && self.state.has_tolerated(0);
+            return if partial { RunStatus::Partial } else { RunStatus::Success };
+        }
+        // Partial when some step that nobody waits for has its value.
+        let mut nodes = self.state.nodes_of(0);
+        let is_sink = |node| self.state.planned(node).dependants.is_empty();
+        if nodes.any(|node| is_sink(node) && self.state.record(node).node.output().is_some()) {
+            RunStatus::Partial
+        } else {
+            RunStatus::Failed
+        }
+    }
+
+    /// The result of a composition: its `output`, else every output key with its value. When not
+    /// everything worked, what cannot be worked out is left away instead of failing again.
+    pub(super) fn result(&self, frame: u32, complete: bool) -> Outcome<Value> {
+        let plan = self.state.plan_of(frame);
+        if let Some(output) = &plan.composition.output {
+            let scope = FrameScope::new(self.state, frame);
+            return match output.eval(&scope, self.limits) {
+                Ok(value) => Ok(value),
+                Err(_) if !complete => Ok(self.known_part(output, &scope)),
+                Err(error) => Err(evaluation(error)),
+            };
+        }
+        Ok(results(self.state, frame).into())
+    }
+}
+
+impl Moment<'_> {
+    /// Of an output that cannot be worked out as a whole, the members that can.
+    fn known_part(&self, output: &Template, scope: &FrameScope<'_>) -> Value {
+        let Template::Object(members) = output else { return Value::Null };
+        let known = members.iter().filter_map(|(name, member)| {
+            member.eval(scope, self.limits).ok().map(|value| (name.clone(), value))
+        });
+        known.collect::<Map>().into()
+    }
+}
+
+/// Every output key of an activation with its value; of a program's step, the last visit's.
+pub(super) fn results(state: &State, frame: u32) -> Map {
+    let nodes = state.nodes_of(frame);
+    nodes
+        .filter_map(|node| {
+            let (step, record) = (state.step(node), state.record(node));
+            let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
+            // What was taken back is no result.
+            let is_result = matches!(record.node, Node::Done { .. } | Node::Tolerated { .. });
+            let output = record.node.output().filter(|_| is_result)?;
+            Some((key.clone(), output.clone()))
+        })
+        .collect()
+}

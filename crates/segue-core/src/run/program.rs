@@ -1,0 +1,64 @@
+//! The flow of a chain: one cursor that goes through the steps and may jump.
+
+use std::sync::Arc;
+
+use super::forward::Moment;
+use super::journal::{Fact, Failure};
+use super::node::Node;
+use crate::composition::{Next, Target};
+use crate::diagnostic::Code;
+
+impl Moment<'_> {
+    /// Moves the cursor of a program; false when there is none, or when it is at the end.
+    pub(super) fn goes_on(&mut self, frame: u32) -> bool {
+        let Some(position) = self.next_position(frame) else { return false };
+        if let Some(failure) = self.visits_too_many(frame, position) {
+            self.stop(frame, &Arc::new(failure));
+            return true;
+        }
+        self.record(Fact::Visited { frame, position });
+        true
+    }
+
+    /// The step that a program goes on with.
+    fn next_position(&self, frame: u32) -> Option<u32> {
+        let here = self.state.frame(frame);
+        let visits = here.visits.as_ref()?;
+        if here.stopped.is_some() || here.closed {
+            return None;
+        }
+        let planned = &self.state.plan_of(frame).bodies[here.body as usize];
+        let Some((last, position)) = here.nodes.last().zip(visits.order.last()) else {
+            return (!planned.steps.is_empty()).then_some(0);
+        };
+        let step = &self.state.plan_of(frame).step(planned.steps[*position as usize]).step;
+        let jump: &Option<Next> = match last.node {
+            Node::Done { .. } => &step.on_success.next,
+            Node::Tolerated { .. } => &step.on_failure.next,
+            Node::Skipped { .. } => &None,
+            _ => return None,
+        };
+        match jump.as_ref().map(|next| next.target) {
+            None => planned.sequence[*position as usize],
+            Some(Target::End) => None,
+            Some(Target::Step(target)) => Some(target),
+        }
+    }
+
+    fn visits_too_many(&self, frame: u32, position: u32) -> Option<Failure> {
+        let here = self.state.frame(frame);
+        let count = here.visits.as_ref()?.counts[position as usize];
+        let message = if count >= self.limits.step_visits_max {
+            let planned = &self.state.plan_of(frame).bodies[here.body as usize];
+            let step = &self.state.plan_of(frame).step(planned.steps[position as usize]).step;
+            format!("step `{}` has started {count} times", step.id)
+        } else if self.state.visits >= self.limits.run_visits_max {
+            format!("the steps of the run have started {} times", self.state.visits)
+        } else {
+            return None;
+        };
+        let mut failure = Failure::lasting(Code::LoopLimit, message);
+        failure.hint = Some("the jumps of a chain must come to an end".into());
+        Some(failure)
+    }
+}

@@ -1,0 +1,96 @@
+//! A run that was interrupted goes on: what was under way is asked for again.
+
+use std::sync::Arc;
+
+use super::forward::{Moment, spec};
+use super::journal::{Fact, Failure, NodeId};
+use super::node::Node;
+use super::{Effect, TimerId};
+use crate::composition::{StepKind, Undo};
+use crate::diagnostic::Code;
+use crate::view::RunStatus;
+
+impl Moment<'_> {
+    /// The run was read from its journal by an engine that knows nothing of it yet.
+    pub(super) fn resumed(&mut self) {
+        if self.state.status != RunStatus::Running {
+            return;
+        }
+        self.limit_run();
+        // Only what there was: what begins from here on needs no second asking.
+        let frames = self.state.frames.len();
+        for frame in 0..u32::try_from(frames).expect("a run has far fewer than 2^32 frames") {
+            for node in self.state.nodes_of(frame) {
+                self.resume(node);
+            }
+        }
+    }
+
+    fn resume(&mut self, node: NodeId) {
+        let record = self.state.record(node);
+        let ends = self.state.frame(node.frame).stopped.is_some();
+        match record.node {
+            // It was asked to end, and nobody will hear its answer.
+            Node::Calling { .. } | Node::Probing { .. } if ends => {
+                let in_doubt = !self.only_reads(node);
+                self.record(Fact::Cancelled { node, in_doubt });
+            }
+            Node::Calling { candidate } => self.call_lost(node, candidate),
+            Node::Probing { candidate } => {
+                let step = self.state.step(node).clone();
+                self.ask_probe(node, &step, candidate);
+            }
+            Node::Asking { .. } => {
+                self.ask(node);
+                self.limit_attempt(node);
+            }
+            Node::Doubtful { .. } => self.ask(node),
+            Node::Resting { .. } | Node::UndoResting { .. } => self.wake_again(node),
+            Node::Sleeping | Node::Paused => {
+                self.wake_again(node);
+                self.limit_attempt(node);
+            }
+            Node::Expanding => {
+                let document = record.args.clone();
+                self.turn.perform.push(Effect::Expand { node, document });
+            }
+            Node::Open { .. } => self.limit_attempt(node),
+            Node::Undoing { .. } => self.undo_lost(node),
+            _ => {}
+        }
+    }
+
+    fn wake_again(&mut self, node: NodeId) {
+        let record = self.state.record(node);
+        // A clock that was set back must not make the rest longer than it was meant to be.
+        let at_ms = record.wake_ms.min(self.at_ms.saturating_add(record.rest_ms));
+        self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms });
+    }
+
+    /// The engine stopped while a step was being taken back.
+    fn undo_lost(&mut self, node: NodeId) {
+        let Undo::Call(call) = self.state.undo_of(node) else { return };
+        if spec(call).is_repeatable() {
+            let args = self.state.record(node).undo_args.clone();
+            return self.call_undo(node, args);
+        }
+        let message = "the engine stopped before the undo had answered";
+        let mut failure = Failure::lasting(Code::InDoubt, message);
+        failure.in_doubt = true;
+        self.undo_gave_up(node, failure);
+    }
+
+    fn only_reads(&self, node: NodeId) -> bool {
+        let step = self.state.step(node);
+        let StepKind::Tool(_) = step.kind else { return true };
+        let record = self.state.record(node);
+        let tool = spec(super::forward::candidate_call(step, record.candidate));
+        let reads = tool.annotations.impact() == crate::tool::Impact::Reads;
+        reads && record.doubt.is_none()
+    }
+}
+
+/// Whose word it is when a person asks for what was done to be taken back.
+pub(super) fn asked_back(by: &Arc<str>) -> Failure {
+    Failure::lasting(Code::Cancelled, format!("{by} asked for it to be taken back"))
+}
