@@ -9,13 +9,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use segue_core::compile::source::{Source, Span};
 use segue_core::compile::{self, Compiled};
-use segue_core::composition::Composition;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::run::{self, EventKind, Failure, Options, Run, Started};
-use segue_core::schema::Schema;
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
@@ -139,7 +137,7 @@ fn load_compositions(
         let (source, _) = waiting.remove(&next).expect("the name was just found");
         let compiled = compile::compile(&source, catalog, limits);
         match compiled.composition {
-            Some(composition) => catalog.insert(Arc::new(composition_spec(&composition))),
+            Some(composition) => catalog.insert(Arc::new(plan::composition_tool(&composition))),
             None => {
                 let mut diagnostics = compiled.diagnostics;
                 if in_circle {
@@ -155,24 +153,6 @@ fn load_compositions(
 
 fn short_name(name: &str) -> Arc<str> {
     name.strip_prefix("composition:").unwrap_or(name).into()
-}
-
-/// The largest schema that a composition's result is described with.
-const OUTPUT_SCHEMA_BYTES_MAX: usize = 256 * 1024;
-
-/// What others may know of a composition: it is a tool like any other.
-fn composition_spec(composition: &Arc<Composition>) -> ToolSpec {
-    let id = ToolId::new(COMPOSITION, &composition.name);
-    let input = composition.input.clone().unwrap_or_else(Schema::any_object);
-    let mut spec = ToolSpec::new(id, composition.description.clone(), input);
-    // A type that unfolds what it is made of again and again says no more than that it is large.
-    let output = compile::output_type(composition).to_schema();
-    if output.size_up_to(OUTPUT_SCHEMA_BYTES_MAX) <= OUTPUT_SCHEMA_BYTES_MAX {
-        spec.output = Some(Arc::new(Schema::new(output)));
-    }
-    spec.annotations = plan::annotations_of(composition);
-    spec.composition = Some(composition.clone());
-    spec
 }
 
 /// A run to make.

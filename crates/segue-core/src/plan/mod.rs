@@ -12,13 +12,15 @@ mod svg;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use crate::compile;
 use crate::composition::{
     Body, Composition, Flow, Next, Step, StepKind, StepRollback, Target, ToolCall, Undo,
 };
 use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
-use crate::tool::{Annotations, Impact, ToolSpec, hex_digest};
+use crate::schema::Schema;
+use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
 
 /// The position of a body in its plan; the composition's own steps are body 0.
@@ -72,6 +74,8 @@ pub struct PlanStep {
     pub effect: Impact,
     /// The plans of the compositions that it calls: 0 for its tool, n for its n-th fallback.
     pub nested: BTreeMap<u16, Arc<Plan>>,
+    /// The plans of the compositions that take it back, likewise.
+    pub undo_plans: BTreeMap<u16, Arc<Plan>>,
 }
 
 /// Why a composition cannot be planned.
@@ -142,6 +146,24 @@ pub fn annotations_of(composition: &Composition) -> Annotations {
     }
 }
 
+/// The largest schema that a composition's result is described with.
+const OUTPUT_SCHEMA_BYTES_MAX: usize = 256 * 1024;
+
+/// What others may know of a composition: it is a tool like any other.
+pub fn composition_tool(composition: &Arc<Composition>) -> ToolSpec {
+    let id = ToolId::new(COMPOSITION, &composition.name);
+    let input = composition.input.clone().unwrap_or_else(Schema::any_object);
+    let mut spec = ToolSpec::new(id, composition.description.clone(), input);
+    // A type that unfolds what it is made of again and again says no more than that it is large.
+    let output = compile::output_type(composition).to_schema();
+    if output.size_up_to(OUTPUT_SCHEMA_BYTES_MAX) <= OUTPUT_SCHEMA_BYTES_MAX {
+        spec.output = Some(Arc::new(Schema::new(output)));
+    }
+    spec.annotations = annotations_of(composition);
+    spec.composition = Some(composition.clone());
+    spec
+}
+
 struct Builder<'a> {
     steps: Vec<PlanStep>,
     bodies: Vec<PlanBody>,
@@ -163,6 +185,7 @@ impl Builder<'_> {
                 self.pin(call);
             }
             let nested = self.nested(step)?;
+            let undo_plans = self.undo_plans(step)?;
             self.steps.push(PlanStep {
                 step: step.clone(),
                 body: index,
@@ -173,6 +196,7 @@ impl Builder<'_> {
                 remaining_ms: 0,
                 effect: Impact::None,
                 nested,
+                undo_plans,
             });
             let inner: Result<Vec<BodyIndex>, PlanError> = step
                 .kind
@@ -205,19 +229,38 @@ impl Builder<'_> {
         }
         let mut nested = BTreeMap::new();
         let StepKind::Tool(call) = &step.kind else { return Ok(nested) };
-        for (candidate, call) in std::iter::once(call).chain(&step.fallback).enumerate() {
-            if let Some(inner) = call.tool.as_ref().and_then(|tool| tool.composition.as_ref()) {
-                let address = Arc::as_ptr(inner) as usize;
-                let plan = match self.planned.get(&address) {
-                    Some(plan) => plan.clone(),
-                    None => Arc::new(plan_at(inner, self.limits, self.depth + 1, self.planned)?),
-                };
-                self.planned.insert(address, plan.clone());
-                let candidate = u16::try_from(candidate).expect("fallbacks are few");
+        for (candidate, call) in (0..).zip(std::iter::once(call).chain(&step.fallback)) {
+            if let Some(plan) = self.plan_of(call)? {
                 nested.insert(candidate, plan);
             }
         }
         Ok(nested)
+    }
+
+    fn undo_plans(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
+        let mut plans = BTreeMap::new();
+        for (candidate, undo) in (0..).zip(std::iter::once(&step.undo).chain(&step.fallback_undos))
+        {
+            if let Undo::Call(call) = undo
+                && let Some(plan) = self.plan_of(call)?
+            {
+                plans.insert(candidate, plan);
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The plan of the composition that a call enters, if it enters one.
+    fn plan_of(&mut self, call: &ToolCall) -> Result<Option<Arc<Plan>>, PlanError> {
+        let inner = call.tool.as_ref().and_then(|tool| tool.composition.as_ref());
+        let Some(inner) = inner else { return Ok(None) };
+        let address = Arc::as_ptr(inner) as usize;
+        let plan = match self.planned.get(&address) {
+            Some(plan) => plan.clone(),
+            None => Arc::new(plan_at(inner, self.limits, self.depth + 1, self.planned)?),
+        };
+        self.planned.insert(address, plan.clone());
+        Ok(Some(plan))
     }
 
     fn effect(&self, step: &Step) -> Impact {
@@ -456,8 +499,8 @@ fn step_meaning(step: &Step) -> Value {
     );
     put("transform", pairs(step.on_success.transform.iter().map(|(k, v)| (k, v.to_value()))));
     put("on_failure", Value::from(format!("{:?}", step.on_failure.action)));
-    put("next", next_meaning(&step.on_success.next));
-    put("next_on_failure", next_meaning(&step.on_failure.next));
+    put("next", next_meaning(step.on_success.next.as_ref()));
+    put("next_on_failure", next_meaning(step.on_failure.next.as_ref()));
     put("falls_through", if step.falls_through { Value::Bool(true) } else { Value::Null });
     put("default", step.on_failure.default.as_ref().map_or(Value::Null, Template::to_value));
     put(
@@ -476,8 +519,8 @@ fn step_meaning(step: &Step) -> Value {
     map.into()
 }
 
-fn next_meaning(next: &Option<Next>) -> Value {
-    match next.as_ref().map(|next| next.target) {
+fn next_meaning(next: Option<&Next>) -> Value {
+    match next.map(|next| next.target) {
         None => Value::Null,
         Some(Target::End) => Value::from("end"),
         Some(Target::Step(position)) => Value::from(u64::from(position)),

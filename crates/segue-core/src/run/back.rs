@@ -99,6 +99,10 @@ impl Moment<'_> {
     }
 
     fn is_to_be_undone(&self, node: NodeId, root: u32, by_hand: bool) -> bool {
+        // What takes something back is not taken back itself.
+        if self.state.activation_of(node.frame).is_inside_undo {
+            return false;
+        }
         let state = &self.state.record(node).node;
         let again = by_hand && matches!(state, Node::UndoFailed { .. });
         (again || state.has_acted())
@@ -226,6 +230,10 @@ impl Moment<'_> {
     pub(super) fn call_undo(&mut self, node: NodeId, args: Value) {
         let timeout_ms = self.undo_timeout(node);
         let Undo::Call(call) = self.state.undo_of(node).clone() else { return };
+        if spec(&call).composition.is_some() {
+            self.record(Fact::UndoEntered { node, input: args });
+            return self.limit_undo(node);
+        }
         self.record(Fact::UndoCalled { node, args: args.clone() });
         let record = self.state.record(node);
         let path = self.state.path(node);
@@ -247,6 +255,37 @@ impl Moment<'_> {
     /// An undo always has an end: nobody can cancel it.
     fn undo_timeout(&self, node: NodeId) -> u64 {
         self.state.step(node).timeout_ms.unwrap_or(self.limits.undo_timeout_ms)
+    }
+
+    /// Says when a composition that takes a step back has taken too long.
+    pub(super) fn limit_undo(&mut self, node: NodeId) {
+        let timeout = self.undo_timeout(node);
+        let record = self.state.record(node);
+        let timer = TimerId::Attempt(CallId { node, attempt: record.attempts });
+        let at_ms = record.attempt_ms.saturating_add(timeout);
+        self.turn.perform.push(Effect::Wake { timer, at_ms });
+    }
+
+    /// A composition that takes a step back has taken too long: it is ended.
+    pub(super) fn undo_timed_out(&mut self, node: NodeId) {
+        let failure = Arc::new(retry::timed_out(self.undo_timeout(node), true));
+        for frame in self.state.record(node).undo_frames.clone() {
+            if !self.state.frame_is_closed(frame) {
+                self.stop(frame, &failure);
+            }
+        }
+    }
+
+    /// A composition that takes a step back is over.
+    pub(super) fn undo_closed(&mut self, node: NodeId, frame: u32) {
+        let answer = match self.composition_outcome(frame) {
+            Ok(value) => Answer::Value(value),
+            Err(failure) => {
+                let in_doubt = failure.in_doubt || self.state.has_doubt(frame);
+                Answer::Failure(Failure { in_doubt, ..(*failure).clone() })
+            }
+        };
+        self.undo_answered(node, answer);
     }
 
     pub(super) fn undo_answered(&mut self, node: NodeId, answer: Answer) {

@@ -354,7 +354,7 @@ impl Moment<'_> {
         }
     }
 
-    fn composition_outcome(&self, frame: u32) -> Result<Value, Arc<Failure>> {
+    pub(super) fn composition_outcome(&self, frame: u32) -> Result<Value, Arc<Failure>> {
         self.outcome(frame)?;
         self.result(frame, true).map_err(Arc::new)
     }

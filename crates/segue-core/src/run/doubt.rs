@@ -171,8 +171,22 @@ impl Moment<'_> {
         if !done {
             return self.did_not_happen(node, &step, candidate, by);
         }
-        self.record(Fact::Resolved { node, done: true, by });
-        self.attempt_returned(node, &step, candidate, data);
+        if data.is_null() {
+            // It was done, and nobody can say what it returned.
+            self.record(Fact::Resolved { node, done: true, by });
+            return self.record(Fact::Succeeded { node, output: Value::Null, given: None });
+        }
+        let tool = spec(candidate_call(&step, candidate)).clone();
+        match self.accept(node, &step, &tool, data) {
+            Ok((output, given)) => {
+                self.record(Fact::Resolved { node, done: true, by });
+                self.record(Fact::Succeeded { node, output, given });
+            }
+            Err(second) => {
+                let Some(doubt) = self.state.record(node).doubt.clone() else { return };
+                self.ask_person(node, because(&doubt, "what was said of it", &second));
+            }
+        }
     }
 
     /// The engine stopped while a call was under way: nobody has its answer.

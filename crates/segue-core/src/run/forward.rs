@@ -164,7 +164,9 @@ impl Moment<'_> {
             Err(failure) => return self.fail(node, failure),
         };
         let tool = spec(call);
-        let approved = self.state.options().is_some_and(|options| options.approved);
+        // Whoever allowed a step has allowed what takes it back.
+        let approved = self.state.options().is_some_and(|options| options.approved)
+            || self.state.activation_of(node.frame).is_inside_undo;
         // A composition asks for each of its calls that needs it.
         if tool.composition.is_none() && tool.needs_confirmation() && !approved {
             self.record(Fact::Asked { node, candidate, args });
@@ -297,6 +299,7 @@ impl Moment<'_> {
         match record.node {
             Node::Sleeping | Node::Paused => self.fail(node, failure),
             Node::Asking { .. } => self.approval_timed_out(node, &step),
+            Node::Undoing { .. } => self.undo_timed_out(node),
             Node::Open { .. } => {
                 let failure = Arc::new(failure);
                 self.record(Fact::TimedOut { node, failure: failure.clone() });
@@ -342,6 +345,11 @@ impl Moment<'_> {
             self.record(Fact::Closed { frame, failed: failure.is_some(), is_final });
         }
         match self.state.frame(frame).parent {
+            Some(parent)
+                if self.state.activation_of(frame).is_undo && self.state.is_root(frame) =>
+            {
+                self.undo_closed(parent, frame);
+            }
             Some(parent) => self.frame_closed(parent, frame),
             None => self.finish(),
         }

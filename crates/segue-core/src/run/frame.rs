@@ -21,6 +21,10 @@ pub(super) struct Activation {
     pub(super) parent: Option<u32>,
     /// How many compositions are around it.
     pub(super) depth: usize,
+    /// Whether it takes back the step that entered it.
+    pub(super) is_undo: bool,
+    /// Whether it takes something back, or is inside what does.
+    pub(super) is_inside_undo: bool,
     /// Steps of this activation, and of those inside it, that hold a slot.
     pub(super) running: u32,
     pub(super) max_concurrency: u32,
@@ -59,6 +63,8 @@ impl Activation {
             root,
             parent: None,
             depth: 0,
+            is_undo: false,
+            is_inside_undo: false,
             open_frames: 0,
             names: Value::Null,
             back: None,
@@ -161,6 +167,8 @@ pub(super) struct Record {
     pub(super) given: Option<Arc<Map>>,
     /// The activations of its bodies.
     pub(super) frames: Vec<u32>,
+    /// The activations of compositions that take it back.
+    pub(super) undo_frames: Vec<u32>,
     /// When it was settled, in the order of the journal.
     pub(super) settled_seq: u64,
     /// Which visit of its step it is, in a program.

@@ -352,6 +352,13 @@ pub enum Fact {
         /// What it is called with.
         args: Value,
     },
+    /// A step is taken back by a composition, which was entered.
+    UndoEntered {
+        /// The step.
+        node: NodeId,
+        /// The composition's input.
+        input: Value,
+    },
     /// An attempt to take a step back failed and will be repeated.
     UndoRested {
         /// The step.
@@ -419,6 +426,7 @@ impl Fact {
             | Fact::Cancelled { node, .. }
             | Fact::TimedOut { node, .. }
             | Fact::UndoCalled { node, .. }
+            | Fact::UndoEntered { node, .. }
             | Fact::UndoRested { node, .. }
             | Fact::Undone { node }
             | Fact::UndoFailed { node, .. }

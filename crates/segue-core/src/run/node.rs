@@ -105,7 +105,10 @@ impl Node {
                 F::Probed { .. },
             ) => N::Probing { candidate },
             (
-                N::Calling { candidate } | N::Waking { candidate } | N::Probing { candidate },
+                N::Calling { candidate }
+                | N::Waking { candidate }
+                | N::Probing { candidate }
+                | N::Doubtful { candidate },
                 F::Doubted { .. },
             ) => N::Doubtful { candidate },
             (node @ (N::Probing { .. } | N::Doubtful { .. }), F::Resolved { .. }) => node,
@@ -150,7 +153,7 @@ impl Node {
                 | N::Open { .. },
                 F::Cancelled { in_doubt, .. },
             ) => N::Cancelled { in_doubt: *in_doubt },
-            (node, F::UndoCalled { .. }) if node.may_be_undone() => {
+            (node, F::UndoCalled { .. } | F::UndoEntered { .. }) if node.may_be_undone() => {
                 N::Undoing { before: node.into_before() }
             }
             (node, F::UndoFailed { failure, .. }) if node.may_be_undone() => {

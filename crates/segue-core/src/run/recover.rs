@@ -70,6 +70,10 @@ impl Moment<'_> {
     /// The engine stopped while a step was being taken back.
     fn undo_lost(&mut self, node: NodeId) {
         let Undo::Call(call) = self.state.undo_of(node) else { return };
+        if spec(call).composition.is_some() {
+            // Its steps are asked for again one by one.
+            return self.limit_undo(node);
+        }
         if spec(call).is_repeatable() {
             let args = self.state.record(node).undo_args.clone();
             return self.call_undo(node, args);

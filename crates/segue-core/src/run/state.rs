@@ -150,7 +150,10 @@ impl State {
         match frame.parent {
             None => id.clone(),
             Some(parent) => {
-                let outer = self.path(parent);
+                let mut outer = self.path(parent);
+                if self.takes_back(frame.activation, frame.body) {
+                    outer = format!("{outer}~undo").into();
+                }
                 match &frame.item {
                     Some(item) => format!("{outer}[{}]/{id}", item.index).into(),
                     None => format!("{outer}/{id}").into(),
@@ -166,7 +169,8 @@ impl State {
             None => self.step(node).id.to_string(),
             Some(parent) => {
                 let frame = self.frame(node.frame);
-                format!("{}[{}]/{}", self.key(parent), frame.ordinal, self.step(node).id)
+                let back = if self.takes_back(frame.activation, frame.body) { "~undo" } else { "" };
+                format!("{}{back}[{}]/{}", self.key(parent), frame.ordinal, self.step(node).id)
             }
         };
         let Record { candidate, visit, .. } = *self.record(node);
@@ -264,7 +268,7 @@ impl State {
             Fact::Entered { node, candidate, input } => {
                 self.begin_attempt(*node, *candidate, input, entry)?;
                 let nested = self.planned(*node).nested.get(candidate).cloned();
-                self.enter(*node, nested.ok_or(IllegalFact)?, input);
+                self.enter(*node, nested.ok_or(IllegalFact)?, input, false);
             }
             Fact::Expanding { node, document } => {
                 self.advance(*node, entry)?;
@@ -272,7 +276,7 @@ impl State {
             }
             Fact::Expanded { node, plan, input } => {
                 self.advance(*node, entry)?;
-                self.enter(*node, plan.clone(), input);
+                self.enter(*node, plan.clone(), input, false);
             }
             Fact::Visited { frame, position } => self.visit(*frame, *position),
             Fact::Asked { node, args, .. } => {
@@ -371,6 +375,17 @@ impl State {
                 record.undo_args = args.clone();
                 self.calls += 1;
             }
+            Fact::UndoEntered { node, input } => {
+                self.move_back(*node, entry)?;
+                let record = self.record_mut(*node);
+                record.attempts += 1;
+                record.undo_tries += 1;
+                record.undo_args = input.clone();
+                record.attempt_ms = entry.at_ms;
+                let candidate = record.candidate;
+                let plan = self.planned(*node).undo_plans.get(&candidate).cloned();
+                self.enter(*node, plan.ok_or(IllegalFact)?, input, true);
+            }
             Fact::UndoRested { node, until_ms, .. } => {
                 self.move_back(*node, entry)?;
                 let record = self.record_mut(*node);
@@ -450,11 +465,16 @@ impl State {
         Ok(())
     }
 
-    fn enter(&mut self, node: NodeId, plan: Arc<Plan>, input: &Value) {
+    fn enter(&mut self, node: NodeId, plan: Arc<Plan>, input: &Value, is_undo: bool) {
         let parent = self.frame(node.frame).activation;
-        let mut activation = self.activation(plan, input);
-        activation.parent = Some(parent);
-        activation.depth = self.activations[parent as usize].depth + 1;
+        let around = &self.activations[parent as usize];
+        let activation = Activation {
+            parent: Some(parent),
+            depth: around.depth + 1,
+            is_undo,
+            is_inside_undo: is_undo || around.is_inside_undo,
+            ..self.activation(plan, input)
+        };
         let at = index(self.activations.len());
         self.activations.push(activation);
         self.open(at, 0, Some(node), None);
@@ -493,12 +513,19 @@ impl State {
         self.awake.insert(activation);
         self.count_open(activation, |open| *open += 1);
         let unsettled = index(nodes.len());
+        let is_undo = self.takes_back(activation, body);
+        let opened = parent.map(|parent| {
+            let record = self.record_mut(parent);
+            let frames = if is_undo { &mut record.undo_frames } else { &mut record.frames };
+            frames.push(frame);
+            frames.len() - 1
+        });
         self.frames.push(Frame {
             activation,
             body,
             parent,
             item,
-            ordinal: parent.map_or(0, |parent| index(self.record(parent).frames.len())),
+            ordinal: index(opened.unwrap_or(0)),
             nodes,
             visits,
             unsettled,
@@ -506,9 +533,11 @@ impl State {
             stopped: None,
             closed: false,
         });
-        if let Some(parent) = parent {
-            self.record_mut(parent).frames.push(frame);
-        }
+    }
+
+    /// Whether a body is what a composition takes a step back with.
+    fn takes_back(&self, activation: u32, body: BodyIndex) -> bool {
+        self.activations[activation as usize].is_undo && body == 0
     }
 
     /// Counts an activation of a body, in its composition and in those around it.
@@ -645,8 +674,9 @@ impl State {
     fn close(&mut self, frame: u32, failed: bool, is_final: bool) {
         let closed = &mut self.frames[frame as usize];
         closed.closed = true;
-        let activation = closed.activation;
-        if let Some(parent) = closed.parent {
+        let (activation, body) = (closed.activation, closed.body);
+        let parent = closed.parent;
+        if let Some(parent) = parent.filter(|_| !self.takes_back(activation, body)) {
             let record = self.record_mut(parent);
             record.closed += 1;
             record.has_failed_body |= failed;

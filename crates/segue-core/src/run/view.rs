@@ -43,11 +43,13 @@ pub(super) fn run_view(state: &State) -> RunView {
     }
     let mut said = Vec::new();
     add_steps(state, 0, true, &mut said, &mut view);
+    // The cause before what came of it.
+    view.errors.sort_by_key(|error| error.phase == "rollback");
     if state.status == RunStatus::Running {
         view.waiting_for = questions(state).map(|question| wait_view(&question)).collect();
     }
     if let Value::Object(names) = &state.activation_of(0).names {
-        view.state = (**names).clone();
+        view.state.clone_from(names);
     }
     if let Some(failure) = &state.failure
         && view.errors.is_empty()
@@ -139,10 +141,14 @@ fn add_steps(
             StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }
         );
         let inner_counts = counts && !(race && record.node.output().is_some());
-        // Of several attempts at a composition the last one counts.
+        // Of several attempts at a composition the last one counts; none, when a call followed.
         let attempts = matches!(state.step(node).kind, StepKind::Tool(_));
+        let last = record.frames.last().filter(|_| {
+            let ended_by_a_call = !state.planned(node).nested.contains_key(&record.candidate);
+            !(attempts && ended_by_a_call)
+        });
         for inner in &record.frames {
-            let superseded = attempts && record.frames.last() != Some(inner);
+            let superseded = attempts && last != Some(inner);
             add_steps(state, *inner, inner_counts && !superseded, said, view);
         }
         if let (true, Some(failure)) = (counts, record.node.failure())
@@ -231,7 +237,7 @@ fn call_error(state: &State, node: NodeId, record: &Record, failure: &Failure) -
         }
         _ => None,
     };
-    let attempts = record.attempts - record.undo_tries;
+    let attempts = record.attempts - record.undo_tries - record.probes;
     error_view(Some(state.path(node)), tool, failure, attempts, "call")
 }
 

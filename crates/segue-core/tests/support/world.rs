@@ -1,6 +1,6 @@
 //! A world for the machine: tools that answer as `world.yaml` says, in time that is only counted.
 
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -29,6 +29,14 @@ pub trait Around {
     fn started(&self) -> Started;
     /// When somebody cancels, if anybody does.
     fn cancel_at(&self) -> Option<u64>;
+    /// When somebody wants everything to be taken back, if anybody does.
+    fn roll_back_at(&self) -> Option<u64> {
+        None
+    }
+    /// Whether the engine stops after this turn, counting from one.
+    fn crashes_after(&self, _turn: usize) -> bool {
+        false
+    }
     /// How long a call takes.
     fn latency(&mut self, call: &Call) -> u64;
     /// How a call is answered.
@@ -42,6 +50,8 @@ pub struct World {
     spec: Node,
     /// How often each step was answered.
     answered: BTreeMap<Arc<str>, usize>,
+    /// Doubts that somebody has had a word on; there is no second one.
+    cleared: BTreeSet<Arc<str>>,
 }
 
 /// A finished run and its journal.
@@ -82,7 +92,7 @@ impl World {
     pub fn parse(text: &str) -> World {
         let source = Source::new("world.yaml", text);
         let spec = read(&source, Budget::for_documents(&Limits::default())).unwrap();
-        World { spec, answered: BTreeMap::new() }
+        World { spec, answered: BTreeMap::new(), cleared: BTreeSet::new() }
     }
 
     fn value(&self, name: &str) -> Option<Value> {
@@ -117,17 +127,29 @@ impl Around for World {
         self.value("cancel_at").and_then(|at| at.as_u64())
     }
 
+    fn roll_back_at(&self) -> Option<u64> {
+        self.value("roll_back_at").and_then(|at| at.as_u64())
+    }
+
+    fn crashes_after(&self, turn: usize) -> bool {
+        let turns = self.spec.get("crash_after").map_or(&[][..], Node::items);
+        turns.iter().any(|at| at.to_value().as_u64() == Some(turn as u64))
+    }
+
+    /// Approvals are answered as `decide` says, doubts as `doubts` says: true, false, or a value
+    /// that comes with a yes. What is null there, or a doubt that is not there, stays open.
     fn decide(&mut self, question: &Question) -> Option<(bool, Value)> {
-        let decided = self.spec.get("decide").and_then(|node| node.get(&question.step));
-        let Some(decided) = decided.map(Node::to_value) else {
-            // Whoever says nothing about a doubt leaves it open.
-            let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
-            return (!is_doubt).then_some((false, Value::Null));
-        };
-        match &decided {
-            Value::Bool(granted) => Some((*granted, Value::Null)),
-            Value::Null => None,
-            data => Some((true, data.clone())),
+        let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
+        if is_doubt && !self.cleared.insert(question.step.clone()) {
+            return None;
+        }
+        let answers = self.spec.get(if is_doubt { "doubts" } else { "decide" });
+        let answer = answers.and_then(|answers| answers.get(&question.step)).map(Node::to_value);
+        match answer {
+            None => (!is_doubt).then_some((false, Value::Null)),
+            Some(Value::Bool(granted)) => Some((granted, Value::Null)),
+            Some(Value::Null) => None,
+            Some(data) => Some((true, data)),
         }
     }
 
@@ -218,10 +240,15 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
     if let Some(at) = world.cancel_at() {
         push(&mut pending, at + 1, EventKind::Cancel);
     }
+    if let Some(at) = world.roll_back_at() {
+        push(&mut pending, at + 1, EventKind::RollBack { by: "somebody".into() });
+    }
+    let mut turns = 0;
     while let Some(Pending { at_ms, kind, .. }) = pending.pop() {
-        if run.is_finished() {
-            break;
+        if run.is_finished() && !matches!(kind, EventKind::RollBack { .. }) {
+            continue;
         }
+        turns += 1;
         let turn = run.handle(Event { at_ms, entropy: 0, kind });
         for effect in turn.perform {
             match effect {
@@ -255,6 +282,12 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
             }
         }
         journal.extend(turn.record);
+        if world.crashes_after(turns) {
+            // Whatever was under way is gone; another engine reads the journal a second later.
+            pending.clear();
+            run = Run::replay(planned.clone(), limits.clone(), &journal).unwrap();
+            push(&mut pending, at_ms + 1_000, EventKind::Resumed);
+        }
     }
     // J3: what is written down tells the same story again.
     let again = Run::replay(planned.clone(), limits, &journal).unwrap();
@@ -372,6 +405,9 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("body {frame} goes back: {}", failure.message)
         }
         Fact::UndoCalled { node, args } => format!("{} undo called with {args}", path(node)),
+        Fact::UndoEntered { node, input } => {
+            format!("{} undo enters its composition with {input}", path(node))
+        }
         Fact::UndoRested { node, failure, until_ms } => {
             format!("{} undo rests until {}: {}", path(node), until_ms - 1, failure.message)
         }

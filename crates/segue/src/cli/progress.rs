@@ -119,7 +119,9 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         }
         Fact::Skipped { node, reason, .. } => (*node, Change::Skipped(reason.to_string())),
         Fact::Cancelled { node, .. } => (*node, Change::Cancelled),
-        Fact::UndoCalled { node, .. } => (*node, Change::Started("is being undone".to_owned())),
+        Fact::UndoCalled { node, .. } | Fact::UndoEntered { node, .. } => {
+            (*node, Change::Started("is being undone".to_owned()))
+        }
         Fact::UndoRested { node, failure, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
             (*node, Change::Retrying(format!("undo again in {wait}: {}", clean(&failure.message))))

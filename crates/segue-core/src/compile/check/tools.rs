@@ -55,13 +55,7 @@ fn undo_of(
 ) -> Undo {
     match (&step.rollback, call) {
         (StepRollback::NotNeeded, _) => Undo::NotNeeded,
-        (StepRollback::Call(call), _) => {
-            if call.tool.as_ref().is_some_and(|tool| tool.composition.is_some()) {
-                let message = "a composition cannot be a rollback yet";
-                findings.push(Diagnostic::error(Code::Unsupported, message, call.name_span));
-            }
-            Undo::Call(call.clone())
-        }
+        (StepRollback::Call(call), _) => Undo::Call(call.clone()),
         (StepRollback::Impossible { reason }, _) => Undo::Impossible { reason: reason.clone() },
         (StepRollback::Declared, Some(call)) => declared_undo(call, catalog, findings),
         (StepRollback::Declared, None) => Undo::NotNeeded,
