@@ -63,6 +63,7 @@ fn tool_spec(node: &Node) -> ToolSpec {
     let mut spec =
         ToolSpec::new(ToolId::from(&*id), text("description").unwrap_or_default(), input);
     spec.output = schema("output");
+    spec.typical_ms = node.get("typical_ms").and_then(|node| node.to_value().as_u64());
     if let Some(annotations) = node.get("annotations") {
         let flag = |name: &str| annotations.get(name).and_then(|node| node.to_value().as_bool());
         spec.annotations = Annotations {
