@@ -6,14 +6,17 @@
 //!
 //! Not here: reading text ([`crate::compile::document`]), paths and expressions ([`crate::expr`]).
 
+mod de;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
+
+pub use de::from_value;
 
 /// The members of an object, in the order in which they were written.
 pub type Map = IndexMap<Arc<str>, Value>;
@@ -543,76 +546,6 @@ impl Serialize for Value {
                 map.end()
             }
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    /// For trusted JSON of our own making; foreign text goes through [`crate::compile::document`],
-    /// which has budgets, refuses duplicate keys and keeps large numbers.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        Value::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, bool: bool) -> Result<Value, E> {
-        Ok(Value::Bool(bool))
-    }
-
-    fn visit_i64<E>(self, int: i64) -> Result<Value, E> {
-        Ok(Value::from(int))
-    }
-
-    fn visit_u64<E>(self, uint: u64) -> Result<Value, E> {
-        Ok(Value::from(uint))
-    }
-
-    fn visit_f64<E>(self, float: f64) -> Result<Value, E> {
-        Ok(Value::Number(Number::Float(float)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::from(text))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(Value::from(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(items.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        while let Some((key, value)) = map.next_entry::<String, Value>()? {
-            members.insert(key.into(), value);
-        }
-        Ok(members.into())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::composition::{Dialect, Step, StepKind, Undo};
 use crate::diagnostic::Code;
@@ -12,7 +12,7 @@ use crate::tool::Impact;
 use crate::value::{Map, Value};
 
 /// How a run stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// Not begun.

@@ -1,15 +1,25 @@
 //! What became true of a run, in order. A journal is replayed by applying its entries again.
+//!
+//! Written down, an entry is JSON, and a fact is an object with one member: its name in snake case.
+//! What was written once is read for ever: a new fact is a new variant, a new field has
+//! `#[serde(default)]`, and nothing is renamed. What cannot be done so raises [`JOURNAL_FORMAT`].
 
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::composition::{Millis, Strategy};
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan};
-use crate::value::{Map, Value};
+use crate::value::{Map, Value, from_value};
 use crate::view::RunStatus;
 
-/// A step of a run: a position in one activation of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The number of the form in which entries are written down.
+pub const JOURNAL_FORMAT: u32 = 1;
+
+/// A step of a run: a position in one activation of a body. Written as a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "(u32, u32)", into = "(u32, u32)")]
 pub struct NodeId {
     /// The activation of the body.
     pub frame: u32,
@@ -17,8 +27,20 @@ pub struct NodeId {
     pub position: u32,
 }
 
+impl From<(u32, u32)> for NodeId {
+    fn from((frame, position): (u32, u32)) -> NodeId {
+        NodeId { frame, position }
+    }
+}
+
+impl From<NodeId> for (u32, u32) {
+    fn from(node: NodeId) -> (u32, u32) {
+        (node.frame, node.position)
+    }
+}
+
 /// One line of the journal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Counts from zero.
     pub seq: u64,
@@ -29,7 +51,7 @@ pub struct Entry {
 }
 
 /// What a run is started with. Ids are made outside: the core draws nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Started {
     /// UUIDv7.
     pub run_id: Arc<str>,
@@ -52,7 +74,8 @@ pub struct Started {
 }
 
 /// What a caller may ask for beyond the composition.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Options {
     /// For the whole run.
     pub timeout_ms: Option<Millis>,
@@ -65,13 +88,14 @@ pub struct Options {
 }
 
 /// Why a step failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// What kind.
     pub code: Code,
     /// What went wrong.
     pub message: Arc<str>,
     /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<Arc<str>>,
     /// Whether trying again may help.
     pub retryable: bool,
@@ -80,7 +104,15 @@ pub struct Failure {
     /// Whether the tool surely did its work, although the step failed.
     pub acted: bool,
     /// How long the tool's source asked to be left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<Millis>,
+}
+
+impl Entry {
+    /// The entry that was written down so. Its values are shared with `written`.
+    pub fn from_value(written: &Value) -> Result<Entry, String> {
+        from_value(written).map_err(|error| error.to_string())
+    }
 }
 
 impl Failure {
@@ -114,7 +146,7 @@ impl Failure {
 }
 
 /// The item of one round of a loop.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     /// The item.
     pub value: Value,
@@ -125,7 +157,8 @@ pub struct Item {
 }
 
 /// What became true.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fact {
     /// The run began.
     Started(Box<Started>),
@@ -136,6 +169,7 @@ pub enum Fact {
         /// The body.
         body: BodyIndex,
         /// The item, in a loop.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         item: Option<Item>,
     },
     /// A step entered the composition that it calls.
@@ -274,6 +308,7 @@ pub enum Fact {
         /// Its value.
         output: Value,
         /// Names that it gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         given: Option<Arc<Map>>,
     },
     /// A step failed, and its author had a value ready for that.
@@ -394,6 +429,7 @@ pub enum Fact {
         /// Its result.
         output: Value,
         /// What went wrong with the run as a whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Arc<Failure>>,
     },
 }

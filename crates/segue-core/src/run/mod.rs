@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 pub use admit::admit;
 pub use dry::dry_run;
-pub use journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
+pub use journal::{Entry, Fact, Failure, Item, JOURNAL_FORMAT, NodeId, Options, Started};
 
 use crate::composition::StepKind;
 use crate::id::ToolId;

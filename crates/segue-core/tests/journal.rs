@@ -1,0 +1,243 @@
+//! The written form of the journal: every fact reads back as it was, to the byte.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use segue_core::compile::document::read_own_json;
+use segue_core::composition::Strategy as OnFailure;
+use segue_core::diagnostic::Code;
+use segue_core::run::{Entry, Fact, Failure, Item, NodeId, Options, Started};
+use segue_core::value::{Map, Number, Value};
+use segue_core::view::RunStatus;
+
+fn any_text() -> impl Strategy<Value = Arc<str>> {
+    any::<String>().prop_map(Arc::from)
+}
+
+fn any_number() -> impl Strategy<Value = Number> {
+    let written = ["-0", "1e400", "18446744073709551616", "3.14159265358979323846264338327"];
+    prop_oneof![
+        any::<i64>().prop_map(Number::Int),
+        (i64::MAX as u64 + 1..).prop_map(Number::UInt),
+        any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(Number::Float),
+        prop::sample::select(written.to_vec()).prop_map(Number::from_literal),
+    ]
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        any_number().prop_map(Value::Number),
+        any_text().prop_map(Value::String),
+    ];
+    leaf.prop_recursive(4, 24, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((any_text(), inner), 0..5).prop_map(Value::object),
+        ]
+    })
+}
+
+fn any_failure() -> impl Strategy<Value = Failure> {
+    let flags = (any::<bool>(), any::<bool>(), any::<Option<u64>>());
+    let code = prop::sample::select(Code::ALL);
+    (code, any_text(), prop::option::of(any_text()), flags).prop_map(
+        |(code, message, hint, (retryable, in_doubt, retry_after_ms))| Failure {
+            code,
+            message,
+            hint,
+            retryable,
+            in_doubt,
+            retry_after_ms,
+        },
+    )
+}
+
+fn any_options() -> impl Strategy<Value = Options> {
+    let strategy = prop::option::of(
+        prop::sample::select(OnFailure::WORDS).prop_map(|word| OnFailure::parse(word).unwrap()),
+    );
+    (any::<Option<u64>>(), any::<Option<u32>>(), strategy, any::<bool>()).prop_map(
+        |(timeout_ms, max_concurrency, strategy, approved)| Options {
+            timeout_ms,
+            max_concurrency,
+            strategy,
+            approved,
+        },
+    )
+}
+
+/// What facts are made of.
+#[derive(Clone, Debug)]
+struct Parts {
+    node: NodeId,
+    value: Value,
+    text: Arc<str>,
+    failure: Arc<Failure>,
+    options: Options,
+    number: u64,
+    flag: bool,
+    optional: bool,
+}
+
+fn any_parts() -> impl Strategy<Value = Parts> {
+    let node = any::<(u32, u32)>().prop_map(NodeId::from);
+    (
+        node,
+        any_value(),
+        any_text(),
+        any_failure(),
+        any_options(),
+        any::<u64>(),
+        any::<(bool, bool)>(),
+    )
+        .prop_map(|(node, value, text, failure, options, number, (flag, optional))| Parts {
+            node,
+            value,
+            text,
+            failure: Arc::new(failure),
+            options,
+            number,
+            flag,
+            optional,
+        })
+}
+
+/// One fact of every kind. `kind_of` says when one is missing.
+fn every_fact(parts: Parts) -> Vec<Fact> {
+    let Parts { node, value, text, failure, options, number, flag, optional } = parts;
+    let narrow = u32::try_from(number % 7).unwrap();
+    let candidate = 3;
+    let given: Map = [(text.clone(), value.clone())].into_iter().collect();
+    let item = Item { value: value.clone(), index: 1, length: 2 };
+    let started = Started {
+        run_id: text.clone(),
+        request_id: text.clone(),
+        plan_id: text.clone(),
+        chain_id: text.clone(),
+        input: value.clone(),
+        context: value.clone(),
+        options,
+        plan_hash: optional.then(|| text.clone()),
+        engine: text.clone(),
+    };
+    let (args, output, until_ms) = (value.clone(), value.clone(), number);
+    vec![
+        Fact::Started(Box::new(started)),
+        Fact::Opened { node, body: narrow, item: optional.then_some(item) },
+        Fact::Entered { node, candidate, input: value.clone() },
+        Fact::Looped { node, items: Arc::new(vec![value.clone(), Value::Null]) },
+        Fact::Asked { node, candidate, args: args.clone() },
+        Fact::Granted { node, by: text.clone() },
+        Fact::Called { node, candidate, args: args.clone() },
+        Fact::Rested { node, failure: failure.clone(), until_ms },
+        Fact::Woke { node },
+        Fact::GaveUp { node, failure: failure.clone() },
+        Fact::Slept { node, until_ms },
+        Fact::Succeeded { node, output: output.clone(), given: optional.then(|| Arc::new(given)) },
+        Fact::Tolerated { node, failure: failure.clone(), output: output.clone() },
+        Fact::Failed { node, failure: failure.clone() },
+        Fact::Skipped { node, reason: text, by_failure: flag },
+        Fact::Cancelled { node, in_doubt: flag },
+        Fact::TimedOut { node, failure: failure.clone() },
+        Fact::Stopped { frame: narrow, failure: failure.clone() },
+        Fact::Closed { frame: narrow, failed: flag, is_final: optional },
+        Fact::RollbackStarted { failure: failure.clone(), steps: vec![node, node] },
+        Fact::UndoCalled { node, args },
+        Fact::UndoRested { node, failure: failure.clone(), until_ms },
+        Fact::Undone { node },
+        Fact::UndoFailed { node, failure: failure.clone() },
+        Fact::Late { node, attempt: narrow },
+        Fact::Finished {
+            status: RunStatus::RolledBack,
+            output,
+            failure: optional.then_some(failure),
+        },
+    ]
+}
+
+/// The position of each kind of fact in `every_fact`: a new kind does not compile without one.
+fn kind_of(fact: &Fact) -> usize {
+    match fact {
+        Fact::Started(_) => 0,
+        Fact::Opened { .. } => 1,
+        Fact::Entered { .. } => 2,
+        Fact::Looped { .. } => 3,
+        Fact::Asked { .. } => 4,
+        Fact::Granted { .. } => 5,
+        Fact::Called { .. } => 6,
+        Fact::Rested { .. } => 7,
+        Fact::Woke { .. } => 8,
+        Fact::GaveUp { .. } => 9,
+        Fact::Slept { .. } => 10,
+        Fact::Succeeded { .. } => 11,
+        Fact::Tolerated { .. } => 12,
+        Fact::Failed { .. } => 13,
+        Fact::Skipped { .. } => 14,
+        Fact::Cancelled { .. } => 15,
+        Fact::TimedOut { .. } => 16,
+        Fact::Stopped { .. } => 17,
+        Fact::Closed { .. } => 18,
+        Fact::RollbackStarted { .. } => 19,
+        Fact::UndoCalled { .. } => 20,
+        Fact::UndoRested { .. } => 21,
+        Fact::Undone { .. } => 22,
+        Fact::UndoFailed { .. } => 23,
+        Fact::Late { .. } => 24,
+        Fact::Finished { .. } => 25,
+    }
+}
+
+fn again(entry: &Entry) -> (String, Entry) {
+    let written = serde_json::to_string(entry).unwrap();
+    let value = read_own_json(&written).unwrap().to_value();
+    let read = Entry::from_value(&value).unwrap_or_else(|error| panic!("{error}: {written}"));
+    (written, read)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// D5, J3: what is written of a fact says everything of it.
+    #[test]
+    fn every_fact_reads_back_as_it_was(parts in any_parts(), at_ms in any::<u64>()) {
+        for (at, fact) in every_fact(parts).into_iter().enumerate() {
+            prop_assert_eq!(kind_of(&fact), at);
+            let entry = Entry { seq: at as u64, at_ms, fact };
+            let (written, read) = again(&entry);
+            prop_assert_eq!(format!("{read:?}"), format!("{entry:?}"));
+            prop_assert_eq!(again(&read).0, written);
+        }
+    }
+}
+
+/// The form itself. A change here is a change of what old journals must be read with.
+#[test]
+fn an_entry_is_written_so() {
+    let node = NodeId { frame: 0, position: 3 };
+    let args = Value::object([("n", Value::Number(Number::from_literal("18446744073709551616")))]);
+    let called = Entry { seq: 1, at_ms: 2, fact: Fact::Called { node, candidate: 0, args } };
+    assert_eq!(
+        serde_json::to_string(&called).unwrap(),
+        r#"{"seq":1,"at_ms":2,"fact":{"called":{"node":[0,3],"candidate":0,"args":{"n":18446744073709551616}}}}"#
+    );
+    let undone = Entry { seq: 1, at_ms: 2, fact: Fact::Undone { node } };
+    assert_eq!(
+        serde_json::to_string(&undone).unwrap(),
+        r#"{"seq":1,"at_ms":2,"fact":{"undone":{"node":[0,3]}}}"#
+    );
+}
+
+/// A large value that is read out of a value is the same one, not a copy.
+#[test]
+fn values_are_shared_when_they_are_read() {
+    let node = NodeId { frame: 0, position: 0 };
+    let fact = Fact::Called { node, candidate: 0, args: Value::from(vec![Value::from("x")]) };
+    let written = serde_json::to_string(&Entry { seq: 0, at_ms: 0, fact }).unwrap();
+    let value = read_own_json(&written).unwrap().to_value();
+    let Fact::Called { args, .. } = Entry::from_value(&value).unwrap().fact else { panic!() };
+    let inside = value.get("fact").and_then(|f| f.get("called")).and_then(|c| c.get("args"));
+    assert!(Arc::ptr_eq(inside.unwrap().as_array().unwrap(), args.as_array().unwrap()));
+}
