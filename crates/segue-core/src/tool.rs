@@ -72,7 +72,8 @@ pub enum Confirm {
 
 /// How a tool's work is taken back, as its operator declared it: a tool and a template of its
 /// arguments, in the notation of compositions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DeclaredRollback {
     /// Nobody said anything.
     Unknown,

@@ -6,6 +6,7 @@
 //!
 //! Not here: deciding when a step runs ([`crate::run`]), drawing ([`explain`]).
 
+pub mod bundle;
 pub mod explain;
 mod svg;
 

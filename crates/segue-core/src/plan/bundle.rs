@@ -1,0 +1,272 @@
+//! A plan as text, and the same plan again out of nothing but that text.
+//!
+//! A bundle holds the texts of the composition and of those inside, with the definition of every
+//! tool that they were compiled against. It is compiled again, not taken apart: there is one way
+//! from text to plan. What comes out has the hash that went in, or is refused.
+//!
+//! Not here: where bundles are kept.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, plan};
+use crate::compile::compile;
+use crate::compile::document::read_own_json;
+use crate::compile::source::Source;
+use crate::composition::{Composition, Step, ToolCall, Undo};
+use crate::diagnostic::Severity;
+use crate::id::ToolId;
+use crate::limits::Limits;
+use crate::schema::Schema;
+use crate::tool::{Annotations, Catalog, Confirm, DeclaredRollback, Lookup, ToolSpec};
+use crate::value::{Value, from_value};
+
+/// The number of the form in which bundles are written.
+pub const BUNDLE_FORMAT: u32 = 1;
+
+/// Why a bundle gives no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BundleError {
+    /// It is no bundle, or one that this version does not know.
+    #[error("the stored plan cannot be read: {message}")]
+    Unreadable {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// This version of Segue does not accept the composition any more.
+    #[error("the stored composition `{name}` does not compile any more: {message}")]
+    Uncompiled {
+        /// Which composition.
+        name: Arc<str>,
+        /// The first error.
+        message: String,
+    },
+    /// The composition means something else now.
+    #[error("the stored plan has the hash {actual} now, but the run is bound to {expected}")]
+    Changed {
+        /// What the run is bound to.
+        expected: Arc<str>,
+        /// What the plan is now.
+        actual: Arc<str>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Bundle {
+    format: u32,
+    plan_hash: Arc<str>,
+    /// Each once.
+    tools: Vec<BundledTool>,
+    /// Each after those that it calls; the last one is the plan's own.
+    compositions: Vec<BundledComposition>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BundledComposition {
+    name: Arc<str>,
+    text: Arc<str>,
+    /// Positions of the tools that it was compiled against.
+    tools: Vec<usize>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BundledTool {
+    id: ToolId,
+    description: Arc<str>,
+    input: Value,
+    /// `null` is no schema, and none can be `null`.
+    output: Value,
+    annotations: Annotations,
+    rollback: DeclaredRollback,
+    confirm: Confirm,
+    scopes: Vec<Arc<str>>,
+    tags: Vec<Arc<str>>,
+    /// The position of the composition behind it.
+    composition: Option<usize>,
+}
+
+impl Plan {
+    /// The plan as text, from which [`unbundle`] makes it again.
+    pub fn bundle(&self) -> String {
+        let mut packing = Packing::default();
+        packing.composition(&self.composition);
+        let bundle = Bundle {
+            format: BUNDLE_FORMAT,
+            plan_hash: self.hash().clone(),
+            tools: packing.tools.into_iter().map(|(_, bundled)| bundled).collect(),
+            compositions: packing.compositions.into_iter().map(|(_, bundled)| bundled).collect(),
+        };
+        serde_json::to_string(&bundle).expect("every part of a bundle has a form in JSON")
+    }
+}
+
+/// Everything packed so far. The same tool or composition is known by its address.
+#[derive(Default)]
+struct Packing {
+    tools: Vec<(Arc<ToolSpec>, BundledTool)>,
+    compositions: Vec<(Arc<Composition>, BundledComposition)>,
+}
+
+impl Packing {
+    fn composition(&mut self, composition: &Arc<Composition>) -> usize {
+        if let Some(at) = self.compositions.iter().position(|(c, _)| Arc::ptr_eq(c, composition)) {
+            return at;
+        }
+        let called = tools_of(composition);
+        let catalog = Catalog::new(called.iter().cloned());
+        let mut tools = Vec::with_capacity(called.len());
+        for tool in &called {
+            tools.push(self.tool(tool, &rollback_of(tool, composition, &catalog)));
+        }
+        let bundled = BundledComposition {
+            name: composition.source.name().clone(),
+            text: composition.source.text().into(),
+            tools,
+        };
+        self.compositions.push((composition.clone(), bundled));
+        self.compositions.len() - 1
+    }
+
+    fn tool(&mut self, tool: &Arc<ToolSpec>, rollback: &DeclaredRollback) -> usize {
+        let same = |(packed, bundled): &(Arc<ToolSpec>, BundledTool)| {
+            Arc::ptr_eq(packed, tool) && bundled.rollback == *rollback
+        };
+        if let Some(at) = self.tools.iter().position(same) {
+            return at;
+        }
+        let composition = tool.composition.as_ref().map(|inner| self.composition(inner));
+        let bundled = BundledTool {
+            id: tool.id.clone(),
+            description: tool.description.clone(),
+            input: tool.input.json().clone(),
+            output: tool.output.as_ref().map_or(Value::Null, |schema| schema.json().clone()),
+            annotations: tool.annotations,
+            rollback: rollback.clone(),
+            confirm: tool.confirm,
+            scopes: tool.scopes.clone(),
+            tags: tool.tags.clone(),
+            composition,
+        };
+        self.tools.push((tool.clone(), bundled));
+        self.tools.len() - 1
+    }
+}
+
+/// Every tool that a composition was compiled against, undos included, by id.
+fn tools_of(composition: &Composition) -> Vec<Arc<ToolSpec>> {
+    let mut catalog = Catalog::default();
+    composition.body.walk(&mut |step| {
+        for call in step.calls().into_iter().chain(undo_calls(step)) {
+            if let Some(tool) = &call.tool {
+                catalog.insert(tool.clone());
+            }
+        }
+    });
+    catalog.tools().cloned().collect()
+}
+
+fn undos(step: &Step) -> impl Iterator<Item = &Undo> {
+    std::iter::once(&step.undo).chain(&step.fallback_undos)
+}
+
+fn undo_calls(step: &Step) -> impl Iterator<Item = &ToolCall> {
+    undos(step).filter_map(|undo| match undo {
+        Undo::Call(call) => Some(call),
+        _ => None,
+    })
+}
+
+/// What a tool declares, with the other tool by its full id. Among fewer tools a short name could
+/// mean one that it did not mean among all of them.
+fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) -> DeclaredRollback {
+    let DeclaredRollback::Call { tool: name, parameters } = &tool.rollback else {
+        return tool.rollback.clone();
+    };
+    let mut meant = None;
+    composition.body.walk(&mut |step| {
+        let undo = undo_calls(step).find(|undo| undo.name == *name);
+        meant = meant.take().or_else(|| undo.and_then(|undo| undo.tool.clone()));
+    });
+    match (meant, catalog.find(name)) {
+        (Some(meant), _) => DeclaredRollback::Call {
+            tool: meant.id.as_str().into(),
+            parameters: parameters.clone(),
+        },
+        // It could not be used, and must not become usable.
+        (None, Lookup::Found(_)) => DeclaredRollback::Unknown,
+        (None, _) => tool.rollback.clone(),
+    }
+}
+
+/// The plan that was made into this text.
+pub fn unbundle(text: &str, limits: &Limits) -> Result<Arc<Plan>, BundleError> {
+    let unreadable = |message: String| BundleError::Unreadable { message };
+    let written = read_own_json(text).map_err(|finding| unreadable(finding.message))?.to_value();
+    match written.get("format").and_then(Value::as_u64) {
+        Some(format) if format == u64::from(BUNDLE_FORMAT) => {}
+        format => return Err(unreadable(format!("format {format:?} is not known"))),
+    }
+    let bundle: Bundle = from_value(&written).map_err(|error| unreadable(error.to_string()))?;
+    let mut compiled: Vec<Arc<Composition>> = Vec::with_capacity(bundle.compositions.len());
+    let mut tools: Vec<Option<Arc<ToolSpec>>> = vec![None; bundle.tools.len()];
+    for composition in &bundle.compositions {
+        let mut catalog = Catalog::default();
+        for at in &composition.tools {
+            let (Some(bundled), Some(tool)) = (bundle.tools.get(*at), tools.get_mut(*at)) else {
+                return Err(unreadable(format!("there is no tool {at}")));
+            };
+            if tool.is_none() {
+                *tool = Some(Arc::new(spec(bundled, &compiled)?));
+            }
+            catalog.insert(tool.clone().expect("it was just made"));
+        }
+        compiled.push(compile_again(composition, &catalog, limits)?);
+    }
+    let own = compiled.last().ok_or_else(|| unreadable("there is no composition".to_owned()))?;
+    let plan = plan(own, limits).map_err(|error| BundleError::Uncompiled {
+        name: own.name.clone(),
+        message: error.to_string(),
+    })?;
+    if *plan.hash() != bundle.plan_hash {
+        let (expected, actual) = (bundle.plan_hash, plan.hash().clone());
+        return Err(BundleError::Changed { expected, actual });
+    }
+    Ok(Arc::new(plan))
+}
+
+fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec, BundleError> {
+    let composition = match bundled.composition {
+        None => None,
+        Some(at) => Some(compiled.get(at).cloned().ok_or_else(|| BundleError::Unreadable {
+            message: format!("`{}` comes before its composition", bundled.id),
+        })?),
+    };
+    let schema = |json: &Value| Arc::new(Schema::new(json.clone()));
+    Ok(ToolSpec {
+        id: bundled.id.clone(),
+        description: bundled.description.clone(),
+        input: schema(&bundled.input),
+        output: (!bundled.output.is_null()).then(|| schema(&bundled.output)),
+        annotations: bundled.annotations,
+        rollback: bundled.rollback.clone(),
+        confirm: bundled.confirm,
+        scopes: bundled.scopes.clone(),
+        tags: bundled.tags.clone(),
+        composition,
+    })
+}
+
+fn compile_again(
+    bundled: &BundledComposition,
+    catalog: &Catalog,
+    limits: &Limits,
+) -> Result<Arc<Composition>, BundleError> {
+    let source = Source::new(bundled.name.clone(), bundled.text.clone());
+    let compiled = compile(&source, catalog, limits);
+    compiled.composition.ok_or_else(|| {
+        let error = compiled.diagnostics.iter().find(|d| d.severity == Severity::Error);
+        let message = error.map_or_else(String::new, |error| error.message.clone());
+        BundleError::Uncompiled { name: bundled.name.clone(), message }
+    })
+}

@@ -1,0 +1,141 @@
+//! A plan comes back out of its bundle as it was, whatever became of the tools meanwhile.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a broken fixture ends the test"
+)]
+
+mod support;
+
+use std::fs;
+use std::sync::Arc;
+
+use segue_core::compile::compile;
+use segue_core::compile::source::Source;
+use segue_core::composition::{Composition, Undo};
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan::bundle::{BundleError, unbundle};
+use segue_core::plan::{Plan, annotations_of, plan};
+use segue_core::run::Run;
+use segue_core::schema::Schema;
+use segue_core::tool::{Catalog, DeclaredRollback, ToolSpec};
+use segue_core::value::Value;
+use support::world::{World, simulate};
+use support::{cases, catalog, composition_of};
+
+fn composition(source: &Source, catalog: &Catalog) -> Arc<Composition> {
+    let compiled = compile(source, catalog, &Limits::default());
+    compiled.composition.unwrap_or_else(|| panic!("{}: {:?}", source.name(), compiled.diagnostics))
+}
+
+fn plan_of(source: &Source, catalog: &Catalog) -> Arc<Plan> {
+    Arc::new(plan(&composition(source, catalog), &Limits::default()).unwrap())
+}
+
+/// Everything of a plan as text; its hash is worked out, so that it is there in both.
+fn whole(plan: &Plan) -> String {
+    plan.hash();
+    format!("{plan:?}")
+}
+
+#[track_caller]
+fn comes_back(plan: &Plan) -> Arc<Plan> {
+    let again = unbundle(&plan.bundle(), &Limits::default()).unwrap();
+    assert_eq!(again.hash(), plan.hash());
+    assert_eq!(whole(&again), whole(plan));
+    again
+}
+
+#[test]
+fn every_correct_composition_of_the_corpus_comes_back() {
+    let catalog = catalog();
+    for case in cases("check/correct") {
+        comes_back(&plan_of(&composition_of(&case), &catalog));
+    }
+}
+
+/// J3: a journal means the same to the plan that comes back.
+#[test]
+fn every_run_of_the_corpus_replays_on_the_plan_that_comes_back() {
+    let (catalog, limits) = (catalog(), Arc::new(Limits::default()));
+    for case in cases("run") {
+        let plan = plan_of(&composition_of(&case), &catalog);
+        let again = comes_back(&plan);
+        let world = fs::read_to_string(case.join("world.yaml")).unwrap_or_else(|_| "{}".to_owned());
+        let outcome = simulate(&plan, &mut World::parse(&world), &catalog);
+        let replayed = Run::replay(again, limits.clone(), &outcome.journal);
+        let view = |view| serde_json::to_string(view).unwrap();
+        assert_eq!(view(&replayed.view()), view(&outcome.view), "{}", case.display());
+    }
+}
+
+fn as_tool(composition: &Arc<Composition>) -> Arc<ToolSpec> {
+    let id = ToolId::new("composition", &composition.name);
+    let mut spec = ToolSpec::new(id, composition.description.clone(), Schema::any_object());
+    spec.annotations = annotations_of(composition);
+    spec.composition = Some(composition.clone());
+    Arc::new(spec)
+}
+
+#[test]
+fn compositions_inside_come_back_at_any_depth() {
+    let mut catalog = catalog();
+    let texts = [
+        "name: inner\nsteps: [{ id: a, tool: misc:anything, parameters: { n: 18446744073709551616 } }]",
+        "name: middle\nsteps: [{ id: a, tool: inner }, { id: b, tool: composition:inner }]",
+        "name: outer\nsteps: [{ id: a, tool: middle, fallback: [{ tool: inner }] }, { id: b, tool: inner }]",
+    ];
+    let mut last = None;
+    for text in texts {
+        let made = composition(&Source::new("x.yaml", text), &catalog);
+        catalog.insert(as_tool(&made));
+        last = Some(made);
+    }
+    let plan = plan(&last.unwrap(), &Limits::default()).unwrap();
+    let bundle = plan.bundle();
+    assert_eq!(bundle.matches("name: inner").count(), 1, "a text is written once");
+    comes_back(&plan);
+}
+
+/// `undo` means nothing among all tools, because two are called so, and must mean nothing still
+/// when only one of them was needed.
+#[test]
+fn a_short_name_means_what_it_meant() {
+    let tool = |id: &str, undo: Option<&str>| {
+        let mut spec = ToolSpec::new(ToolId::from(id), "", Schema::any_object());
+        spec.annotations.destructive = Some(false);
+        if let Some(undo) = undo {
+            let parameters = Value::empty_object();
+            spec.rollback = DeclaredRollback::Call { tool: undo.into(), parameters };
+        }
+        Arc::new(spec)
+    };
+    let tools = [tool("x:undo", None), tool("y:undo", None), tool("x:do", Some("undo"))];
+    let source = Source::new(
+        "x.yaml",
+        "name: n\nsteps: [{ id: a, tool: \"x:do\" }, { id: b, tool: \"x:undo\" }]",
+    );
+    let ambiguous = plan_of(&source, &Catalog::new(tools.clone()));
+    assert!(matches!(ambiguous.steps[0].step.undo, Undo::Unknown));
+    let again = unbundle(&ambiguous.bundle(), &Limits::default()).unwrap();
+    assert!(matches!(again.steps[0].step.undo, Undo::Unknown));
+
+    let [x, _, work] = tools;
+    let clear = plan_of(&source, &Catalog::new([x, work]));
+    let again = unbundle(&clear.bundle(), &Limits::default()).unwrap();
+    assert!(matches!(&again.steps[0].step.undo, Undo::Call(call) if &*call.name == "x:undo"));
+}
+
+#[test]
+fn a_bundle_that_means_something_else_is_refused() {
+    let catalog = catalog();
+    let plan = plan_of(&composition_of(&cases("run")[0]), &catalog);
+    let bundle = plan.bundle();
+    let wrong = bundle.replace(&**plan.hash(), &"0".repeat(64));
+    assert!(matches!(unbundle(&wrong, &Limits::default()), Err(BundleError::Changed { .. })));
+    let newer = bundle.replacen("\"format\":1", "\"format\":2", 1);
+    assert!(matches!(unbundle(&newer, &Limits::default()), Err(BundleError::Unreadable { .. })));
+    let broken = bundle.replacen("steps:", "stops:", 1);
+    assert!(matches!(unbundle(&broken, &Limits::default()), Err(BundleError::Uncompiled { .. })));
+}
