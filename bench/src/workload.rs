@@ -7,10 +7,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::compile::source::Source;
+use segue_core::limits::Limits;
 use segue_core::plan::Plan;
+use segue_core::run::Entry;
 use segue_core::value::{Map, Value};
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::store::{Store, StoreError};
+use segue_runtime::store::{
+    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver,
+    ToolStats,
+};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 
 use crate::floor::{self, deep_copy, echo, payload};
@@ -31,16 +36,47 @@ struct Nowhere;
 
 #[async_trait]
 impl Store for Nowhere {
-    async fn append(
-        &self,
-        _run: &Arc<str>,
-        _expected: u64,
-        _entries: &[segue_core::run::Entry],
-    ) -> Result<(), StoreError> {
+    async fn create(&self, run: NewRun<'_>, _record: Record<'_>) -> Result<Lease, StoreError> {
+        Ok(Lease { run_id: run.run_id.clone(), epoch: 1 })
+    }
+
+    async fn append(&self, _lease: &Lease, _record: Record<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 
-    async fn load(&self, _run: &Arc<str>) -> Result<Vec<segue_core::run::Entry>, StoreError> {
+    async fn load(&self, _run: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn plan(&self, run_id: &Arc<str>, _limits: &Limits) -> Result<Arc<Plan>, StoreError> {
+        Err(StoreError::Unknown { run_id: run_id.clone() })
+    }
+
+    async fn take(&self, run_id: &Arc<str>, _how: TakeOver) -> Result<Lease, StoreError> {
+        Err(StoreError::Unknown { run_id: run_id.clone() })
+    }
+
+    async fn release(&self, _lease: &Lease) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn run(&self, _run: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        Ok(None)
+    }
+
+    async fn runs(&self, _query: &RunQuery) -> Result<Runs, StoreError> {
+        Ok(Runs::default())
+    }
+
+    async fn unfinished(&self) -> Result<Runs, StoreError> {
+        Ok(Runs::default())
+    }
+
+    async fn prune(&self, _retention: Retention) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
+    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
         Ok(Vec::new())
     }
 }

@@ -60,6 +60,8 @@ pub struct Limits {
     pub diagnostics_max: usize,
     /// Length of one message that comes from a tool.
     pub message_bytes_max: usize,
+    /// Size of a value in a journal; a larger one stands beside it, once for all that hold it.
+    pub journal_value_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -91,6 +93,7 @@ impl Default for Limits {
             retry_after_ms_max: 60_000,
             diagnostics_max: 200,
             message_bytes_max: 16 * 1024,
+            journal_value_bytes_max: 16 * 1024,
         }
     }
 }

@@ -41,6 +41,26 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
+    /// Every status.
+    pub const ALL: &'static [RunStatus] = &[
+        RunStatus::Pending,
+        RunStatus::Running,
+        RunStatus::Waiting,
+        RunStatus::Success,
+        RunStatus::Partial,
+        RunStatus::Failed,
+        RunStatus::RolledBack,
+        RunStatus::RollbackFailed,
+        RunStatus::Cancelled,
+        RunStatus::Denied,
+        RunStatus::DryRun,
+    ];
+
+    /// The status of this word.
+    pub fn parse(word: &str) -> Option<RunStatus> {
+        RunStatus::ALL.iter().copied().find(|status| status.as_str() == word)
+    }
+
     /// Its word.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -16,13 +16,13 @@ use segue_core::composition::{Composition, Undo};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::bundle::{BundleError, unbundle};
-use segue_core::plan::{Plan, annotations_of, plan};
+use segue_core::plan::{Plan, composition_tool, plan};
 use segue_core::run::Run;
 use segue_core::schema::Schema;
 use segue_core::tool::{Catalog, DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
 use support::world::{World, simulate};
-use support::{cases, catalog, composition_of};
+use support::{cases, catalog, composition_of, with_compositions};
 
 fn composition(source: &Source, catalog: &Catalog) -> Arc<Composition> {
     let compiled = compile(source, catalog, &Limits::default());
@@ -60,22 +60,15 @@ fn every_correct_composition_of_the_corpus_comes_back() {
 fn every_run_of_the_corpus_replays_on_the_plan_that_comes_back() {
     let (catalog, limits) = (catalog(), Arc::new(Limits::default()));
     for case in cases("run") {
+        let catalog = with_compositions(&case, &catalog);
         let plan = plan_of(&composition_of(&case), &catalog);
         let again = comes_back(&plan);
         let world = fs::read_to_string(case.join("world.yaml")).unwrap_or_else(|_| "{}".to_owned());
         let outcome = simulate(&plan, &mut World::parse(&world), &catalog);
-        let replayed = Run::replay(again, limits.clone(), &outcome.journal);
+        let replayed = Run::replay(again, limits.clone(), &outcome.journal).unwrap();
         let view = |view| serde_json::to_string(view).unwrap();
         assert_eq!(view(&replayed.view()), view(&outcome.view), "{}", case.display());
     }
-}
-
-fn as_tool(composition: &Arc<Composition>) -> Arc<ToolSpec> {
-    let id = ToolId::new("composition", &composition.name);
-    let mut spec = ToolSpec::new(id, composition.description.clone(), Schema::any_object());
-    spec.annotations = annotations_of(composition);
-    spec.composition = Some(composition.clone());
-    Arc::new(spec)
 }
 
 #[test]
@@ -89,7 +82,7 @@ fn compositions_inside_come_back_at_any_depth() {
     let mut last = None;
     for text in texts {
         let made = composition(&Source::new("x.yaml", text), &catalog);
-        catalog.insert(as_tool(&made));
+        catalog.insert(Arc::new(composition_tool(&made)));
         last = Some(made);
     }
     let plan = plan(&last.unwrap(), &Limits::default()).unwrap();

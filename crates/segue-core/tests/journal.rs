@@ -1,12 +1,18 @@
 //! The written form of the journal: every fact reads back as it was, to the byte.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod support;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use segue_core::compile::compile;
 use segue_core::compile::document::read_own_json;
+use segue_core::compile::source::Source;
 use segue_core::composition::Strategy as OnFailure;
 use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::plan::plan;
 use segue_core::run::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use segue_core::value::{Map, Number, Value};
 use segue_core::view::RunStatus;
@@ -41,15 +47,16 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 fn any_failure() -> impl Strategy<Value = Failure> {
-    let flags = (any::<bool>(), any::<bool>(), any::<Option<u64>>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<Option<u64>>());
     let code = prop::sample::select(Code::ALL);
     (code, any_text(), prop::option::of(any_text()), flags).prop_map(
-        |(code, message, hint, (retryable, in_doubt, retry_after_ms))| Failure {
+        |(code, message, hint, (retryable, in_doubt, acted, retry_after_ms))| Failure {
             code,
             message,
             hint,
             retryable,
             in_doubt,
+            acted,
             retry_after_ms,
         },
     )
@@ -123,7 +130,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         plan_hash: optional.then(|| text.clone()),
         engine: text.clone(),
     };
-    let (args, output, until_ms) = (value.clone(), value.clone(), number);
+    let (args, output, until_ms, by) = (value.clone(), value.clone(), number, text.clone());
     vec![
         Fact::Started(Box::new(started)),
         Fact::Opened { node, body: narrow, item: optional.then_some(item) },
@@ -144,7 +151,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::TimedOut { node, failure: failure.clone() },
         Fact::Stopped { frame: narrow, failure: failure.clone() },
         Fact::Closed { frame: narrow, failed: flag, is_final: optional },
-        Fact::RollbackStarted { failure: failure.clone(), steps: vec![node, node] },
+        Fact::RollbackStarted { frame: narrow, failure: failure.clone(), steps: vec![node, node] },
         Fact::UndoCalled { node, args },
         Fact::UndoRested { node, failure: failure.clone(), until_ms },
         Fact::Undone { node },
@@ -153,8 +160,17 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Finished {
             status: RunStatus::RolledBack,
             output,
-            failure: optional.then_some(failure),
+            failure: optional.then(|| failure.clone()),
         },
+        Fact::Expanding { node, document: value.clone() },
+        Fact::Visited { frame: narrow, position: narrow },
+        Fact::Probed { node, failure: failure.clone(), args: value.clone() },
+        Fact::Doubted { node, failure },
+        Fact::Resolved { node, done: flag, by: by.clone() },
+        Fact::Lost { node },
+        Fact::Paused { node, until_ms },
+        Fact::RollbackAsked { by },
+        Fact::UndoEntered { node, input: value },
     ]
 }
 
@@ -187,6 +203,16 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::UndoFailed { .. } => 23,
         Fact::Late { .. } => 24,
         Fact::Finished { .. } => 25,
+        Fact::Expanding { .. } => 26,
+        Fact::Visited { .. } => 27,
+        Fact::Probed { .. } => 28,
+        Fact::Doubted { .. } => 29,
+        Fact::Resolved { .. } => 30,
+        Fact::Lost { .. } => 31,
+        Fact::Paused { .. } => 32,
+        Fact::RollbackAsked { .. } => 33,
+        Fact::UndoEntered { .. } => 34,
+        Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }
 
@@ -228,6 +254,20 @@ fn an_entry_is_written_so() {
         serde_json::to_string(&undone).unwrap(),
         r#"{"seq":1,"at_ms":2,"fact":{"undone":{"node":[0,3]}}}"#
     );
+}
+
+/// A composition that was made at run time is compiled again from what was written of it.
+#[test]
+fn a_plan_in_an_entry_means_the_same_again() {
+    let text = "name: made\nsteps: [ { id: say, tool: echo, parameters: { n: 1 } } ]";
+    let limits = Limits::default();
+    let compiled = compile(&Source::new("made.yaml", text), &support::catalog(), &limits);
+    let plan = Arc::new(plan(&compiled.composition.unwrap(), &limits).unwrap());
+    let node = NodeId { frame: 0, position: 0 };
+    let fact = Fact::Expanded { node, plan: plan.clone(), input: Value::empty_object() };
+    let (_, read) = again(&Entry { seq: 0, at_ms: 0, fact });
+    let Fact::Expanded { plan: read, .. } = read.fact else { panic!("another fact") };
+    assert_eq!(read.hash(), plan.hash());
 }
 
 /// A large value that is read out of a value is the same one, not a copy.

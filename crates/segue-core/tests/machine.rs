@@ -13,36 +13,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
-use segue_core::plan::{composition_tool, plan};
+use segue_core::plan::plan;
 use segue_core::tool::Catalog;
 use support::world::{Outcome, World, simulate};
-use support::{cases, catalog, composition_of};
-
-/// The catalog with the compositions that lie beside a case, each compiled after those before it.
-fn with_compositions(case: &Path, catalog: &Catalog, limits: &Limits) -> Catalog {
-    let mut catalog = catalog.clone();
-    let mut files: Vec<_> =
-        fs::read_dir(case).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    for file in files {
-        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
-        if name.starts_with("inner") {
-            let compiled =
-                compile(&Source::new(name, fs::read_to_string(&file).unwrap()), &catalog, limits);
-            let composition = compiled
-                .composition
-                .unwrap_or_else(|| panic!("{}: {:?}", file.display(), compiled.diagnostics));
-            catalog.insert(Arc::new(composition_tool(&composition)));
-        }
-    }
-    catalog
-}
+use support::{cases, catalog, composition_of, with_compositions};
 
 fn run_case(case: &Path, catalog: &Catalog) -> Outcome {
     let limits = Limits::default();
-    let catalog = &with_compositions(case, catalog, &limits);
+    let catalog = &with_compositions(case, catalog);
     let source = composition_of(case);
     let compiled = compile(&source, catalog, &limits);
     let name = case.display();

@@ -13,13 +13,13 @@ use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
-use segue_core::run::{self, EventKind, Failure, Options, Run, Started};
+use segue_core::run::{self, Failure, Options, Run, Started};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 use uuid::Uuid;
 
-use crate::driver::{self, Chance, Confirmer, Drive, Nobody, Observer, Unobserved};
+use crate::driver::{self, Chance, Confirmer, Drive, First, Nobody, Observer, Unobserved};
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::tools::{Call, Registry, Tool, ToolError};
 
@@ -263,10 +263,11 @@ impl Engine {
             Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
         };
         let started = self.started(&request.plan, input, request.context, request.options);
-        let mut run = Run::new(request.plan, inner.limits.clone());
+        let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         let begun = std::time::Instant::now();
         let expand = |document: &Value| self.expand(document);
         let drive = Drive {
+            plan: request.plan,
             registry: &inner.registry,
             store: &*inner.store,
             confirmer: request.confirmer,
@@ -275,9 +276,7 @@ impl Engine {
             expand: &expand,
             cancel: request.cancel,
         };
-        let run_id = started.run_id.clone();
-        let first = EventKind::Start(Box::new(started));
-        driver::drive(&mut run, run_id, first, 0, drive).await?;
+        driver::drive(&mut run, First::Start(Box::new(started)), drive).await?;
         let mut view = run.view();
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(view)

@@ -84,6 +84,8 @@ struct BundledTool {
     tags: Vec<Arc<str>>,
     /// The position of the composition behind it.
     composition: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    typical_ms: Option<u64>,
 }
 
 impl Plan {
@@ -147,6 +149,7 @@ impl Packing {
             scopes: tool.scopes.clone(),
             tags: tool.tags.clone(),
             composition,
+            typical_ms: tool.typical_ms,
         };
         self.tools.push((tool.clone(), bundled));
         self.tools.len() - 1
@@ -254,6 +257,7 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         scopes: bundled.scopes.clone(),
         tags: bundled.tags.clone(),
         composition,
+        typical_ms: bundled.typical_ms,
     })
 }
 

@@ -102,6 +102,7 @@ pub struct Failure {
     /// Whether nobody knows if the tool did its work.
     pub in_doubt: bool,
     /// Whether the tool surely did its work, although the step failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub acted: bool,
     /// How long the tool's source asked to be left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +218,8 @@ pub enum Fact {
     Expanded {
         /// The step.
         node: NodeId,
-        /// What is run in its place.
+        /// What is run in its place; written as its bundle.
+        #[serde(with = "bundled")]
         plan: Arc<Plan>,
         /// The composition's input.
         input: Value,
@@ -486,5 +488,25 @@ impl Fact {
             | Fact::RollbackStarted { frame, .. } => Some(*frame),
             other => other.node().map(|node| node.frame),
         }
+    }
+}
+
+/// A plan inside an entry is written as the bundle that it is compiled from again.
+mod bundled {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use crate::limits::Limits;
+    use crate::plan::Plan;
+    use crate::plan::bundle::unbundle;
+
+    pub(super) fn serialize<S: Serializer>(plan: &Arc<Plan>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&plan.bundle())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Plan>, D::Error> {
+        let text = Arc::<str>::deserialize(from)?;
+        unbundle(&text, &Limits::default()).map_err(serde::de::Error::custom)
     }
 }

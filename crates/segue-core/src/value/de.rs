@@ -31,7 +31,7 @@ pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
 
 struct Reader<'a>(&'a Value);
 
-impl<'de, 'a> IntoDeserializer<'de, Error> for Reader<'a> {
+impl<'a> IntoDeserializer<'_, Error> for Reader<'a> {
     type Deserializer = Reader<'a>;
 
     fn into_deserializer(self) -> Reader<'a> {

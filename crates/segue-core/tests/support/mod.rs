@@ -12,10 +12,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use segue_core::compile::compile;
 use segue_core::compile::document::{Budget, Node, read};
 use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
+use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Catalog, DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
@@ -53,6 +55,26 @@ pub(crate) fn catalog() -> Catalog {
     let source = Source::new("tools.yaml", text);
     let root = read(&source, Budget::for_documents(&Limits::default())).unwrap();
     Catalog::new(root.get("tools").unwrap().items().iter().map(|tool| Arc::new(tool_spec(tool))))
+}
+
+/// The catalog with the compositions that lie beside a case, each compiled after those before it.
+pub(crate) fn with_compositions(case: &Path, catalog: &Catalog) -> Catalog {
+    let (mut catalog, limits) = (catalog.clone(), Limits::default());
+    let mut files: Vec<_> =
+        fs::read_dir(case).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.starts_with("inner") {
+            let compiled =
+                compile(&Source::new(name, fs::read_to_string(&file).unwrap()), &catalog, &limits);
+            let composition = compiled
+                .composition
+                .unwrap_or_else(|| panic!("{}: {:?}", file.display(), compiled.diagnostics));
+            catalog.insert(Arc::new(composition_tool(&composition)));
+        }
+    }
+    catalog
 }
 
 fn tool_spec(node: &Node) -> ToolSpec {

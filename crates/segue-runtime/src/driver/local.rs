@@ -6,24 +6,26 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, FutureExt, Shared, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
 use segue_core::plan::Plan;
 use segue_core::run::{
-    Answer, Call, CallId, Effect, Event, EventKind, Failure, Run, TimerId, Turn,
+    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Run, Started, TimerId, Turn,
 };
 use segue_core::value::Value;
 use tokio::sync::oneshot;
 
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
-use crate::store::{Store, StoreError};
+use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
 use crate::tools::{self, Registry, ToolError};
 
 /// What a driver needs to move a run.
 pub struct Drive<'a> {
+    /// What the run executes.
+    pub plan: Arc<Plan>,
     /// The tools.
     pub registry: &'a Registry,
     /// Where the journal goes.
@@ -43,20 +45,37 @@ pub struct Drive<'a> {
 /// Compiles and plans a composition that was made at run time, or says why it cannot.
 pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync + 'a;
 
-/// Moves a run until it is over, or until it waits for a person who is not there. `first` is what
-/// sets it in motion: its start, or that it was read from its journal, of which `written` entries
-/// are in the store.
-pub async fn drive(
-    run: &mut Run,
-    run_id: Arc<str>,
-    first: EventKind,
-    written: u64,
-    drive: Drive<'_>,
-) -> Result<(), StoreError> {
+/// How a run is set in motion.
+pub enum First {
+    /// It begins.
+    Start(Box<Started>),
+    /// It was read from its journal, and goes on; then this happens.
+    Resume {
+        /// The right to write it.
+        lease: Lease,
+        /// Entries that are in the store.
+        written: u64,
+        /// What somebody wants of it.
+        then: Option<EventKind>,
+    },
+}
+
+/// Moves a run until it is over, or until it waits for a person who is not there.
+pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
     let cancel = drive.cancel.shared();
+    let (run_id, lease, written, events) = match first {
+        First::Start(started) => (started.run_id.clone(), None, 0, vec![EventKind::Start(started)]),
+        First::Resume { lease, written, then } => {
+            let events = std::iter::once(EventKind::Resumed).chain(then).collect();
+            (lease.run_id.clone(), Some(lease), written, events)
+        }
+    };
     let mut driver = Driver {
         run,
         run_id,
+        plan: drive.plan,
+        lease,
+        measured: Vec::new(),
         registry: drive.registry,
         store: drive.store,
         confirmer: drive.confirmer,
@@ -68,17 +87,34 @@ pub async fn drive(
         questions: 0,
         written,
     };
-    driver.handle(first).await?;
-    driver.until_finished(cancel).await
+    for event in events {
+        driver.handle(event).await?;
+    }
+    driver.until_finished(cancel).await?;
+    driver.leave().await
 }
 
-/// Calls, questions and timers are all futures that end in an event; or in nothing, when a
-/// question was left open.
-type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, Option<EventKind>>>;
+/// Calls, questions and timers are all futures that end in an event.
+type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, Happened>>;
+
+/// What a future ended in.
+enum Happened {
+    /// An event.
+    Event(EventKind),
+    /// A call was answered, which teaches something about its tool.
+    Answered(EventKind, Option<Measured>),
+    /// A question was left open.
+    LeftOpen,
+}
 
 struct Driver<'a> {
     run: &'a mut Run,
     run_id: Arc<str>,
+    plan: Arc<Plan>,
+    /// The right to write the run, once it has begun.
+    lease: Option<Lease>,
+    /// Calls that ended and are not in the store yet.
+    measured: Vec<Measured>,
     registry: &'a Registry,
     store: &'a dyn Store,
     confirmer: &'a dyn Confirmer,
@@ -112,7 +148,8 @@ impl Driver<'_> {
                         if let std::task::Poll::Ready(event) = self.under_way.poll_next_unpin(cx) {
                             return std::task::Poll::Ready(event);
                         }
-                        signal.poll_unpin(cx).map(|()| Some(Some(EventKind::Cancel)))
+                        let cancel = || Some(Happened::Event(EventKind::Cancel));
+                        signal.poll_unpin(cx).map(|()| cancel())
                     });
                     next.await
                 }
@@ -120,10 +157,16 @@ impl Driver<'_> {
             let Some(event) = event else {
                 unreachable!("a run that is not finished waits for something");
             };
-            // A question was left open.
-            let Some(event) = event else {
-                self.questions -= 1;
-                continue;
+            let event = match event {
+                Happened::Event(event) => event,
+                Happened::Answered(event, measured) => {
+                    self.measured.extend(measured);
+                    event
+                }
+                Happened::LeftOpen => {
+                    self.questions -= 1;
+                    continue;
+                }
             };
             if matches!(event, EventKind::Cancel) {
                 cancel = None;
@@ -146,13 +189,39 @@ impl Driver<'_> {
         if !record.is_empty() {
             // Facts before acts. A crash between the two leaves a call in doubt, which recovery
             // can ask about; the other order leaves a call nobody knows of, which nothing can.
-            self.store.append(&self.run_id, self.written, &record).await?;
+            self.write(&record).await?;
             self.written += record.len() as u64;
             self.observer.observe(self.run, &record);
         }
         for effect in perform {
             self.perform(effect);
         }
+        Ok(())
+    }
+
+    /// A run that waits for a person is left to whoever brings the answer.
+    async fn leave(&mut self) -> Result<(), StoreError> {
+        match self.lease.take() {
+            Some(lease) if !self.run.is_finished() => self.store.release(&lease).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn write(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        let record = Record {
+            expected: self.written,
+            entries,
+            status: self.run.status(),
+            measured: &self.measured,
+        };
+        match &self.lease {
+            Some(lease) => self.store.append(lease, record).await?,
+            None => {
+                let run = NewRun { run_id: &self.run_id, plan: &self.plan };
+                self.lease = Some(self.store.create(run, record).await?);
+            }
+        }
+        self.measured.clear();
         Ok(())
     }
 
@@ -169,14 +238,19 @@ impl Driver<'_> {
                 let confirmer = self.confirmer;
                 self.questions += 1;
                 self.under_way.push(Box::pin(async move {
-                    let Decision { granted, by, data } = confirmer.confirm(&question).await?;
-                    Some(EventKind::Decided { node: question.node, granted, by, data })
+                    match confirmer.confirm(&question).await {
+                        None => Happened::LeftOpen,
+                        Some(Decision { granted, by, data }) => {
+                            let node = question.node;
+                            Happened::Event(EventKind::Decided { node, granted, by, data })
+                        }
+                    }
                 }));
             }
             Effect::Expand { node, document } => {
                 let outcome = (self.expand)(&document);
                 let event = EventKind::Expanded { node, outcome };
-                self.under_way.push(Box::pin(std::future::ready(Some(event))));
+                self.under_way.push(Box::pin(std::future::ready(Happened::Event(event))));
             }
             Effect::Wake { timer, at_ms } => self.under_way.push(Box::pin(wake(timer, at_ms))),
         }
@@ -190,10 +264,10 @@ impl Driver<'_> {
     }
 }
 
-async fn wake(timer: TimerId, at_ms: u64) -> Option<EventKind> {
+async fn wake(timer: TimerId, at_ms: u64) -> Happened {
     let wait = at_ms.saturating_sub(now_ms());
     tokio::time::sleep(Duration::from_millis(wait)).await;
-    Some(EventKind::Fired(timer))
+    Happened::Event(EventKind::Fired(timer))
 }
 
 /// Makes a call and waits for its answer, its time or its end, whichever is first. Dropping the
@@ -203,9 +277,9 @@ async fn perform_call(
     run_id: Arc<str>,
     call: Call,
     ended: oneshot::Receiver<()>,
-) -> Option<EventKind> {
-    let id = call.id;
-    let timeout_ms = call.timeout_ms;
+) -> Happened {
+    let (id, timeout_ms, tool) = (call.id, call.timeout_ms, call.tool.clone());
+    let begun = Instant::now();
     let answer = async {
         let work = run_tool(registry, run_id, call);
         match timeout_ms {
@@ -221,7 +295,15 @@ async fn perform_call(
         answer = answer => answer,
         Ok(()) = ended => Answer::Ended,
     };
-    Some(EventKind::Answered { call: id, answer })
+    let result = match &answer {
+        Answer::Value(value) => Some(Ok(value.clone())),
+        Answer::Failure(failure) => Some(Err(failure.code)),
+        Answer::TimedOut => Some(Err(Code::Timeout)),
+        // Ended by us: it says nothing about the tool.
+        Answer::Ended => None,
+    };
+    let measured = result.map(|result| Measured { tool, took: begun.elapsed(), result });
+    Happened::Answered(EventKind::Answered { call: id, answer }, measured)
 }
 
 async fn run_tool(registry: &Registry, run_id: Arc<str>, call: Call) -> Answer {

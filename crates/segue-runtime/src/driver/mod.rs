@@ -10,7 +10,7 @@ use segue_core::run::{Entry, Question, QuestionKind, Run};
 use segue_core::value::Value;
 
 pub use chance::{Chance, now_ms};
-pub use local::{Drive, Expand, drive};
+pub use local::{Drive, Expand, First, drive};
 
 /// Answers the questions of a run.
 #[async_trait]

@@ -1,68 +1,222 @@
 //! A store that lasts as long as the process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
 use segue_core::run::Entry;
 
-use super::{Store, StoreError};
+use super::rules::{begun, composition_ended, fence, fits, is_over};
+use super::{
+    Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError,
+    TakeOver, ToolStats,
+};
 
-/// Journals that are kept at most; the oldest run goes first.
-const RUNS_MAX: usize = 1_000;
+/// Runs that are over and kept at most; the one that ended first goes first.
+const ENDED_MAX: usize = 1_000;
 
-/// Journals in memory.
-#[derive(Default)]
+/// Runs in memory.
 pub struct MemoryStore {
-    journals: Mutex<Journals>,
+    kept: Arc<Mutex<Kept>>,
+    /// Alive as long as this handle is.
+    owner: Arc<Owner>,
 }
+
+/// Somebody who may have runs.
+struct Owner(Arc<str>);
 
 #[derive(Default)]
-struct Journals {
-    by_run: BTreeMap<Arc<str>, Vec<Entry>>,
-    oldest_first: VecDeque<Arc<str>>,
+struct Kept {
+    /// By the number that counts them.
+    runs: BTreeMap<u64, KeptRun>,
+    numbers: BTreeMap<Arc<str>, u64>,
+    ended: VecDeque<u64>,
+    tools: BTreeMap<ToolId, ToolStats>,
+    /// Numbers given so far, to runs and to handles.
+    given: u64,
 }
 
-impl Journals {
-    fn append(
-        &mut self,
-        run_id: &Arc<str>,
-        expected: u64,
-        entries: &[Entry],
-    ) -> Result<(), StoreError> {
-        if !self.by_run.contains_key(run_id) {
-            self.oldest_first.push_back(run_id.clone());
-            if self.oldest_first.len() > RUNS_MAX
-                && let Some(oldest) = self.oldest_first.pop_front()
-            {
-                self.by_run.remove(&oldest);
-            }
+struct KeptRun {
+    row: RunRow,
+    journal: Vec<Entry>,
+    plan: Arc<Plan>,
+    owner: Weak<Owner>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore { kept: Arc::default(), owner: Arc::new(Owner("0".into())) }
+    }
+}
+
+impl MemoryStore {
+    /// Another handle on the same runs, for another engine.
+    #[must_use]
+    pub fn peer(&self) -> MemoryStore {
+        let name = self.kept().next_number().to_string();
+        MemoryStore { kept: self.kept.clone(), owner: Arc::new(Owner(name.into())) }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // A panic while the lock is held leaves nothing half done: entries are added in one go.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn next_number(&mut self) -> u64 {
+        self.given += 1;
+        self.given
+    }
+
+    fn run(&mut self, run_id: &Arc<str>) -> Result<&mut KeptRun, StoreError> {
+        let found = self.numbers.get(run_id).and_then(|number| self.runs.get_mut(number));
+        found.ok_or_else(|| StoreError::Unknown { run_id: run_id.clone() })
+    }
+
+    fn append(&mut self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+        let run = self.run(&lease.run_id)?;
+        fence(&run.row, lease, record.expected)?;
+        run.journal.extend_from_slice(record.entries);
+        run.row.length = run.journal.len() as u64;
+        run.row.status = record.status;
+        run.row.updated_ms = record.entries.last().map_or(run.row.updated_ms, |last| last.at_ms);
+        let ended = is_over(record.status).then(|| end(run));
+        for measured in record.measured.iter().chain(&ended) {
+            let tool = &measured.tool;
+            self.tools
+                .entry(tool.clone())
+                .or_insert_with(|| ToolStats::new(tool.clone()))
+                .add(measured);
         }
-        let journal = self.by_run.entry(run_id.clone()).or_default();
-        let actual = journal.len() as u64;
-        if actual != expected {
-            return Err(StoreError::Fenced { run_id: run_id.clone(), expected, actual });
+        if ended.is_some() {
+            self.ended.push_back(self.numbers[&lease.run_id]);
+            self.forget(self.ended.len().saturating_sub(ENDED_MAX));
         }
-        journal.extend_from_slice(entries);
         Ok(())
     }
+
+    /// Forgets so many of the runs that ended first.
+    fn forget(&mut self, count: usize) {
+        for number in self.ended.drain(..count) {
+            if let Some(run) = self.runs.remove(&number) {
+                self.numbers.remove(&run.row.run_id);
+            }
+        }
+    }
+}
+
+fn end(run: &mut KeptRun) -> Measured {
+    run.row.ended_ms = Some(run.row.updated_ms);
+    run.row.owner = None;
+    run.row.epoch += 1;
+    run.owner = Weak::new();
+    composition_ended(&run.row)
 }
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn append(
-        &self,
-        run_id: &Arc<str>,
-        expected: u64,
-        entries: &[Entry],
-    ) -> Result<(), StoreError> {
-        // A panic while the lock is held leaves nothing half done: entries are added in one go.
-        let mut journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
-        journals.append(run_id, expected, entries)
+    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+        let mut kept = self.kept();
+        let run_id = run.run_id.clone();
+        if let Ok(there) = kept.run(&run_id) {
+            let (expected, actual) = (record.expected, there.row.length);
+            return Err(StoreError::Fenced { run_id, expected, actual });
+        }
+        let number = kept.next_number();
+        let kept_run = KeptRun {
+            row: begun(&run, &record, &self.owner.0),
+            journal: Vec::new(),
+            plan: run.plan.clone(),
+            owner: Arc::downgrade(&self.owner),
+        };
+        kept.runs.insert(number, kept_run);
+        kept.numbers.insert(run_id.clone(), number);
+        let lease = Lease { run_id, epoch: 1 };
+        kept.append(&lease, record)?;
+        Ok(lease)
+    }
+
+    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+        self.kept().append(lease, record)
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
-        let journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(journals.by_run.get(run_id).cloned().unwrap_or_default())
+        Ok(self.kept().run(run_id).map(|run| run.journal.clone()).unwrap_or_default())
+    }
+
+    async fn plan(&self, run_id: &Arc<str>, _limits: &Limits) -> Result<Arc<Plan>, StoreError> {
+        self.kept().run(run_id).map(|run| run.plan.clone())
+    }
+
+    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        let mut kept = self.kept();
+        let run = kept.run(run_id)?;
+        let run_id = run_id.clone();
+        if run.row.ended_ms.is_some() {
+            return Err(StoreError::Ended { run_id, status: run.row.status });
+        }
+        if let (TakeOver::IfLeft, Some(owner)) = (how, run.owner.upgrade()) {
+            return Err(StoreError::Owned { run_id, owner: owner.0.clone() });
+        }
+        run.owner = Arc::downgrade(&self.owner);
+        run.row.owner = Some(self.owner.0.clone());
+        run.row.epoch += 1;
+        Ok(Lease { run_id, epoch: run.row.epoch })
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        let mut kept = self.kept();
+        let run = kept.run(&lease.run_id)?;
+        fence(&run.row, lease, run.row.length)?;
+        run.owner = Weak::new();
+        run.row.owner = None;
+        run.row.epoch += 1;
+        Ok(())
+    }
+
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        Ok(self.kept().run(run_id).ok().map(|run| run.row.clone()))
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+        let kept = self.kept();
+        let before = query.after.unwrap_or(u64::MAX);
+        let mut page = Runs::default();
+        for (number, run) in kept.runs.range(..before).rev() {
+            if fits(query, &run.row) {
+                page.runs.push(run.row.clone());
+                if page.runs.len() >= query.limit {
+                    page.next = Some(*number);
+                    break;
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    async fn unfinished(&self) -> Result<Runs, StoreError> {
+        let kept = self.kept();
+        let open = kept.runs.values().rev().filter(|run| run.row.ended_ms.is_none());
+        Ok(Runs { runs: open.map(|run| run.row.clone()).collect(), ..Runs::default() })
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        let mut kept = self.kept();
+        let surplus = retention.keep_last.map_or(0, |keep| kept.ended.len().saturating_sub(keep));
+        let old = retention.ended_before_ms.map_or(0, |before| {
+            let ended_ms = |number| kept.runs.get(number).and_then(|run| run.row.ended_ms);
+            kept.ended.iter().take_while(|n| ended_ms(n).is_some_and(|at| at < before)).count()
+        });
+        let count = surplus.max(old);
+        kept.forget(count);
+        Ok(count as u64)
+    }
+
+    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
+        Ok(self.kept().tools.values().cloned().collect())
     }
 }

@@ -1,13 +1,26 @@
-//! Where journals are kept.
+//! Where runs are kept: their journals, their plans, and what they teach about tools.
+//!
+//! A run has one writer at a time. Whoever creates or takes it gets a [`Lease`], whose epoch is
+//! checked with every append in the same transaction: a writer that was given up for dead, and
+//! wakes, writes nothing. Whether an owner is alive is the store's to know.
 
+mod measure;
 mod memory;
+mod rules;
+mod sqlite;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
+use segue_core::plan::bundle::BundleError;
 use segue_core::run::Entry;
+use segue_core::view::RunStatus;
 
+pub use measure::{Histogram, Measured, ToolStats};
 pub use memory::MemoryStore;
+pub use sqlite::{SqliteOptions, SqliteStore};
 
 /// Why a store could not do what it was asked. The variants are the decisions that follow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +35,63 @@ pub enum StoreError {
         /// Where it is.
         actual: u64,
     },
-    /// The store cannot be written now: wait, and write again.
+    /// Somebody else took this run: stop.
+    #[error("run {run_id} was taken over: its epoch is {actual}, not {epoch}")]
+    Lost {
+        /// The run.
+        run_id: Arc<str>,
+        /// The epoch of the lease.
+        epoch: u64,
+        /// The epoch of the run.
+        actual: u64,
+    },
+    /// Somebody who is alive has this run: leave it alone.
+    #[error("run {run_id} belongs to {owner}, which is alive")]
+    Owned {
+        /// The run.
+        run_id: Arc<str>,
+        /// Who has it.
+        owner: Arc<str>,
+    },
+    /// The run is over: nothing can be added.
+    #[error("run {run_id} is over: {}", status.as_str())]
+    Ended {
+        /// The run.
+        run_id: Arc<str>,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// There is no such run.
+    #[error("there is no run {run_id}")]
+    Unknown {
+        /// What was asked for.
+        run_id: Arc<str>,
+    },
+    /// What was kept of this run is not what was written: set it aside, others go on.
+    #[error("the journal of run {run_id} is damaged at entry {seq}: {what}")]
+    Damaged {
+        /// The run, as far as its name can be read.
+        run_id: Arc<str>,
+        /// The first entry that cannot be trusted.
+        seq: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The plan of this run cannot be made again: set it aside, others go on.
+    #[error("run {run_id} cannot go on: {reason}")]
+    Planless {
+        /// The run.
+        run_id: Arc<str>,
+        /// Why not.
+        reason: BundleError,
+    },
+    /// The store as a whole cannot be used: somebody has to look at it.
+    #[error("the store cannot be used: {what}")]
+    Broken {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The store cannot be used now: wait, and try again.
     #[error("the store cannot be written: {message}")]
     Unavailable {
         /// What went wrong.
@@ -30,18 +99,142 @@ pub enum StoreError {
     },
 }
 
-/// Keeps the journals of runs.
+/// The right to write one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The run.
+    pub run_id: Arc<str>,
+    /// Grows each time the run changes hands.
+    pub epoch: u64,
+}
+
+/// A run that is about to begin.
+#[derive(Clone, Debug)]
+pub struct NewRun<'a> {
+    /// UUIDv7.
+    pub run_id: &'a Arc<str>,
+    /// What it executes.
+    pub plan: &'a Arc<Plan>,
+}
+
+/// What one turn adds to a run, all of it or nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// How many entries are there already.
+    pub expected: u64,
+    /// What became true.
+    pub entries: &'a [Entry],
+    /// How the run stands then.
+    pub status: RunStatus,
+    /// Calls that ended in this turn.
+    pub measured: &'a [Measured],
+}
+
+/// When a run may be taken from somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeOver {
+    /// When nobody has it, or nobody who is alive.
+    IfLeft,
+    /// In any case: a person says so. Whoever has it writes nothing from then on.
+    Anyway,
+}
+
+/// A run in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// UUIDv7.
+    pub run_id: Arc<str>,
+    /// The composition's name.
+    pub name: Arc<str>,
+    /// How it stands.
+    pub status: RunStatus,
+    /// The hash of its plan.
+    pub plan_hash: Arc<str>,
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When its last entry was written.
+    pub updated_ms: u64,
+    /// When it ended.
+    pub ended_ms: Option<u64>,
+    /// Entries in its journal.
+    pub length: u64,
+    /// Who has it.
+    pub owner: Option<Arc<str>>,
+    /// How often it changed hands.
+    pub epoch: u64,
+}
+
+/// Which runs are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct RunQuery {
+    /// Only those that stand so; empty means all.
+    pub statuses: Vec<RunStatus>,
+    /// Only those whose composition's name contains this.
+    pub name: Option<Arc<str>>,
+    /// Only those that began then or later.
+    pub since_ms: Option<u64>,
+    /// Only those that began before then.
+    pub before_ms: Option<u64>,
+    /// Go on behind this place: `next` of the page before.
+    pub after: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Runs, and what could not be read among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Newest first.
+    pub runs: Vec<RunRow>,
+    /// Runs that are set aside, and why.
+    pub damaged: Vec<StoreError>,
+    /// Where to go on, unless these are known to be the last ones.
+    pub next: Option<u64>,
+}
+
+/// What may be forgotten. Only runs that are over ever are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Those that ended before then, in milliseconds since 1970.
+    pub ended_before_ms: Option<u64>,
+    /// All but so many of those that ended last.
+    pub keep_last: Option<usize>,
+}
+
+/// Keeps runs.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Adds entries behind entry `expected`. They are durable when this returns: nothing that they
-    /// announce is done before.
-    async fn append(
-        &self,
-        run_id: &Arc<str>,
-        expected: u64,
-        entries: &[Entry],
-    ) -> Result<(), StoreError>;
+    /// Begins a run with its first entries, and takes it. As durable as [`Store::append`].
+    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError>;
+
+    /// Adds to a run. It is durable when this returns: nothing that the entries announce is done
+    /// before. A run that is over is released.
+    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError>;
 
     /// The whole journal of a run; empty when there is none.
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError>;
+
+    /// The plan that a run is bound to.
+    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError>;
+
+    /// Takes a run that is not over, in order to go on with it.
+    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError>;
+
+    /// Gives a run back unfinished, so that anybody may take it.
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError>;
+
+    /// One run in short.
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError>;
+
+    /// Runs in short, newest first, a page at a time.
+    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError>;
+
+    /// Every run that is not over.
+    async fn unfinished(&self) -> Result<Runs, StoreError>;
+
+    /// Forgets runs that are over; the answer is how many.
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError>;
+
+    /// What was measured of every tool that was called, by id; a composition counts as a tool.
+    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError>;
 }

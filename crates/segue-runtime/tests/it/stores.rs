@@ -1,45 +1,271 @@
 //! What every store must do, whichever it is.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
 use segue_core::run::{Entry, Fact, NodeId};
-use segue_runtime::store::{MemoryStore, Store, StoreError};
+use segue_core::value::Value;
+use segue_core::view::RunStatus;
+use segue_runtime::engine::Engine;
+use segue_runtime::store::{
+    Lease, Measured, MemoryStore, NewRun, Record, Retention, RunQuery, SqliteOptions, SqliteStore,
+    Store, StoreError, TakeOver,
+};
+use tempfile::TempDir;
 
-fn entry(seq: u64) -> Entry {
-    Entry { seq, at_ms: seq, fact: Fact::Woke { node: NodeId { frame: 0, position: 0 } } }
+pub(crate) fn plan_named(name: &str) -> Arc<Plan> {
+    let text = format!("name: {name}\nsteps: [{{ id: a, set: {{ x: 1 }} }}]");
+    let (engine, _) = Engine::builder().build();
+    engine.plan(&Source::new("x.yaml", text)).0.unwrap()
 }
 
-/// The conformance suite: a new store calls it from a test of its own.
-async fn keeps_the_contract(store: &dyn Store) {
-    let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-    assert!(store.load(&a).await.unwrap().is_empty(), "an unknown run has no journal");
-    store.append(&a, 0, &[entry(0), entry(1)]).await.unwrap();
-    store.append(&b, 0, &[entry(0)]).await.unwrap();
-    store.append(&a, 2, &[entry(2)]).await.unwrap();
-    let seqs = |journal: Vec<Entry>| journal.iter().map(|entry| entry.seq).collect::<Vec<_>>();
-    assert_eq!(seqs(store.load(&a).await.unwrap()), [0, 1, 2], "entries stay in order");
-    assert_eq!(seqs(store.load(&b).await.unwrap()), [0], "runs do not mix");
+pub(crate) fn entry(seq: u64, value: Value) -> Entry {
+    let node = NodeId { frame: 0, position: 0 };
+    let fact = Fact::Succeeded { node, output: value, given: None };
+    Entry { seq, at_ms: 1_000 + seq, fact }
+}
 
+pub(crate) fn record(expected: u64, entries: &[Entry], status: RunStatus) -> Record<'_> {
+    Record { expected, entries, status, measured: &[] }
+}
+
+pub(crate) fn sqlite(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
+}
+
+/// Begins a run with one entry.
+pub(crate) async fn begin(store: &dyn Store, run_id: &str, plan: &Arc<Plan>) -> Lease {
+    let entries = [entry(0, Value::from(run_id))];
+    let run = NewRun { run_id: &run_id.into(), plan };
+    store.create(run, record(0, &entries, RunStatus::Running)).await.unwrap()
+}
+
+/// Adds one entry that ends the run.
+pub(crate) async fn finish(store: &dyn Store, lease: &Lease, seq: u64) {
+    let entries = [entry(seq, Value::Null)];
+    store.append(lease, record(seq, &entries, RunStatus::Success)).await.unwrap();
+}
+
+fn shown(journal: &[Entry]) -> String {
+    format!("{journal:?}")
+}
+
+/// Two handles on one store, as two processes would have them.
+type Two = (Arc<dyn Store>, Arc<dyn Store>);
+
+/// The conformance suite: a new store adds a test of its own that calls it.
+async fn keeps_the_contract(two: impl Fn() -> Two) {
+    journals_are_kept(two()).await;
+    a_run_has_one_writer(two()).await;
+    plans_are_kept(two()).await;
+    runs_are_found(two()).await;
+    ended_runs_are_forgotten(two()).await;
+    calls_are_counted(two()).await;
+}
+
+async fn journals_are_kept((store, other): Two) {
+    let plan = plan_named("kept");
+    let a: Arc<str> = "a".into();
+    assert!(store.load(&a).await.unwrap().is_empty(), "an unknown run has no journal");
+    let first = begin(&*store, "a", &plan).await;
+    begin(&*store, "b", &plan).await;
+    let large = Value::from("x".repeat(100_000));
+    let wrapped = Value::object([("n", Value::from(u64::MAX)), ("large", large.clone())]);
+    let more = [entry(1, large), entry(2, wrapped)];
+    store.append(&first, record(1, &more, RunStatus::Waiting)).await.unwrap();
+    let expected = shown(&[entry(0, Value::from("a")), more[0].clone(), more[1].clone()]);
+    for store in [&store, &other] {
+        assert_eq!(shown(&store.load(&a).await.unwrap()), expected, "entries stay as they were");
+        assert_eq!(store.load(&"b".into()).await.unwrap().len(), 1, "runs do not mix");
+    }
     // J8: a writer that is behind, or ahead, writes nothing.
     for expected in [0, 2, 4] {
-        let refused = store.append(&a, expected, &[entry(9)]).await.unwrap_err();
+        let late = [entry(9, Value::Null)];
+        let refused = store.append(&first, record(expected, &late, RunStatus::Running)).await;
         let fenced = StoreError::Fenced { run_id: a.clone(), expected, actual: 3 };
-        assert_eq!(refused, fenced);
+        assert_eq!(refused, Err(fenced));
     }
-    assert_eq!(seqs(store.load(&a).await.unwrap()), [0, 1, 2]);
+    let again = NewRun { run_id: &a, plan: &plan };
+    let refused = store.create(again, record(0, &more, RunStatus::Running)).await;
+    let fenced = StoreError::Fenced { run_id: a.clone(), expected: 0, actual: 3 };
+    assert_eq!(refused, Err(fenced), "a run begins once");
+    assert_eq!(shown(&store.load(&a).await.unwrap()), expected);
+}
+
+/// J8, J6: at most one writes, and nobody after the end.
+async fn a_run_has_one_writer((store, other): Two) {
+    let plan = plan_named("leased");
+    let a: Arc<str> = "a".into();
+    let first = begin(&*store, "a", &plan).await;
+    let owned = other.take(&a, TakeOver::IfLeft).await;
+    assert!(matches!(owned, Err(StoreError::Owned { .. })), "its owner is alive: {owned:?}");
+
+    let second = other.take(&a, TakeOver::Anyway).await.unwrap();
+    assert!(second.epoch > first.epoch);
+    let one = [entry(1, Value::from(1))];
+    let lost = store.append(&first, record(1, &one, RunStatus::Running)).await;
+    let expected = StoreError::Lost { run_id: a.clone(), epoch: 1, actual: second.epoch };
+    assert_eq!(lost, Err(expected.clone()), "whoever lost a run writes nothing");
+    assert_eq!(store.release(&first).await, Err(expected), "nor gives it away");
+    other.append(&second, record(1, &one, RunStatus::Running)).await.unwrap();
+
+    other.release(&second).await.unwrap();
+    let third = store.take(&a, TakeOver::IfLeft).await.unwrap();
+    finish(&*store, &third, 2).await;
+    let after = store.append(&third, record(3, &one, RunStatus::Running)).await;
+    assert!(matches!(after, Err(StoreError::Lost { .. })), "nothing follows the end: {after:?}");
+    let ended = StoreError::Ended { run_id: a.clone(), status: RunStatus::Success };
+    assert_eq!(other.take(&a, TakeOver::Anyway).await, Err(ended));
+    let unknown = StoreError::Unknown { run_id: "nobody".into() };
+    assert_eq!(other.take(&"nobody".into(), TakeOver::Anyway).await, Err(unknown));
+
+    // Runs of an owner that is gone may be taken.
+    begin(&*store, "b", &plan).await;
+    drop(store);
+    let lease = other.take(&"b".into(), TakeOver::IfLeft).await.unwrap();
+    finish(&*other, &lease, 1).await;
+}
+
+async fn plans_are_kept((store, other): Two) {
+    let plan = plan_named("planned");
+    begin(&*store, "a", &plan).await;
+    let limits = Limits::default();
+    let again = other.plan(&"a".into(), &limits).await.unwrap();
+    assert_eq!(again.hash(), plan.hash());
+    let missing = other.plan(&"b".into(), &limits).await.map(|plan| plan.hash().clone());
+    assert_eq!(missing, Err(StoreError::Unknown { run_id: "b".into() }));
+}
+
+async fn runs_are_found((store, other): Two) {
+    let (left, right) = (plan_named("left-one"), plan_named("right-one"));
+    for n in 0..7 {
+        let lease = begin(&*store, &format!("run-{n}"), if n < 3 { &left } else { &right }).await;
+        if n % 2 == 0 {
+            finish(&*store, &lease, 1).await;
+        }
+    }
+    let found = |query: RunQuery| {
+        let store = other.clone();
+        async move {
+            let page = store.runs(&query).await.unwrap();
+            assert_eq!(page.damaged, []);
+            let ids: Vec<String> = page.runs.iter().map(|run| run.run_id.to_string()).collect();
+            (ids.join(" "), page.next)
+        }
+    };
+    let all = RunQuery { limit: 100, ..RunQuery::default() };
+    let (ids, next) = found(all.clone()).await;
+    assert_eq!(ids, "run-6 run-5 run-4 run-3 run-2 run-1 run-0");
+    assert_eq!(next, None);
+    let (ids, next) = found(RunQuery { limit: 3, ..all.clone() }).await;
+    assert_eq!(ids, "run-6 run-5 run-4");
+    let (ids, next) = found(RunQuery { limit: 3, after: next, ..all.clone() }).await;
+    assert_eq!(ids, "run-3 run-2 run-1");
+    assert_eq!(found(RunQuery { limit: 3, after: next, ..all.clone() }).await.0, "run-0");
+    let name = Some("left".into());
+    assert_eq!(found(RunQuery { name, ..all.clone() }).await.0, "run-2 run-1 run-0");
+    let statuses = vec![RunStatus::Running];
+    assert_eq!(found(RunQuery { statuses, ..all.clone() }).await.0, "run-5 run-3 run-1");
+    assert_eq!(found(RunQuery { since_ms: Some(1_001), ..all.clone() }).await.0, "");
+    assert_eq!(found(RunQuery { before_ms: Some(1_000), ..all }).await.0, "");
+
+    let open = other.unfinished().await.unwrap();
+    let ids: Vec<&str> = open.runs.iter().map(|run| &*run.run_id).collect();
+    assert_eq!(ids, ["run-5", "run-3", "run-1"]);
+    let run = other.run(&"run-4".into()).await.unwrap().unwrap();
+    assert_eq!((run.length, run.status, run.ended_ms), (2, RunStatus::Success, Some(1_001)));
+    assert_eq!((&*run.name, run.started_ms, run.owner), ("right-one", 1_000, None));
+    assert_eq!(&run.plan_hash, right.hash());
+    assert_eq!(other.run(&"nobody".into()).await.unwrap(), None);
+}
+
+async fn ended_runs_are_forgotten((store, other): Two) {
+    let plan = plan_named("forgotten");
+    for n in 0..250 {
+        let lease = begin(&*store, &format!("run-{n}"), &plan).await;
+        if n != 1 {
+            finish(&*store, &lease, 1).await;
+        }
+    }
+    assert_eq!(other.prune(Retention::default()).await, Ok(0));
+    let all = RunQuery { limit: 1_000, ..RunQuery::default() };
+    let keep = Retention { keep_last: Some(10), ..Retention::default() };
+    assert_eq!(other.prune(keep).await, Ok(239));
+    let kept = store.runs(&all).await.unwrap().runs;
+    assert_eq!(kept.len(), 11, "ten, and the one that is not over");
+    assert!(store.load(&"run-0".into()).await.unwrap().is_empty());
+    assert_eq!(store.load(&"run-1".into()).await.unwrap().len(), 1);
+    assert_eq!(store.load(&"run-249".into()).await.unwrap().len(), 2);
+    let old = |before| Retention { ended_before_ms: Some(before), ..Retention::default() };
+    assert_eq!(other.prune(old(1_001)).await, Ok(0));
+    assert_eq!(other.prune(old(1_002)).await, Ok(10));
+    let plan = store.plan(&"run-1".into(), &Limits::default()).await.unwrap();
+    assert_eq!(&*plan.composition.name, "forgotten");
+}
+
+async fn calls_are_counted((store, _other): Two) {
+    let call = |name: &str, millis, result| Measured {
+        tool: ToolId::new("x", name),
+        took: Duration::from_millis(millis),
+        result,
+    };
+    let measured = [
+        call("good", 10, Ok(Value::from("ten bytes!"))),
+        call("good", 20, Ok(Value::Null)),
+        call("bad", 1, Err(Code::Timeout)),
+    ];
+    let lease = begin(&*store, "a", &plan_named("counted")).await;
+    let entries = [entry(1, Value::Null)];
+    let record = Record { measured: &measured, ..record(1, &entries, RunStatus::Running) };
+    store.append(&lease, record).await.unwrap();
+    finish(&*store, &lease, 2).await;
+    let tools = store.tools().await.unwrap();
+    let ids: Vec<&str> = tools.iter().map(|tool| tool.tool.as_str()).collect();
+    assert_eq!(ids, ["composition:counted", "x:bad", "x:good"]);
+    let [composition, bad, good] = &tools[..] else { panic!("{tools:?}") };
+    assert_eq!((composition.calls, bad.calls, good.calls), (1, 1, 2));
+    assert_eq!(bad.errors.get(&Code::Timeout), Some(&1));
+    assert!(good.errors.is_empty() && good.output_bytes.count() == 2);
+    let slowest = good.took_us.quantile(1.0).unwrap();
+    assert!((20_000..22_500).contains(&slowest), "{slowest}");
 }
 
 #[tokio::test]
 async fn the_memory_store_keeps_the_contract() {
-    keeps_the_contract(&MemoryStore::default()).await;
+    keeps_the_contract(|| {
+        let store = MemoryStore::default();
+        let other = store.peer();
+        (Arc::new(store), Arc::new(other))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_sqlite_store_keeps_the_contract() {
+    let folder = TempDir::new().unwrap();
+    let next = std::cell::Cell::new(0);
+    keeps_the_contract(|| {
+        next.set(next.get() + 1);
+        let path = folder.path().join(format!("{}.db", next.get()));
+        (Arc::new(sqlite(&path)), Arc::new(sqlite(&path)))
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn the_memory_store_forgets_the_oldest_runs() {
     let store = MemoryStore::default();
+    let plan = plan_named("memory");
     for n in 0..1_001 {
-        store.append(&format!("run-{n}").into(), 0, &[entry(0)]).await.unwrap();
+        let lease = begin(&store, &format!("run-{n}"), &plan).await;
+        finish(&store, &lease, 1).await;
     }
     assert!(store.load(&"run-0".into()).await.unwrap().is_empty());
-    assert_eq!(store.load(&"run-1".into()).await.unwrap().len(), 1);
+    assert_eq!(store.load(&"run-1".into()).await.unwrap().len(), 2);
 }

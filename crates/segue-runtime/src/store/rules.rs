@@ -1,0 +1,68 @@
+//! What every store does alike.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::tool::COMPOSITION;
+use segue_core::value::Value;
+use segue_core::view::RunStatus;
+
+use super::{Lease, Measured, NewRun, Record, RunQuery, RunRow, StoreError};
+
+/// Whether nothing more happens in a run that stands so.
+pub(super) fn is_over(status: RunStatus) -> bool {
+    !matches!(status, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
+}
+
+/// Whether a run is among those that are wanted.
+pub(super) fn fits(query: &RunQuery, run: &RunRow) -> bool {
+    (query.statuses.is_empty() || query.statuses.contains(&run.status))
+        && query.name.as_ref().is_none_or(|name| run.name.contains(&**name))
+        && query.since_ms.is_none_or(|since| run.started_ms >= since)
+        && query.before_ms.is_none_or(|before| run.started_ms < before)
+}
+
+/// What every append is held against.
+pub(super) fn fence(row: &RunRow, lease: &Lease, expected: u64) -> Result<(), StoreError> {
+    let run_id = row.run_id.clone();
+    if row.epoch != lease.epoch {
+        return Err(StoreError::Lost { run_id, epoch: lease.epoch, actual: row.epoch });
+    }
+    if row.length != expected {
+        return Err(StoreError::Fenced { run_id, expected, actual: row.length });
+    }
+    Ok(())
+}
+
+/// A composition is a tool, so a run of it is a call that ended.
+pub(super) fn composition_ended(row: &RunRow) -> Measured {
+    let took = row.updated_ms.saturating_sub(row.started_ms);
+    let result = match row.status {
+        RunStatus::Success => Ok(Value::Null),
+        RunStatus::Cancelled => Err(Code::Cancelled),
+        RunStatus::Denied => Err(Code::Denied),
+        RunStatus::RollbackFailed => Err(Code::RollbackFailed),
+        _ => Err(Code::ToolError),
+    };
+    let tool = ToolId::new(COMPOSITION, &row.name);
+    Measured { tool, took: Duration::from_millis(took), result }
+}
+
+/// How a run stands before its first entries.
+pub(super) fn begun(run: &NewRun<'_>, record: &Record<'_>, owner: &Arc<str>) -> RunRow {
+    let started_ms = record.entries.first().map_or(0, |entry| entry.at_ms);
+    RunRow {
+        run_id: run.run_id.clone(),
+        name: run.plan.composition.name.clone(),
+        status: RunStatus::Pending,
+        plan_hash: run.plan.hash().clone(),
+        started_ms,
+        updated_ms: started_ms,
+        ended_ms: None,
+        length: 0,
+        owner: Some(owner.clone()),
+        epoch: 1,
+    }
+}

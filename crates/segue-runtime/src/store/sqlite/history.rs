@@ -1,0 +1,136 @@
+//! Which runs there are, and forgetting them.
+
+use std::collections::BTreeSet;
+
+use rusqlite::Connection;
+
+use super::fault::{Fault, broken};
+use super::row::{StoredRun, signed};
+use crate::store::rules::fits;
+use crate::store::{Retention, RunQuery, Runs, StoreError, ToolStats};
+
+/// Runs that are forgotten in one transaction, so that others need not wait long.
+const FORGET_TOGETHER: i64 = 100;
+
+/// A page of runs, newest first. Rows are held against their checksums before they are compared
+/// with what is wanted: a damaged one is named, never just left out.
+pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fault> {
+    let transaction = connection.unchecked_transaction()?;
+    whole(&transaction)?;
+    let mut page = Runs::default();
+    let before = query.after.map_or(i64::MAX, signed);
+    let sql = "NOT INDEXED WHERE number < ?1 ORDER BY number DESC";
+    StoredRun::scan(&transaction, sql, [before], |stored| {
+        match stored {
+            Err(damaged) => page.damaged.push(damaged),
+            Ok(stored) if fits(query, &stored.row) => {
+                page.runs.push(stored.row);
+                page.next = u64::try_from(stored.number).ok();
+            }
+            Ok(_) => {}
+        }
+        page.runs.len() < query.limit
+    })?;
+    if page.runs.len() < query.limit {
+        page.next = None;
+    }
+    Ok(page)
+}
+
+/// Whether the table and its index tell of as many runs: a page that lost a row does not say so.
+fn whole(connection: &Connection) -> Result<(), Fault> {
+    let count = |sql: &str| -> Result<i64, Fault> {
+        Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    };
+    let rows = count("SELECT count(*) FROM run NOT INDEXED")?;
+    let names = count(
+        "SELECT count(run_id) FROM run INDEXED BY sqlite_autoindex_run_1 WHERE run_id >= ''",
+    )?;
+    if rows != names {
+        return Err(broken(format!("it lists {rows} runs and has the names of {names}")));
+    }
+    Ok(())
+}
+
+/// Every run that is not over, newest first. Asked of the table and of an index: what only one of
+/// them knows is damaged.
+pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
+    let transaction = connection.unchecked_transaction()?;
+    let sql = "SELECT number FROM run INDEXED BY run_unfinished WHERE ended_ms IS NULL";
+    let mut select = transaction.prepare_cached(sql)?;
+    let numbers = select.query_map([], |row| row.get::<_, i64>(0))?;
+    let mut indexed = numbers.collect::<Result<BTreeSet<i64>, _>>()?;
+    let mut found = Runs::default();
+    let sql = "NOT INDEXED WHERE ended_ms IS NULL ORDER BY number DESC";
+    StoredRun::scan(&transaction, sql, [], |stored| {
+        match stored {
+            Ok(stored) => {
+                if indexed.remove(&stored.number) {
+                    found.runs.push(stored.row);
+                } else {
+                    found.damaged.push(unlisted(stored.row.run_id));
+                }
+            }
+            Err(damaged) => found.damaged.push(damaged),
+        }
+        true
+    })?;
+    // What is left of the index are runs whose rows are damaged, most of them named above.
+    for number in indexed.into_iter().skip(found.damaged.len()) {
+        found.damaged.push(unlisted(format!("#{number}").into()));
+    }
+    Ok(found)
+}
+
+fn unlisted(run_id: std::sync::Arc<str>) -> StoreError {
+    let what = "the table of runs and its index do not agree".to_owned();
+    StoreError::Damaged { run_id, seq: 0, what }
+}
+
+/// Forgets some of the runs that ended first; the answer is how many.
+pub(super) fn forget_some(connection: &Connection, retention: Retention) -> Result<u64, Fault> {
+    let count = |sql: &str, parameter: i64| -> Result<i64, Fault> {
+        Ok(connection.prepare_cached(sql)?.query_row([parameter], |row| row.get(0))?)
+    };
+    let old = retention.ended_before_ms.map_or(Ok(0), |before| {
+        count("SELECT count(*) FROM run WHERE ended_ms < ?1", signed(before))
+    })?;
+    let surplus = retention.keep_last.map_or(Ok(0), |keep| {
+        count("SELECT count(*) - ?1 FROM run WHERE ended_ms IS NOT NULL", signed(keep as u64))
+    })?;
+    let wanted = old.max(surplus).min(FORGET_TOGETHER);
+    let sql = "SELECT number FROM run INDEXED BY run_ended WHERE ended_ms IS NOT NULL
+               ORDER BY ended_ms, number LIMIT ?1";
+    let mut select = connection.prepare_cached(sql)?;
+    let numbers = select.query_map([wanted.max(0)], |row| row.get(0))?;
+    let numbers = numbers.collect::<Result<Vec<i64>, _>>()?;
+    numbers.iter().try_for_each(|number| forget(connection, *number))?;
+    if !numbers.is_empty() {
+        let sql = "DELETE FROM bundle WHERE hash NOT IN (SELECT bundle FROM run)";
+        connection.prepare_cached(sql)?.execute([])?;
+    }
+    Ok(numbers.len() as u64)
+}
+
+fn forget(connection: &Connection, run: i64) -> Result<(), Fault> {
+    let run_sql = |sql: &str| -> Result<(), Fault> {
+        connection.prepare_cached(sql)?.execute([run])?;
+        Ok(())
+    };
+    run_sql("DELETE FROM entry WHERE place >= ?1 << 28 AND place < (?1 + 1) << 28")?;
+    run_sql(
+        "DELETE FROM part WHERE number IN (SELECT part FROM part_use WHERE run = ?1)
+         AND NOT EXISTS (SELECT 1 FROM part_use WHERE part = number AND run <> ?1)",
+    )?;
+    run_sql("DELETE FROM part_use WHERE run = ?1")?;
+    run_sql("DELETE FROM run WHERE number = ?1")
+}
+
+/// What was counted of every tool.
+pub(super) fn tools(connection: &Connection) -> Result<Vec<ToolStats>, Fault> {
+    let mut select = connection.prepare_cached("SELECT stats FROM tool ORDER BY id")?;
+    let texts = select.query_map([], |row| row.get::<_, String>(0))?;
+    let texts = texts.collect::<Result<Vec<_>, _>>()?;
+    // Counts are hints; those that cannot be read are left out.
+    Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
+}

@@ -1,0 +1,266 @@
+//! The embedded store: one SQLite file that survives the process and the machine.
+//!
+//! Whatever is acknowledged is on disk (`synchronous=FULL`). One thread writes and syncs once for
+//! all that wait ([`writer`]); readers have connections of their own and wait for nobody. Nothing
+//! is believed because it is there: rows have checksums and entries are chained by their hashes, so
+//! a damaged run is named and set aside while the others go on.
+
+mod fault;
+mod history;
+mod journal;
+mod owner;
+mod pack;
+mod row;
+mod schema;
+mod writer;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _};
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
+use segue_core::plan::bundle::unbundle;
+use segue_core::run::Entry;
+use tokio::sync::OnceCell;
+
+use super::rules::{begun, is_over};
+use super::{
+    Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError,
+    TakeOver, ToolStats,
+};
+use fault::Fault;
+use journal::PackedRecord;
+use owner::{Owner, Owners};
+use pack::{Hash, hash};
+use row::StoredRun;
+pub use schema::SqliteOptions;
+use writer::Writer;
+
+/// Plans that are kept at hand.
+const PLANS_MAX: usize = 64;
+
+/// Calls that are counted in memory before the counts are written. A run that ends writes them too.
+const CALLS_TOGETHER: u64 = 64;
+
+/// Runs in a file.
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Arc<Readers>,
+    options: SqliteOptions,
+    owners: Owners,
+    owner: OnceCell<Owner>,
+    plans: Mutex<VecDeque<KnownPlan>>,
+    counted: Mutex<BTreeMap<ToolId, ToolStats>>,
+}
+
+/// A plan and the bundle that it is kept as.
+#[derive(Clone)]
+struct KnownPlan {
+    plan: Arc<Plan>,
+    hash: Hash,
+    text: Arc<str>,
+}
+
+/// Connections that nobody uses at the moment.
+struct Readers {
+    path: PathBuf,
+    free: Mutex<Vec<Connection>>,
+}
+
+impl SqliteStore {
+    /// Opens the store in a file, and makes it when there is none.
+    pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+        let connection = schema::open_writer(path, &options)?;
+        Ok(SqliteStore {
+            writer: Writer::start(connection, path)?,
+            readers: Arc::new(Readers { path: path.to_owned(), free: Mutex::default() }),
+            options,
+            owners: Owners { folder: schema::beside(path, "-owners") },
+            owner: OnceCell::new(),
+            plans: Mutex::default(),
+            counted: Mutex::default(),
+        })
+    }
+
+    /// The name under which this store has runs.
+    async fn owner(&self) -> Result<&Arc<str>, StoreError> {
+        let register = || {
+            let owners = self.owners.clone();
+            self.writer.write(move |_| owners.register())
+        };
+        Ok(&self.owner.get_or_try_init(register).await?.name)
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let readers = self.readers.clone();
+        let read = tokio::task::spawn_blocking(move || readers.with(work)).await;
+        let gone = |_| Fault::Unavailable("the reader was stopped".to_owned());
+        Ok(read.map_err(gone).flatten()?)
+    }
+
+    fn bundle(&self, plan: &Arc<Plan>) -> KnownPlan {
+        let known = |known: &&KnownPlan| Arc::ptr_eq(&known.plan, plan);
+        if let Some(known) = self.known_plan(known) {
+            return known;
+        }
+        let text: Arc<str> = plan.bundle().into();
+        self.know_plan(KnownPlan { plan: plan.clone(), hash: hash(text.as_bytes()), text })
+    }
+
+    fn known_plan(&self, which: impl FnMut(&&KnownPlan) -> bool) -> Option<KnownPlan> {
+        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.iter().find(which).cloned()
+    }
+
+    fn know_plan(&self, known: KnownPlan) -> KnownPlan {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.push_front(known.clone());
+        plans.truncate(PLANS_MAX);
+        known
+    }
+
+    /// Packs a turn. Counts go with it when there are enough of them, or when the run is over.
+    fn packed(&self, record: Record<'_>) -> PackedRecord {
+        let mut packed = PackedRecord::new(record, self.options.value_bytes_max);
+        packed.stats = self.count(record.measured, is_over(record.status));
+        packed
+    }
+
+    fn count(&self, measured: &[Measured], flush: bool) -> Vec<ToolStats> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for call in measured {
+            let stats = counted.entry(call.tool.clone());
+            stats.or_insert_with(|| ToolStats::new(call.tool.clone())).add(call);
+        }
+        let calls: u64 = counted.values().map(|stats| stats.calls).sum();
+        if flush || calls >= CALLS_TOGETHER {
+            return std::mem::take(&mut *counted).into_values().collect();
+        }
+        Vec::new()
+    }
+}
+
+impl Readers {
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Fault> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match free {
+            Some(connection) => connection,
+            None => schema::open_reader(&self.path)?,
+        };
+        let result = work(&connection);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        result
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        // Counts of runs that go on elsewhere.
+        let stats = self.count(&[], true);
+        if !stats.is_empty() {
+            let count = move |connection: &Connection| {
+                stats.iter().try_for_each(|stats| journal::count(connection, stats))
+            };
+            drop(self.writer.post(count));
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+        let row = begun(&run, &record, self.owner().await?);
+        let KnownPlan { hash, text, .. } = self.bundle(run.plan);
+        let record = self.packed(record);
+        self.writer
+            .write(move |connection| journal::create(connection, &row, (&hash, &text), &record))
+            .await
+    }
+
+    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+        let (lease, record) = (lease.clone(), self.packed(record));
+        self.writer.write(move |connection| journal::append(connection, &lease, &record)).await
+    }
+
+    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
+        let run_id = run_id.clone();
+        self.read(move |connection| journal::load(connection, &run_id)).await
+    }
+
+    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
+        let id = run_id.clone();
+        let name = self.read(move |connection| bundle_of(connection, &id)).await?;
+        if let Some(known) = self.known_plan(|known| known.hash == name) {
+            return Ok(known.plan);
+        }
+        let id = run_id.clone();
+        let text = self.read(move |connection| bundle_text(connection, &id, &name)).await?;
+        let plan = unbundle(&text, limits)
+            .map_err(|reason| StoreError::Planless { run_id: run_id.clone(), reason })?;
+        Ok(self.know_plan(KnownPlan { plan, hash: name, text: text.into() }).plan)
+    }
+
+    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        let me = self.owner().await?.clone();
+        let (run_id, owners) = (run_id.clone(), self.owners.clone());
+        self.writer
+            .write(move |connection| journal::take(connection, &run_id, how, (&owners, &me)))
+            .await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.writer.write(move |connection| journal::release(connection, &lease)).await
+    }
+
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        let run_id = run_id.clone();
+        let find = move |connection: &Connection| StoredRun::find(connection, &run_id);
+        Ok(self.read(find).await?.map(|stored| stored.row))
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+        let query = query.clone();
+        self.read(move |connection| history::runs(connection, &query)).await
+    }
+
+    async fn unfinished(&self) -> Result<Runs, StoreError> {
+        self.read(history::unfinished).await
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        let mut forgotten = 0;
+        loop {
+            let some = move |connection: &Connection| history::forget_some(connection, retention);
+            match self.writer.write(some).await? {
+                0 => return Ok(forgotten),
+                more => forgotten += more,
+            }
+        }
+    }
+
+    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.read(history::tools).await
+    }
+}
+
+fn bundle_of(connection: &Connection, run_id: &Arc<str>) -> Result<Hash, Fault> {
+    let stored = StoredRun::find(connection, run_id)?;
+    let unknown = || StoreError::Unknown { run_id: run_id.clone() };
+    Ok(stored.ok_or_else(unknown)?.bundle)
+}
+
+fn bundle_text(connection: &Connection, run_id: &Arc<str>, name: &Hash) -> Result<String, Fault> {
+    let mut select = connection.prepare_cached("SELECT text FROM bundle WHERE hash = ?1")?;
+    let text: Option<String> = select.query_row([name], |row| row.get(0)).optional()?;
+    let text = text.filter(|text| hash(text.as_bytes()) == *name);
+    let what = "its plan is missing, or not what was stored".to_owned();
+    text.ok_or_else(|| StoreError::Damaged { run_id: run_id.clone(), seq: 0, what }.into())
+}

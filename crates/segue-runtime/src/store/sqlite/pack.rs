@@ -1,0 +1,311 @@
+//! Entries ⇄ bytes. What is large stands apart, once, under its hash.
+//!
+//! An entry is JSON. While it is written, every part of it that grows too large is taken out and
+//! `null` is left in its place; what was taken out may itself have parts that were. So a value that
+//! passes through ten steps is stored once, also when steps put it into objects of their own.
+//!
+//! Packed bytes are the JSON, and before it, when anything was taken out, a line with the place and
+//! the hash of each part: `@<offset>:<hash>,…`. No JSON begins with `@`, and no value can look like
+//! a part, because parts are told by their place and not by what stands there.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+
+use segue_core::compile::document::{Node, NodeKind, read_own_json};
+use segue_core::value::Value;
+use serde::Serialize;
+use serde_json::ser::Formatter;
+use sha2::{Digest as _, Sha256};
+
+/// SHA-256.
+pub(super) type Hash = [u8; 32];
+
+/// The line before the JSON grows by about so much with each part.
+const PART_BYTES: usize = 80;
+
+/// Packed bytes and the parts that were taken out of them, at any depth.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Packed {
+    pub(super) bytes: Vec<u8>,
+    pub(super) parts: BTreeMap<Hash, Vec<u8>>,
+}
+
+pub(super) fn hash(bytes: &[u8]) -> Hash {
+    Sha256::digest(bytes).into()
+}
+
+/// Packs anything; parts of `part_bytes_min` bytes or more are taken out.
+pub(super) fn pack(what: &impl Serialize, part_bytes_min: usize) -> Packed {
+    let written = RefCell::new(Written::default());
+    let splitter = Splitter { written: &written, part_bytes_min, open: Vec::new(), in_key: false };
+    let mut serializer = serde_json::Serializer::with_formatter(Writer(&written), splitter);
+    what.serialize(&mut serializer).expect("what is stored has a form in JSON");
+    let Written { text, places, parts } = written.into_inner();
+    Packed { bytes: with_places(&places, &text), parts }
+}
+
+/// What stands there so far.
+#[derive(Default)]
+struct Written {
+    text: Vec<u8>,
+    /// Where a part was taken out of the text.
+    places: Vec<(usize, Hash)>,
+    parts: BTreeMap<Hash, Vec<u8>>,
+}
+
+/// The text as serde sees it; the splitter cuts it behind its back.
+struct Writer<'a>(&'a RefCell<Written>);
+
+impl io::Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Splitter<'a> {
+    written: &'a RefCell<Written>,
+    part_bytes_min: usize,
+    /// Where each value that is being written began, and how many places there were then.
+    open: Vec<(usize, usize)>,
+    /// A key cannot be taken out.
+    in_key: bool,
+}
+
+impl Splitter<'_> {
+    fn open(&mut self) {
+        let written = self.written.borrow();
+        self.open.push((written.text.len(), written.places.len()));
+    }
+
+    /// Takes out the value that just ended, if it is large.
+    fn close(&mut self) {
+        let Some((start, places)) = self.open.pop() else { return };
+        let mut written = self.written.borrow_mut();
+        let size = written.text.len() - start + (written.places.len() - places) * PART_BYTES;
+        // The whole is never taken out: it is different each time.
+        if size < self.part_bytes_min || self.in_key || self.open.is_empty() {
+            return;
+        }
+        let inner: Vec<(usize, Hash)> =
+            written.places.drain(places..).map(|(place, hash)| (place - start, hash)).collect();
+        let part = with_places(&inner, &written.text[start..]);
+        let name = hash(&part);
+        written.text.truncate(start);
+        written.text.extend_from_slice(b"null");
+        written.places.push((start, name));
+        written.parts.insert(name, part);
+    }
+}
+
+impl Formatter for Splitter<'_> {
+    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open();
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b"]")?;
+        self.close();
+        Ok(())
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open();
+        writer.write_all(b"{")
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b"}")?;
+        self.close();
+        Ok(())
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.in_key = true;
+        if first { Ok(()) } else { writer.write_all(b",") }
+    }
+
+    fn end_object_key<W: ?Sized + io::Write>(&mut self, _writer: &mut W) -> io::Result<()> {
+        self.in_key = false;
+        Ok(())
+    }
+
+    fn begin_string<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open();
+        writer.write_all(b"\"")
+    }
+
+    fn end_string<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b"\"")?;
+        self.close();
+        Ok(())
+    }
+}
+
+fn with_places(places: &[(usize, Hash)], text: &[u8]) -> Vec<u8> {
+    if places.is_empty() {
+        return text.to_vec();
+    }
+    let mut line = String::with_capacity(places.len() * PART_BYTES + 2);
+    for (index, (place, hash)) in places.iter().enumerate() {
+        let _ = write!(line, "{}{place}:", if index == 0 { '@' } else { ',' });
+        hash.iter().for_each(|byte| {
+            let _ = write!(line, "{byte:02x}");
+        });
+    }
+    line.push('\n');
+    let mut bytes = line.into_bytes();
+    bytes.extend_from_slice(text);
+    bytes
+}
+
+/// Makes packed bytes into a value again. Parts are asked for once each and then shared.
+pub(super) struct Unpacker<F> {
+    /// The packed bytes of a part, by its hash.
+    pub(super) find: F,
+    pub(super) known: BTreeMap<Hash, Value>,
+}
+
+impl<F: FnMut(&Hash) -> Result<Vec<u8>, String>> Unpacker<F> {
+    pub(super) fn new(find: F) -> Unpacker<F> {
+        Unpacker { find, known: BTreeMap::new() }
+    }
+
+    pub(super) fn unpack(&mut self, bytes: &[u8]) -> Result<Value, String> {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        let (places, text) = places(text)?;
+        let root = read_own_json(text).map_err(|finding| finding.message)?;
+        if places.is_empty() {
+            return Ok(root.to_value());
+        }
+        let mut parts = BTreeMap::new();
+        for (place, hash) in places {
+            parts.insert(place, self.part(&hash)?);
+        }
+        Ok(fill(&root, &parts))
+    }
+
+    fn part(&mut self, name: &Hash) -> Result<Value, String> {
+        if let Some(value) = self.known.get(name) {
+            return Ok(value.clone());
+        }
+        let bytes = (self.find)(name)?;
+        if hash(&bytes) != *name {
+            return Err("a large value is not what was stored".to_owned());
+        }
+        let value = self.unpack(&bytes)?;
+        self.known.insert(*name, value.clone());
+        Ok(value)
+    }
+}
+
+/// Where parts were taken out.
+type Places = Vec<(u32, Hash)>;
+
+/// The line before the JSON, and the JSON.
+fn places(packed: &str) -> Result<(Places, &str), String> {
+    let Some(packed) = packed.strip_prefix('@') else { return Ok((Places::new(), packed)) };
+    let wrong = || "the places of large values cannot be read".to_owned();
+    let (line, text) = packed.split_once('\n').ok_or_else(wrong)?;
+    let places = line.split(',').map(|part| {
+        let (place, hex) = part.split_once(':')?;
+        Some((place.parse().ok()?, from_hex(hex)?))
+    });
+    Ok((places.collect::<Option<_>>().ok_or_else(wrong)?, text))
+}
+
+fn from_hex(hex: &str) -> Option<Hash> {
+    let mut hash = Hash::default();
+    if hex.len() != 2 * hash.len() {
+        return None;
+    }
+    for (index, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(hex.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// The value with its parts where they were.
+fn fill(node: &Node, parts: &BTreeMap<u32, Value>) -> Value {
+    if let Some(part) = parts.get(&node.span.start) {
+        return part.clone();
+    }
+    match &node.kind {
+        NodeKind::Array(items) => {
+            items.iter().map(|item| fill(item, parts)).collect::<Vec<_>>().into()
+        }
+        NodeKind::Object(members) => {
+            Value::object(members.iter().map(|m| (m.key.clone(), fill(&m.value, parts))))
+        }
+        _ => node.to_value(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::value::Number;
+
+    use super::*;
+
+    fn round(value: &Value, part_bytes_min: usize) -> Packed {
+        let packed = pack(value, part_bytes_min);
+        let find = |hash: &Hash| packed.parts.get(hash).cloned().ok_or_else(|| "gone".to_owned());
+        let again = Unpacker::new(find).unpack(&packed.bytes).unwrap();
+        assert_eq!(again.to_json(), value.to_json());
+        packed
+    }
+
+    fn sample() -> Value {
+        let long = Value::from("ü\"\n".repeat(20));
+        let number = Value::Number(Number::from_literal("18446744073709551616"));
+        let nulls = Value::from(vec![Value::Null, long.clone(), Value::Null]);
+        Value::object([
+            ("a", long.clone()),
+            ("b", nulls),
+            (&*"k".repeat(90), Value::object([("inner", long), ("n", number)])),
+            ("null", Value::Null),
+        ])
+    }
+
+    #[test]
+    fn a_value_reads_back_whatever_is_taken_out() {
+        for part_bytes_min in [1, 2, 5, 60, 100, 200, 1_000_000] {
+            round(&sample(), part_bytes_min);
+        }
+        assert!(round(&sample(), 1_000_000).parts.is_empty());
+        assert_eq!(round(&sample(), 60).parts.len(), 3, "the text once, and two that hold it");
+    }
+
+    /// W6: a large value is stored once, whatever steps wrap around it.
+    #[test]
+    fn a_large_value_is_one_part_wherever_it_stands() {
+        let large = Value::from((0..10_000).map(Value::from).collect::<Vec<Value>>());
+        let alone = round(&Value::from(vec![large.clone()]), 16_384);
+        let wrapped = Value::object([("x", Value::object([("deep", large)])), ("y", Value::Null)]);
+        let wrapped = round(&wrapped, 16_384);
+        assert_eq!(alone.parts, wrapped.parts);
+        assert!(wrapped.bytes.len() < 200);
+    }
+
+    #[test]
+    fn a_part_that_changed_is_refused() {
+        let packed = pack(&sample(), 60);
+        let flipped = |hash: &Hash| {
+            let mut bytes = packed.parts[hash].clone();
+            bytes[3] ^= 1;
+            Ok(bytes)
+        };
+        assert!(Unpacker::new(flipped).unpack(&packed.bytes).is_err());
+    }
+}

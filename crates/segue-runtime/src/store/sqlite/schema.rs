@@ -1,0 +1,195 @@
+//! The file: its tables, its settings, and how it came to be what it is.
+
+use std::fs::OpenOptions;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::fault::{Fault, broken};
+
+/// How long another process may hold the file.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Pages in the write-ahead log before they are moved into the file.
+const CHECKPOINT_PAGES: u32 = 2_000;
+
+/// Each makes the tables of its number from those of the number before. What was released is not
+/// changed any more.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE run (
+        number INTEGER PRIMARY KEY,
+        run_id TEXT NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        status TEXT NOT NULL,
+        plan_hash TEXT NOT NULL,
+        bundle BLOB NOT NULL,
+        started_ms INTEGER NOT NULL,
+        updated_ms INTEGER NOT NULL,
+        ended_ms INTEGER,
+        length INTEGER NOT NULL,
+        head BLOB NOT NULL,
+        owner TEXT,
+        epoch INTEGER NOT NULL,
+        checksum BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX run_unfinished ON run (number) WHERE ended_ms IS NULL;
+    CREATE INDEX run_ended ON run (ended_ms) WHERE ended_ms IS NOT NULL;
+    CREATE TABLE entry (
+        place INTEGER PRIMARY KEY,
+        bytes BLOB NOT NULL,
+        hash BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE part (
+        number INTEGER PRIMARY KEY,
+        hash BLOB NOT NULL UNIQUE,
+        bytes BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE part_use (
+        run INTEGER NOT NULL,
+        part INTEGER NOT NULL,
+        PRIMARY KEY (run, part)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX part_user ON part_use (part);
+    CREATE TABLE bundle (
+        hash BLOB NOT NULL PRIMARY KEY,
+        text TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE tool (
+        id TEXT NOT NULL PRIMARY KEY,
+        stats TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+"];
+
+/// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's
+/// form too.
+pub(super) const VERSION: usize = MIGRATIONS.len();
+
+/// Marks the file as ours: `Segu`.
+const APPLICATION_ID: i32 = 0x5365_6775;
+
+/// What a store is opened with.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// Values of this size and more stand beside the journal, once.
+    pub value_bytes_max: usize,
+    /// The size of a page, when the file is made.
+    pub page_bytes: u32,
+    /// Pages that the file may have.
+    pub pages_max: Option<u32>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> SqliteOptions {
+        let limits = segue_core::limits::Limits::default();
+        SqliteOptions {
+            value_bytes_max: limits.journal_value_bytes_max,
+            page_bytes: 4_096,
+            pages_max: None,
+        }
+    }
+}
+
+/// The connection that writes. Makes the file when there is none, and brings its tables up to date.
+pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
+    if let Some(parent) = path.parent() {
+        // Opening says it better when this fails.
+        let _ = std::fs::create_dir_all(parent);
+    }
+    let mut connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.pragma_update(None, "page_size", options.page_bytes)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    // What the log holds is durable; moving it at the end of every short process would cost more
+    // than the process.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    migrate(&mut connection)?;
+    if let Some(pages) = options.pages_max {
+        connection.pragma_update(None, "max_page_count", pages)?;
+    }
+    Ok(connection)
+}
+
+/// A connection that only reads.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, Fault> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    let version = |connection: &Connection| -> Result<usize, Fault> {
+        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        usize::try_from(version).map_err(|_| broken(format!("version {version} is no version")))
+    };
+    if version(connection)? == VERSION {
+        return Ok(());
+    }
+    // Two processes may come here at once; the second finds nothing left to do.
+    let transaction =
+        connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let found = version(&transaction)?;
+    let Some(missing) = MIGRATIONS.get(found..) else {
+        let message =
+            format!("it has version {found}, this Segue knows {VERSION}: use a newer one");
+        return Err(broken(message));
+    };
+    if found == 0 && !is_ours(&transaction)? {
+        return Err(broken("it is a database of something else".to_owned()));
+    }
+    missing.iter().try_for_each(|migration| transaction.execute_batch(migration))?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", i64::try_from(VERSION).unwrap_or(i64::MAX))?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Whether a file without a version has nothing of anybody else in it. Checkpoints may be there.
+fn is_ours(connection: &Connection) -> Result<bool, Fault> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'checkpoint%'
+               AND tbl_name NOT LIKE 'checkpoint%'";
+    let others: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    Ok(others == 0)
+}
+
+/// The name of a file beside the store's.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Makes the log as long as it will get, while nobody else writes. A sync of bytes in the middle of
+/// a file is several times faster than one that also makes the file longer.
+pub(super) fn lengthen_log(connection: &Connection, path: &Path) -> Result<(), Fault> {
+    let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let wanted = u64::from(page + 24) * u64::from(CHECKPOINT_PAGES + CHECKPOINT_PAGES / 8);
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let done = fill_up(&beside(path, "-wal"), wanted);
+    connection.execute_batch("ROLLBACK")?;
+    done.map_err(|error| Fault::Unavailable(error.to_string()))
+}
+
+/// Zeros behind the end mean nothing to SQLite: it reads the log up to the first frame that does
+/// not fit.
+fn fill_up(log: &Path, wanted: u64) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().append(false).write(true).open(log)?;
+    let length = file.seek(SeekFrom::End(0))?;
+    if length < wanted {
+        std::io::copy(&mut std::io::repeat(0).take(wanted - length), &mut file)?;
+        file.flush()?;
+        file.sync_all()?;
+    }
+    Ok(())
+}
