@@ -3,6 +3,8 @@
 //! It knows the tools and the compositions, compiles and plans through the core, and has a driver
 //! move runs.
 
+mod stored;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ use uuid::Uuid;
 use crate::driver::{self, Chance, Confirmer, Drive, First, Nobody, Observer, Unobserved};
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::tools::{Call, Registry, Tool, ToolError};
+
+pub use stored::{Recovered, ResumeRequest, Stored, Wish};
 
 /// The engine.
 #[derive(Clone)]
@@ -208,7 +212,13 @@ pub enum EngineError {
     /// The tool failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// The journal could not be written.
+    /// A tool is not what it was when the run was planned.
+    #[error("the definition of `{tool}` has changed since the run began")]
+    DefinitionChanged {
+        /// Which tool.
+        tool: String,
+    },
+    /// The store could not do what it was asked.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -281,6 +281,11 @@ impl Run {
         view::questions(&self.state).collect()
     }
 
+    /// Who decided what in the journal of this run, and what it was.
+    pub fn decisions(&self, journal: &[Entry]) -> Vec<(Arc<str>, String)> {
+        view::decisions(&self.state, journal)
+    }
+
     /// Whether nothing more happens.
     pub fn is_finished(&self) -> bool {
         !matches!(self.state.status, RunStatus::Pending | RunStatus::Running)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::finish::results;
 use super::forward::{candidate_call, spec};
 use super::frame::Record;
-use super::journal::{Failure, NodeId};
+use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::Node;
 use super::state::State;
 use super::{Question, QuestionKind};
@@ -83,6 +83,28 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
         _ => return None,
     };
     Some(Question { node, step: state.path(node), kind })
+}
+
+/// Who decided what, in the order of the journal.
+pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<(Arc<str>, String)> {
+    let decision = |entry: &Entry| match &entry.fact {
+        Fact::Granted { node, by } => {
+            Some((by.clone(), format!("allowed `{}`", state.path(*node))))
+        }
+        Fact::Resolved { node, done, by } => {
+            let what = if *done { "was done" } else { "was not done" };
+            Some((by.clone(), format!("found that `{}` {what}", state.path(*node))))
+        }
+        Fact::RollbackAsked { by } => Some((by.clone(), "wanted it to be taken back".to_owned())),
+        Fact::Succeeded { node, output, .. }
+            if matches!(state.step(*node).kind, StepKind::Approve { .. }) =>
+        {
+            let by = output.get("by").and_then(Value::as_str).unwrap_or("").into();
+            Some((by, format!("approved `{}`", state.path(*node))))
+        }
+        _ => None,
+    };
+    journal.iter().filter_map(decision).collect()
 }
 
 fn wait_view(question: &Question) -> WaitView {

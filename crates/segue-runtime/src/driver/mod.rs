@@ -45,6 +45,16 @@ impl Confirmer for Nobody {
     }
 }
 
+/// Leaves every question to somebody who comes later.
+pub struct Later;
+
+#[async_trait]
+impl Confirmer for Later {
+    async fn confirm(&self, _question: &Question) -> Option<Decision> {
+        None
+    }
+}
+
 /// Watches a run. Called after the entries are durable, before what they announce is done.
 pub trait Observer: Send + Sync {
     /// Something became true.

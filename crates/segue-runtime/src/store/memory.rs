@@ -84,7 +84,13 @@ impl Kept {
         run.row.length = run.journal.len() as u64;
         run.row.status = record.status;
         run.row.updated_ms = record.entries.last().map_or(run.row.updated_ms, |last| last.at_ms);
+        // A run that was over is open again while it is being taken back.
+        let reopened = run.row.ended_ms.take().is_some();
         let ended = is_over(record.status).then(|| end(run));
+        if reopened {
+            let number = self.numbers[&lease.run_id];
+            self.ended.retain(|ended| *ended != number);
+        }
         for measured in record.measured.iter().chain(&ended) {
             let tool = &measured.tool;
             self.tools
@@ -156,10 +162,10 @@ impl Store for MemoryStore {
         let mut kept = self.kept();
         let run = kept.run(run_id)?;
         let run_id = run_id.clone();
-        if run.row.ended_ms.is_some() {
+        if run.row.ended_ms.is_some() && how != TakeOver::Reopen {
             return Err(StoreError::Ended { run_id, status: run.row.status });
         }
-        if let (TakeOver::IfLeft, Some(owner)) = (how, run.owner.upgrade()) {
+        if let Some(owner) = run.owner.upgrade().filter(|_| how != TakeOver::Anyway) {
             return Err(StoreError::Owned { run_id, owner: owner.0.clone() });
         }
         run.owner = Arc::downgrade(&self.owner);

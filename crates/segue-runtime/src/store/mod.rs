@@ -137,6 +137,8 @@ pub enum TakeOver {
     IfLeft,
     /// In any case: a person says so. Whoever has it writes nothing from then on.
     Anyway,
+    /// When it is over: a person wants it to be taken back. Else as [`TakeOver::IfLeft`].
+    Reopen,
 }
 
 /// A run in short.
@@ -217,7 +219,7 @@ pub trait Store: Send + Sync {
     /// The plan that a run is bound to.
     async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError>;
 
-    /// Takes a run that is not over, in order to go on with it.
+    /// Takes a run in order to go on with it; one that is over only to have it taken back.
     async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError>;
 
     /// Gives a run back unfinished, so that anybody may take it.

@@ -9,6 +9,7 @@ use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, Unloaded};
+use segue_runtime::store::{SqliteOptions, SqliteStore, Store};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
 
@@ -55,17 +56,42 @@ pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
 }
 
 impl App {
+    /// An engine that keeps nothing, for those who only look.
     pub(super) fn open(global: &Global) -> Result<App, Exit> {
         let config = load_config(global)?;
+        App::build(global, config, None)
+    }
+
+    /// An engine with the store of runs.
+    pub(super) fn open_stored(global: &Global) -> Result<App, Exit> {
+        let config = load_config(global)?;
+        let Some(file) = store_file(&config.store) else { return App::build(global, config, None) };
+        match SqliteStore::open(&file, SqliteOptions::default()) {
+            Ok(store) => App::build(global, config, Some(Arc::new(store))),
+            Err(error) => {
+                let message = format!("cannot open the store `{}`: {error}", file.display());
+                complain(
+                    &message,
+                    Some("`--store sqlite:FILE` names another, `--store memory` none"),
+                );
+                Err(Exit::Usage)
+            }
+        }
+    }
+
+    fn build(global: &Global, config: Config, store: Option<Arc<dyn Store>>) -> Result<App, Exit> {
         let tools = configured_tools(&config).map_err(|message| {
             complain(&message, None);
             Exit::Usage
         })?;
-        let (engine, unloaded) = Engine::builder()
+        let mut builder = Engine::builder()
             .tools(tools)
             .limits(config.limits.clone())
-            .compositions(composition_files(&config))
-            .build();
+            .compositions(composition_files(&config));
+        if let Some(store) = store {
+            builder = builder.store(store);
+        }
+        let (engine, unloaded) = builder.build();
         if !global.quiet {
             for Unloaded { source, diagnostics } in &unloaded {
                 let reason = diagnostics.first().map_or("", |finding| &finding.message);
@@ -173,7 +199,7 @@ fn configured_tools(config: &Config) -> Result<Vec<Tool>, String> {
     let mut tools = builtin::tools(&BuiltinConfig {
         files_root: root,
         http_allow: config.http_allow.clone(),
-        checkpoints: checkpoints_at(&config.store),
+        checkpoints: store_file(&config.store).map_or(CheckpointsAt::Memory, CheckpointsAt::File),
         limits: config.limits.clone(),
     });
     let trusted = config.commands.is_empty() || Trust::load().allows(config);
@@ -193,15 +219,12 @@ fn configured_tools(config: &Config) -> Result<Vec<Tool>, String> {
     Ok(tools)
 }
 
-/// Where checkpoints are kept: beside the runs.
-fn checkpoints_at(store: &StoreAt) -> CheckpointsAt {
+/// The file in which runs and checkpoints are kept, if there is one.
+fn store_file(store: &StoreAt) -> Option<PathBuf> {
     match store {
-        StoreAt::Memory => CheckpointsAt::Memory,
-        StoreAt::Sqlite(file) => CheckpointsAt::File(file.clone()),
-        StoreAt::Default => match config::data_folder() {
-            Some(folder) => CheckpointsAt::File(folder.join("segue.db")),
-            None => CheckpointsAt::Memory,
-        },
+        StoreAt::Memory => None,
+        StoreAt::Sqlite(file) => Some(file.clone()),
+        StoreAt::Default => config::data_folder().map(|folder| folder.join("segue.db")),
     }
 }
 

@@ -86,7 +86,9 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             complain(&error.to_string(), hint(&error).as_deref());
             match error {
                 EngineError::Tool(ToolError::Unreachable { .. }) => Exit::Unreachable,
-                EngineError::Tool(_) | EngineError::Store(_) => Exit::RunFailed,
+                EngineError::Tool(_)
+                | EngineError::Store(_)
+                | EngineError::DefinitionChanged { .. } => Exit::RunFailed,
                 EngineError::UnknownTool { .. } | EngineError::Arguments { .. } => Exit::Usage,
             }
         }
@@ -103,6 +105,8 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
         EngineError::Arguments { .. } => {
             Some("`segue tools show ID` lists the parameters".to_owned())
         }
-        EngineError::Tool(_) | EngineError::Store(_) => None,
+        EngineError::Tool(_) | EngineError::Store(_) | EngineError::DefinitionChanged { .. } => {
+            None
+        }
     }
 }

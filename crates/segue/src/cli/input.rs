@@ -34,6 +34,11 @@ pub(super) fn read(
     Ok(members.into())
 }
 
+/// One JSON value: written out, `@file`, or `-`.
+pub(super) fn json(text: &str, limits: &Limits) -> Result<Value, String> {
+    read_whole(text, limits)
+}
+
 fn read_whole(text: &str, limits: &Limits) -> Result<Value, String> {
     let (name, text) = match text.strip_prefix('@') {
         None if text == "-" => ("standard input", read_stdin()?),

@@ -3,6 +3,7 @@
 //!
 //! Data goes to standard output, everything else to standard error.
 
+mod act;
 mod app;
 mod call;
 mod check;
@@ -14,6 +15,7 @@ mod input;
 mod plan;
 mod progress;
 mod run;
+mod runs;
 mod schema;
 mod tools;
 mod trust;
@@ -132,6 +134,16 @@ impl Global {
 enum Command {
     /// Run a composition
     Run(run::RunArgs),
+    /// List runs, or show one
+    Runs(runs::RunsArgs),
+    /// Go on with a run that was interrupted or waits for a person
+    Resume(act::ResumeArgs),
+    /// End a run that waits or was interrupted
+    Cancel(act::CancelArgs),
+    /// Take back what a run did
+    Rollback(act::RollbackArgs),
+    /// Answer the question that a run waits for, and go on
+    Approve(act::ApproveArgs),
     /// Find every mistake of compositions, without running anything
     Check(check::CheckArgs),
     /// Show order, parallelism, effects and what can be undone
@@ -172,6 +184,11 @@ impl Cli {
         let global = self.global;
         match self.command {
             Command::Run(args) => run::run(&global, &args),
+            Command::Runs(args) => runs::runs(&global, &args),
+            Command::Resume(args) => act::resume(&global, &args),
+            Command::Cancel(args) => act::cancel(&global, &args),
+            Command::Rollback(args) => act::rollback(&global, &args),
+            Command::Approve(args) => act::approve(&global, &args),
             Command::Check(args) => check::check(&global, &args),
             Command::Plan(args) => plan::plan(&global, &args),
             Command::Tools(args) => tools::tools(&global, &args),

@@ -41,6 +41,11 @@ pub(super) fn of(global: &Global, plan: &Arc<Plan>) -> Progress {
     }
 }
 
+/// A line per change, whatever the output.
+pub(super) fn lines() -> impl Observer {
+    Lines::default()
+}
+
 impl Progress {
     pub(super) fn observer(&self) -> &dyn Observer {
         match self {

@@ -106,7 +106,8 @@ struct Prepared {
 
 fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
-    let app = App::open(global).map_err(|_| said("the configuration cannot be used"))?;
+    let app = if args.dry_run { App::open(global) } else { App::open_stored(global) };
+    let app = app.map_err(|_| said("the configuration cannot be used"))?;
     let source = app
         .find(&args.composition)
         .map_err(|(message, help)| Refusal { help, ..Refusal::new(Code::NotFound, message) })?;
@@ -136,7 +137,7 @@ impl Prepared {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
         let progress = progress::of(global, &plan);
-        let confirmer = confirmer(&progress);
+        let confirmer = confirmer(&progress, Nobody);
         let request = RunRequest {
             plan,
             input,
@@ -204,12 +205,15 @@ async fn signalled() {
     }
 }
 
-/// Asks on a terminal, and nowhere else.
-fn confirmer(progress: &Progress) -> Box<dyn Confirmer> {
+/// Asks on a terminal; elsewhere `otherwise` answers.
+pub(super) fn confirmer(
+    progress: &Progress,
+    otherwise: impl Confirmer + 'static,
+) -> Box<dyn Confirmer> {
     if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
         Box::new(Prompt { progress: progress.clone() })
     } else {
-        Box::new(Nobody)
+        Box::new(otherwise)
     }
 }
 
@@ -281,7 +285,7 @@ fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-fn show(global: &Global, view: &RunView) -> Exit {
+pub(super) fn show(global: &Global, view: &RunView) -> Exit {
     match global.output() {
         Output::Json | Output::Ndjson => print_json(global, view),
         Output::Rich | Output::Plain => {
@@ -308,7 +312,7 @@ pub(super) fn show_result(view: &RunView) -> Exit {
 }
 
 /// What a waiting run waits for.
-fn show_questions(view: &RunView) {
+pub(super) fn show_questions(view: &RunView) {
     for wait in view.waiting_for.iter().filter(|wait| wait.kind != "doubt") {
         let message = format!("step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
         let help = format!("`segue approve {}`, or with `--deny`", view.run_id);
@@ -316,7 +320,7 @@ fn show_questions(view: &RunView) {
     }
 }
 
-fn show_errors(view: &RunView) {
+pub(super) fn show_errors(view: &RunView) {
     for error in &view.errors {
         let place = match (&error.step, &error.tool) {
             (Some(step), Some(tool)) => format!("step `{step}` ({tool}): "),
@@ -329,7 +333,7 @@ fn show_errors(view: &RunView) {
     }
 }
 
-fn summary(view: &RunView) -> String {
+pub(super) fn summary(view: &RunView) -> String {
     let word = view.status.as_str().replace('_', " ");
     format!(
         "{}: {word} · {} of {} steps · {}",
@@ -340,7 +344,7 @@ fn summary(view: &RunView) -> String {
     )
 }
 
-fn exit_of(view: &RunView) -> Exit {
+pub(super) fn exit_of(view: &RunView) -> Exit {
     let refused = !view.errors.is_empty() && view.errors.iter().all(|error| error.phase == "check");
     match view.status {
         RunStatus::Success | RunStatus::DryRun => Exit::Success,

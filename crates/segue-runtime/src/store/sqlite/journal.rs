@@ -122,6 +122,8 @@ fn add(
     stored.row.status = record.status;
     stored.row.updated_ms = record.at_ms.unwrap_or(stored.row.updated_ms);
     record.stats.iter().try_for_each(|stats| count(connection, stats))?;
+    // None also for a run that was over, and is being taken back because a person wants it.
+    stored.row.ended_ms = None;
     if is_over(record.status) {
         stored.row.ended_ms = Some(stored.row.updated_ms);
         stored.row.owner = None;
@@ -168,10 +170,10 @@ pub(super) fn take(
 ) -> Result<Lease, Fault> {
     let mut stored = known(connection, run_id)?;
     let run_id = run_id.clone();
-    if stored.row.ended_ms.is_some() {
+    if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
         return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
     }
-    let owner = stored.row.owner.take().filter(|_| how == TakeOver::IfLeft);
+    let owner = stored.row.owner.take().filter(|_| how != TakeOver::Anyway);
     if let Some(owner) = owner.filter(|owner| owners.is_alive(owner)) {
         return Err(StoreError::Owned { run_id, owner }.into());
     }

@@ -1,0 +1,183 @@
+//! Runs that are in the store: looking at them, and going on with them.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use segue_core::plan::Plan;
+use segue_core::run::{Entry, EventKind, Run};
+use segue_core::value::Value;
+use segue_core::view::RunView;
+
+use super::{Engine, EngineError};
+use crate::driver::{self, Confirmer, Drive, First, Later, Observer, Unobserved};
+use crate::store::{Lease, RunRow, Store, StoreError, TakeOver};
+
+/// What somebody wants of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// That it goes on where it was.
+    GoOn,
+    /// That it ends.
+    Cancel,
+    /// That what it did is taken back, whoever wants it.
+    RollBack(Arc<str>),
+}
+
+/// A run to go on with.
+pub struct ResumeRequest<'a> {
+    /// Which run.
+    pub run_id: Arc<str>,
+    /// What is wanted of it.
+    pub wish: Wish,
+    /// Whether to take it from somebody who is alive.
+    pub take_over: TakeOver,
+    /// Who answers its questions.
+    pub confirmer: &'a dyn Confirmer,
+    /// Who watches.
+    pub observer: &'a dyn Observer,
+    /// Resolves when the run should end.
+    pub cancel: BoxFuture<'a, ()>,
+}
+
+impl ResumeRequest<'_> {
+    /// Goes on with a run, unwatched, leaving its questions open.
+    pub fn new(run_id: impl Into<Arc<str>>) -> ResumeRequest<'static> {
+        ResumeRequest {
+            run_id: run_id.into(),
+            wish: Wish::GoOn,
+            take_over: TakeOver::IfLeft,
+            confirmer: &Later,
+            observer: &Unobserved,
+            cancel: Box::pin(std::future::pending()),
+        }
+    }
+}
+
+/// A run as it is in the store.
+pub struct Stored {
+    /// In short.
+    pub row: RunRow,
+    /// The run itself.
+    pub run: Run,
+    /// Its journal.
+    pub journal: Vec<Entry>,
+    /// What it executes.
+    pub plan: Arc<Plan>,
+}
+
+impl Stored {
+    /// The run as every surface shows it.
+    pub fn view(&self) -> RunView {
+        let mut view = self.run.view();
+        if view.completed_at.is_none() {
+            view.duration_ms = self.row.updated_ms.saturating_sub(self.row.started_ms);
+            view.duration = view.duration_ms.saturating_mul(1_000_000);
+        }
+        view
+    }
+}
+
+/// A run that was interrupted, and how it went on.
+pub type Recovered = (Arc<str>, Result<RunView, EngineError>);
+
+impl Engine {
+    /// Where runs are kept.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// A run as it is in the store.
+    pub async fn stored(&self, run_id: &Arc<str>) -> Result<Stored, EngineError> {
+        let store = &self.inner.store;
+        let unknown = || StoreError::Unknown { run_id: run_id.clone() };
+        let row = store.run(run_id).await?.ok_or_else(unknown)?;
+        let plan = store.plan(run_id, &self.inner.limits).await?;
+        let journal = store.load(run_id).await?;
+        let run = Run::replay(plan.clone(), self.inner.limits.clone(), &journal)
+            .map_err(|error| damaged(run_id, error.seq, error.to_string()))?;
+        Ok(Stored { row, run, journal, plan })
+    }
+
+    /// Goes on with a run until it is over, or waits for a person who is not there.
+    pub async fn resume(&self, request: ResumeRequest<'_>) -> Result<RunView, EngineError> {
+        let store = &self.inner.store;
+        let lease = store.take(&request.run_id, request.take_over).await?;
+        match self.go_on(&lease, request).await {
+            // Nothing of the run was touched: whoever comes next may take it.
+            Err(error @ (EngineError::DefinitionChanged { .. } | EngineError::Store(_))) => {
+                let _ = store.release(&lease).await;
+                Err(error)
+            }
+            other => other,
+        }
+    }
+
+    /// Goes on with every run that nobody has, all at once. A run that cannot be read, or belongs
+    /// to somebody, delays none of the others.
+    pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
+        let found = self.inner.store.unfinished().await?;
+        let damaged = found.damaged.into_iter().map(|error| ("?".into(), Err(error.into())));
+        let mut recovered: Vec<Recovered> = damaged.collect();
+        let mut under_way: FuturesUnordered<_> = found
+            .runs
+            .into_iter()
+            .map(|row| async {
+                let outcome = self.resume(ResumeRequest::new(row.run_id.clone())).await;
+                (row.run_id, outcome)
+            })
+            .collect();
+        while let Some((run_id, outcome)) = under_way.next().await {
+            if !matches!(outcome, Err(EngineError::Store(StoreError::Owned { .. }))) {
+                recovered.push((run_id, outcome));
+            }
+        }
+        Ok(recovered)
+    }
+
+    async fn go_on(
+        &self,
+        lease: &Lease,
+        request: ResumeRequest<'_>,
+    ) -> Result<RunView, EngineError> {
+        let Stored { mut run, journal, plan, .. } = self.stored(&request.run_id).await?;
+        self.definitions_are_the_same(&plan)?;
+        let then = match request.wish {
+            Wish::GoOn => None,
+            Wish::Cancel => Some(EventKind::Cancel),
+            Wish::RollBack(by) => Some(EventKind::RollBack { by }),
+        };
+        let written = journal.len() as u64;
+        drop(journal);
+        let first = First::Resume { lease: lease.clone(), written, then };
+        let expand = |document: &Value| self.expand(document);
+        let drive = Drive {
+            plan,
+            registry: &self.inner.registry,
+            store: &*self.inner.store,
+            confirmer: request.confirmer,
+            observer: request.observer,
+            chance: &self.inner.chance,
+            expand: &expand,
+            cancel: request.cancel,
+        };
+        driver::drive(&mut run, first, drive).await?;
+        Ok(run.view())
+    }
+
+    /// D4: a run is bound to the tools that it was planned with.
+    fn definitions_are_the_same(&self, plan: &Plan) -> Result<(), EngineError> {
+        for (id, pinned) in plan.tools.iter().filter(|(_, tool)| tool.composition.is_none()) {
+            if let Some(now) = self.inner.registry.get(id)
+                && now.spec.hash() != pinned.hash()
+            {
+                return Err(EngineError::DefinitionChanged { tool: id.to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn damaged(run_id: &Arc<str>, seq: u64, what: String) -> StoreError {
+    StoreError::Damaged { run_id: run_id.clone(), seq, what }
+}

@@ -1,0 +1,307 @@
+//! `segue resume`, `cancel`, `rollback`, `approve`: acting on a run that is in the store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use clap::{Args, ValueEnum};
+use segue_core::run::{Question, QuestionKind};
+use segue_core::value::Value;
+use segue_runtime::driver::{Confirmer, Decision, Later};
+use segue_runtime::engine::{EngineError, ResumeRequest, Stored, Wish};
+use segue_runtime::store::{StoreError, TakeOver};
+
+use super::app::App;
+use super::run::{confirmer, interrupted, runtime, show};
+use super::runs::find;
+use super::{Exit, Global, complain, input, progress, say};
+
+/// Go on with a run that was interrupted or waits for a person
+#[derive(Args, Debug)]
+pub(super) struct ResumeArgs {
+    /// The run: its id, the beginning or the end of it, or `last`
+    #[arg(value_name = "RUN", required_unless_present = "all")]
+    run: Option<String>,
+    /// Every run that was interrupted
+    #[arg(long, conflicts_with_all = ["run", "assume"])]
+    all: bool,
+    /// What is known of a call that was never answered
+    #[arg(long, value_name = "OUTCOME")]
+    assume: Option<Assume>,
+    /// With `--assume done`: what the call returned
+    #[arg(long = "value", value_name = "JSON", requires = "assume")]
+    value: Option<String>,
+    /// With `--assume`: the step that is meant, when several are in doubt
+    #[arg(long, value_name = "STEP", requires = "assume")]
+    step: Option<String>,
+    /// Take the run from whoever has it, even if it is alive
+    #[arg(long)]
+    take_over: bool,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Assume {
+    /// It did its work
+    Done,
+    /// It did nothing
+    Failed,
+}
+
+/// End a run that waits or was interrupted
+#[derive(Args, Debug)]
+pub(super) struct CancelArgs {
+    /// The run: its id, the beginning or the end of it, or `last`
+    run: String,
+}
+
+/// Take back what a run did
+#[derive(Args, Debug)]
+pub(super) struct RollbackArgs {
+    /// The run: its id, the beginning or the end of it, or `last`
+    run: String,
+}
+
+/// Answer the question that a run waits for, and go on
+#[derive(Args, Debug)]
+pub(super) struct ApproveArgs {
+    /// The run: its id, the beginning or the end of it, or `last`
+    run: String,
+    /// Say no
+    #[arg(long)]
+    deny: bool,
+    /// The step that asks, when several do
+    #[arg(long, value_name = "STEP")]
+    step: Option<String>,
+    /// Data that belongs to the answer: `name=value`, `name:=JSON`
+    #[arg(short, value_name = "NAME=VALUE", conflicts_with = "deny")]
+    input: Vec<String>,
+}
+
+/// What is wanted of a run, in the words of the command line.
+struct Act {
+    wish: Wish,
+    take_over: TakeOver,
+    answer: Option<GivenAnswer>,
+}
+
+impl Act {
+    fn new(wish: Wish) -> Act {
+        Act { wish, take_over: TakeOver::IfLeft, answer: None }
+    }
+}
+
+pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
+    let Some(run) = &args.run else { return resume_all(global) };
+    let take_over = if args.take_over { TakeOver::Anyway } else { TakeOver::IfLeft };
+    act(global, run, |app, stored| {
+        let act = Act { take_over, ..Act::new(Wish::GoOn) };
+        let Some(assume) = args.assume else { return Ok(act) };
+        let question = the_question(stored, args.step.as_deref(), true)?;
+        let data = match &args.value {
+            None => Value::Null,
+            Some(text) => input::json(text, app.engine.limits())?,
+        };
+        let granted = assume == Assume::Done;
+        Ok(Act { answer: Some(GivenAnswer::new(&question, granted, data)), ..act })
+    })
+}
+
+pub(super) fn cancel(global: &Global, args: &CancelArgs) -> Exit {
+    act(global, &args.run, |_, _| Ok(Act::new(Wish::Cancel)))
+}
+
+pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
+    act(global, &args.run, |_, _| {
+        Ok(Act { take_over: TakeOver::Reopen, ..Act::new(Wish::RollBack(who())) })
+    })
+}
+
+pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
+    act(global, &args.run, |app, stored| {
+        let question = the_question(stored, args.step.as_deref(), false)?;
+        let schema = match &question.kind {
+            QuestionKind::Approval { schema, .. } => schema.clone(),
+            _ => None,
+        };
+        let data = if args.input.is_empty() {
+            Value::Null
+        } else {
+            input::read(None, &args.input, schema.as_deref(), app.engine.limits())?
+        };
+        if let Some(violation) = schema.filter(|_| !args.deny).and_then(|schema| {
+            schema.violations(&data).into_iter().next().map(|violation| violation.to_string())
+        }) {
+            return Err(format!("the answer does not fit: {violation}"));
+        }
+        let answer = GivenAnswer::new(&question, !args.deny, data);
+        Ok(Act { answer: Some(answer), ..Act::new(Wish::GoOn) })
+    })
+}
+
+/// Whose word it is.
+fn who() -> Arc<str> {
+    let name = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
+    name.unwrap_or_else(|_| "somebody at the command line".to_owned()).into()
+}
+
+/// The question that is meant: of a call in doubt, or any other.
+fn the_question(stored: &Stored, step: Option<&str>, is_doubt: bool) -> Result<Question, String> {
+    let questions = stored.run.questions();
+    let fits = |question: &&Question| {
+        matches!(question.kind, QuestionKind::Doubt { .. }) == is_doubt
+            && step.is_none_or(|step| &*question.step == step)
+    };
+    let mut meant = questions.iter().filter(fits);
+    match (meant.next(), meant.next()) {
+        (Some(question), None) => Ok(question.clone()),
+        (Some(_), Some(_)) => {
+            let steps: Vec<String> =
+                questions.iter().filter(fits).map(|q| format!("`{}`", q.step)).collect();
+            Err(format!("several steps ask, say which with `--step`: {}", steps.join(", ")))
+        }
+        (None, _) => {
+            let what = if is_doubt { "no call is in doubt" } else { "nothing is asked" };
+            Err(match step {
+                Some(step) => format!("step `{step}` asks nothing of this kind"),
+                None => format!("{what} in this run"),
+            })
+        }
+    }
+}
+
+fn act(
+    global: &Global,
+    run: &str,
+    wanted: impl FnOnce(&App, &Stored) -> Result<Act, String>,
+) -> Exit {
+    let app = match App::open_stored(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let runtime = runtime();
+    let stored = runtime.block_on(async {
+        let run_id = find(&app, run).await?;
+        app.engine.stored(&run_id).await.map_err(|error| error.to_string())
+    });
+    let wanted = stored.and_then(|stored| wanted(&app, &stored).map(|act| (stored, act)));
+    let (stored, act) = match wanted {
+        Ok(wanted) => wanted,
+        Err(message) => {
+            complain(&message, None);
+            return Exit::Usage;
+        }
+    };
+    runtime.block_on(go_on(global, &app, &stored, act))
+}
+
+async fn go_on(global: &Global, app: &App, stored: &Stored, act: Act) -> Exit {
+    let progress = progress::of(global, &stored.plan);
+    let asks = confirmer(&progress, Later);
+    let confirmer: Box<dyn Confirmer> = match act.answer {
+        Some(answer) => {
+            Box::new(Answering { answer, used: AtomicBool::new(false), else_ask: asks })
+        }
+        None => asks,
+    };
+    let request = ResumeRequest {
+        wish: act.wish,
+        take_over: act.take_over,
+        confirmer: &*confirmer,
+        observer: progress.observer(),
+        cancel: Box::pin(interrupted()),
+        ..ResumeRequest::new(stored.row.run_id.clone())
+    };
+    match app.engine.resume(request).await {
+        Ok(view) => {
+            progress.finish();
+            show(global, &view)
+        }
+        Err(error) => {
+            complain(&error.to_string(), help_for(&error));
+            Exit::RunFailed
+        }
+    }
+}
+
+fn help_for(error: &EngineError) -> Option<&'static str> {
+    Some(match error {
+        EngineError::Store(StoreError::Owned { .. }) => {
+            "it is being run now; `segue runs show RUN --watch` follows it"
+        }
+        EngineError::Store(StoreError::Ended { .. }) => {
+            "`segue rollback RUN` takes back what it did, `segue run` starts another"
+        }
+        EngineError::DefinitionChanged { .. } => {
+            "bring the tool back to what it was, or `segue cancel RUN` and run it again"
+        }
+        _ => return None,
+    })
+}
+
+/// Goes on with every run that nobody has.
+fn resume_all(global: &Global) -> Exit {
+    let app = match App::open_stored(global) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    runtime().block_on(async {
+        let found = match app.engine.recover().await {
+            Ok(found) => found,
+            Err(error) => {
+                complain(&error.to_string(), None);
+                return Exit::RunFailed;
+            }
+        };
+        for (run_id, outcome) in &found {
+            match outcome {
+                Ok(view) => say(&format!("{run_id} {}: {}", view.name, view.status.as_str())),
+                Err(error) => complain(&format!("{run_id}: {error}"), help_for(error)),
+            }
+        }
+        if !global.quiet {
+            say(&format!("{} interrupted runs", found.len()));
+        }
+        if found.iter().all(|(_, outcome)| outcome.is_ok()) {
+            Exit::Success
+        } else {
+            Exit::RunFailed
+        }
+    })
+}
+
+/// An answer that somebody gave to one question.
+struct GivenAnswer {
+    step: Arc<str>,
+    is_doubt: bool,
+    decision: Decision,
+}
+
+impl GivenAnswer {
+    fn new(question: &Question, granted: bool, data: Value) -> GivenAnswer {
+        GivenAnswer {
+            step: question.step.clone(),
+            is_doubt: matches!(question.kind, QuestionKind::Doubt { .. }),
+            decision: Decision { granted, by: who(), data },
+        }
+    }
+}
+
+/// Gives an answer once, to the question that it is for; every other question is asked.
+struct Answering {
+    answer: GivenAnswer,
+    used: AtomicBool,
+    else_ask: Box<dyn Confirmer>,
+}
+
+#[async_trait]
+impl Confirmer for Answering {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
+        let is_meant = question.step == self.answer.step && is_doubt == self.answer.is_doubt;
+        if is_meant && !self.used.swap(true, Ordering::Relaxed) {
+            return Some(self.answer.decision.clone());
+        }
+        self.else_ask.confirm(question).await
+    }
+}
