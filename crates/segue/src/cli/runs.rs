@@ -91,9 +91,9 @@ pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
             Some(RunsCommand::Show { run, journal, .. }) => {
                 let stored = stored(&app, run).await?;
                 if *journal {
-                    print_journal(&stored)
+                    print_journal(&stored);
                 } else {
-                    show(global, &stored)
+                    show(global, &stored);
                 }
                 Ok(Exit::Success)
             }
