@@ -199,6 +199,62 @@ impl Body {
     }
 }
 
+/// Where a program may go on after one of its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ways {
+    /// After success.
+    pub success: Target,
+    /// Without a word of where: also what follows a step that is skipped.
+    pub in_sequence: Target,
+    /// After a failure that is tolerated; absent when a failure ends the program.
+    pub failure: Option<Target>,
+}
+
+impl Body {
+    /// For each step of a program, whether it is passed over in sequence: it is there for failures
+    /// that lead to it, and for nothing else. The first step is where the program begins, so it is
+    /// never passed over.
+    pub fn passed_over(&self) -> Vec<bool> {
+        let mut by_failure = vec![false; self.steps.len()];
+        let mut by_success = vec![false; self.steps.len()];
+        for step in &self.steps {
+            for (next, found) in
+                [(&step.on_failure.next, &mut by_failure), (&step.on_success.next, &mut by_success)]
+            {
+                if let Some(Next { target: Target::Step(at), .. }) = next {
+                    found[*at as usize] = true;
+                }
+            }
+        }
+        let is_passed_over = |(position, step): (usize, &Arc<Step>)| {
+            position > 0 && by_failure[position] && !by_success[position] && !step.falls_through
+        };
+        self.steps.iter().enumerate().map(is_passed_over).collect()
+    }
+
+    /// Where a program goes on after each of its steps.
+    pub fn ways(&self) -> Vec<Ways> {
+        let passed_over = self.passed_over();
+        let mut in_sequence = Target::End;
+        let mut ways: Vec<Ways> = Vec::with_capacity(self.steps.len());
+        for (position, step) in self.steps.iter().enumerate().rev() {
+            let said = |next: &Option<Next>| next.as_ref().map_or(in_sequence, |next| next.target);
+            let goes_on = step.on_failure.action == FailureAction::Continue;
+            ways.push(Ways {
+                success: said(&step.on_success.next),
+                in_sequence,
+                failure: goes_on.then(|| said(&step.on_failure.next)),
+            });
+            if !passed_over[position] {
+                let position = u32::try_from(position).expect("far fewer than 2^32 steps");
+                in_sequence = Target::Step(position);
+            }
+        }
+        ways.reverse();
+        ways
+    }
+}
+
 /// One step.
 #[derive(Clone, Debug)]
 pub struct Step {

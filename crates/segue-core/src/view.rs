@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::composition::{Dialect, Step, StepKind, Undo};
+use crate::composition::{Body, Dialect, Flow, Step, StepKind, Target, Undo, Ways};
 use crate::diagnostic::Code;
-use crate::plan::{Plan, PlanStep};
+use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::tool::Impact;
 use crate::value::{Map, Value};
 
@@ -267,6 +267,9 @@ pub struct PlanView {
     pub name: Arc<str>,
     /// What it does.
     pub description: Arc<str>,
+    /// What its author says beyond that: `documentation.summary`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Arc<str>>,
     /// The composition's dialect.
     pub dialect: Dialect,
     /// One confirmation for the whole run.
@@ -311,6 +314,9 @@ pub struct PlanStepView {
     pub tool: Option<Arc<str>>,
     /// Steps that come first.
     pub needs: Vec<Arc<str>>,
+    /// Where a program may go on after it; a graph has no such thing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<WayView>,
     /// What it does to the world.
     pub effect: Impact,
     /// How it is taken back.
@@ -329,6 +335,29 @@ pub struct PlanStepView {
     /// The bodies inside, each with its steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bodies: Vec<PlanBodyView>,
+}
+
+/// Where a program may go on after a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WayView {
+    /// What the step came to.
+    pub after: After,
+    /// The id of the next step; absent means that the program is over.
+    pub to: Option<Arc<str>>,
+    /// Whether it is the step that follows in the text.
+    pub in_sequence: bool,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum After {
+    /// It succeeded.
+    Success,
+    /// It was skipped.
+    Skip,
+    /// It failed, and that is tolerated.
+    Failure,
 }
 
 /// A body inside a step.
@@ -366,16 +395,17 @@ impl PlanView {
     /// The view of a plan.
     pub fn of(plan: &Plan) -> PlanView {
         let composition = &plan.composition;
-        let ids = |steps: Vec<&PlanStep>| steps.iter().map(|s| s.step.id.clone()).collect();
-        let levels = plan.levels(0);
-        let mut together = vec![Vec::new(); levels.iter().max().map_or(0, |max| max + 1)];
-        for (step, level) in plan.steps_of(0).zip(&levels) {
-            together[*level].push(step.step.id.clone());
-        }
+        let documentation = composition.metadata.get("documentation");
+        let summary = documentation.and_then(|known| known.get("summary"));
+        let (together, longest_path) = match composition.body.flow {
+            Flow::Graph => graph_order(plan),
+            Flow::Program => program_order(plan),
+        };
         PlanView {
             hash: plan.hash().clone(),
             name: composition.name.clone(),
             description: composition.description.clone(),
+            summary: summary.and_then(Value::as_str).map(Arc::from),
             dialect: composition.dialect,
             atomic: composition.atomic,
             effect: plan.impact(),
@@ -384,9 +414,9 @@ impl PlanView {
                 .output
                 .as_ref()
                 .map_or(Value::Null, crate::expr::Template::to_value),
-            steps: plan.steps_of(0).map(|step| PlanStepView::of(plan, step)).collect(),
+            steps: step_views(plan, 0, &composition.body),
             together,
-            longest_path: ids(plan.longest_path()),
+            longest_path,
             tools: plan.tools.iter().map(|(id, tool)| (id.to_string(), tool.hash())).collect(),
             error_handling: ErrorHandlingView {
                 failure_strategy: composition.error_handling.strategy.as_str(),
@@ -395,6 +425,65 @@ impl PlanView {
             },
         }
     }
+}
+
+/// Groups of steps that may run together, and the longest chain of steps.
+type Order = (Vec<Vec<Arc<str>>>, Vec<Arc<str>>);
+
+fn graph_order(plan: &Plan) -> Order {
+    let levels = plan.levels(0);
+    let mut together = vec![Vec::new(); levels.iter().max().map_or(0, |max| max + 1)];
+    for (step, level) in plan.steps_of(0).zip(&levels) {
+        together[*level].push(step.step.id.clone());
+    }
+    (together, plan.longest_path().iter().map(|step| step.step.id.clone()).collect())
+}
+
+/// One step at a time; its longest path is the one on which everything succeeds.
+fn program_order(plan: &Plan) -> Order {
+    let body = &plan.composition.body;
+    let ways = body.ways();
+    let mut path = Vec::new();
+    let mut met = vec![false; body.steps.len()];
+    let mut at = (!body.steps.is_empty()).then_some(0);
+    while let Some(position) = at.filter(|at| !met[*at]) {
+        met[position] = true;
+        path.push(body.steps[position].id.clone());
+        at = match ways[position].success {
+            Target::Step(next) => Some(next as usize),
+            Target::End => None,
+        };
+    }
+    (body.steps.iter().map(|step| vec![step.id.clone()]).collect(), path)
+}
+
+/// The views of a body's steps.
+fn step_views(plan: &Plan, body: BodyIndex, steps: &Body) -> Vec<PlanStepView> {
+    let views = plan.steps_of(body).map(|step| PlanStepView::of(plan, step));
+    if steps.flow == Flow::Graph {
+        return views.collect();
+    }
+    let ways = steps.ways();
+    views
+        .zip(&ways)
+        .zip(&steps.steps)
+        .map(|((view, ways), step)| PlanStepView { ways: way_views(steps, step, ways), ..view })
+        .collect()
+}
+
+fn way_views(body: &Body, step: &Step, ways: &Ways) -> Vec<WayView> {
+    let way = |after: After, target: Target| WayView {
+        after,
+        to: match target {
+            Target::Step(at) => Some(body.steps[at as usize].id.clone()),
+            Target::End => None,
+        },
+        in_sequence: target == ways.in_sequence,
+    };
+    let skip = step.when.is_some() && ways.success != ways.in_sequence;
+    let skip = skip.then(|| way(After::Skip, ways.in_sequence));
+    let failure = ways.failure.map(|target| way(After::Failure, target));
+    [Some(way(After::Success, ways.success)), skip, failure].into_iter().flatten().collect()
 }
 
 impl PlanStepView {
@@ -408,16 +497,17 @@ impl PlanStepView {
         let mut bodies: Vec<PlanBodyView> = planned
             .bodies
             .iter()
+            .zip(step.kind.bodies())
             .zip(body_labels(step))
-            .map(|(body, label)| PlanBodyView {
+            .map(|((body, steps), label)| PlanBodyView {
                 label,
-                steps: plan.steps_of(*body).map(|inner| PlanStepView::of(plan, inner)).collect(),
+                steps: step_views(plan, *body, steps),
             })
             .collect();
         for nested in planned.nested.values() {
             bodies.push(PlanBodyView {
                 label: nested.composition.name.to_string(),
-                steps: nested.steps_of(0).map(|inner| PlanStepView::of(nested, inner)).collect(),
+                steps: step_views(nested, 0, &nested.composition.body),
             });
         }
         let is_container = !bodies.is_empty();
@@ -430,6 +520,7 @@ impl PlanStepView {
                 .iter()
                 .map(|need| plan.step(siblings[need.position]).step.id.clone())
                 .collect(),
+            ways: Vec::new(),
             effect: planned.effect,
             rollback: RollbackView::of(step, is_container),
             when: step.when.as_ref().map(|when| when.text().trim().to_owned()),

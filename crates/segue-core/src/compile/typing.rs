@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::resolve::given_names;
 use crate::composition::{
-    Body, Composition, FailureAction, ItemFailure, Step, StepKind, ToolCall, WaitFor,
+    Body, Composition, FailureAction, Flow, ItemFailure, Step, StepKind, ToolCall, WaitFor,
 };
 use crate::expr::{Root, StepIndex, Template, TypeScope};
 use crate::types::{Field, Type};
@@ -19,6 +19,8 @@ pub(crate) struct Typing<'a> {
     known: RefCell<Vec<Known>>,
     /// The same for names that steps give.
     known_names: RefCell<BTreeMap<(StepIndex, Arc<str>), Known>>,
+    /// In a program, the steps that give each name of the state, and what is known of the name.
+    state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<Known>)>,
 }
 
 #[derive(Clone)]
@@ -32,7 +34,13 @@ enum Known {
 impl<'a> Typing<'a> {
     pub(crate) fn new(composition: &'a Composition) -> Typing<'a> {
         let mut steps = Vec::new();
+        let mut state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<Known>)> = BTreeMap::new();
+        let is_program = composition.body.flow == Flow::Program;
         composition.body.walk(&mut |step| {
+            for name in given_names(step).into_iter().filter(|_| is_program) {
+                let unknown = || (Vec::new(), RefCell::new(Known::Not));
+                state.entry(name).or_insert_with(unknown).0.push(step.index);
+            }
             let at = step.index as usize;
             if steps.len() <= at {
                 steps.resize(at + 1, None);
@@ -40,7 +48,7 @@ impl<'a> Typing<'a> {
             steps[at] = Some(step);
         });
         let known = RefCell::new(vec![Known::Not; steps.len()]);
-        Typing { composition, steps, known, known_names: RefCell::default() }
+        Typing { composition, steps, known, known_names: RefCell::default(), state }
     }
 
     pub(crate) fn step(&self, index: StepIndex) -> Option<&'a Step> {
@@ -111,6 +119,12 @@ impl<'a> Typing<'a> {
     }
 
     fn last_of(&self, body: &Body) -> Type {
+        let jumps =
+            |step: &Arc<Step>| step.on_success.next.is_some() || step.on_failure.next.is_some();
+        if body.steps.iter().any(jumps) {
+            // Which step is the last depends on how the others end.
+            return Type::Any;
+        }
         body.steps.last().map_or(Type::Null, |step| self.value(step.index))
     }
 
@@ -123,6 +137,7 @@ impl<'a> Typing<'a> {
     pub(crate) fn output(&self) -> Type {
         match &self.composition.output {
             Some(output) => self.of(output),
+            None if self.composition.body.flow == Flow::Program => Type::Any,
             None => Type::record(self.composition.body.steps.iter().map(|step| {
                 let name = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
                 (name.clone(), self.value(step.index))
@@ -142,6 +157,31 @@ impl<'a> Typing<'a> {
         };
         self.known_names.borrow_mut().insert(key, Known::Yes(ty.clone()));
         ty
+    }
+
+    /// The type of a name of the state: a parameter's, or that of any step that gives it.
+    fn in_state(&self, name: &Arc<str>) -> Type {
+        let parameter = match self.input().field(name) {
+            Field::Found { ty, .. } => Some(ty),
+            _ => None,
+        };
+        let Some((steps, known)) = self.state.get(name) else {
+            return parameter.unwrap_or(Type::Any);
+        };
+        let ty = match known.replace(Known::Asked) {
+            Known::Yes(ty) => ty,
+            Known::Asked => Type::Any,
+            Known::Not => {
+                let given = steps.iter().map(|step| self.given(*step, name));
+                Type::union(parameter.into_iter().chain(given).collect::<Vec<_>>())
+            }
+        };
+        known.replace(Known::Yes(ty.clone()));
+        ty
+    }
+
+    fn input(&self) -> Type {
+        self.composition.input.as_ref().map_or(Type::Any, |schema| schema.ty().clone())
     }
 
     fn work_out_given(&self, index: StepIndex, name: &Arc<str>) -> Type {
@@ -177,10 +217,9 @@ fn output_type(call: &ToolCall) -> Type {
 
 impl TypeScope for Typing<'_> {
     fn type_of(&self, root: &Root) -> Type {
-        let input = || self.composition.input.as_ref().map_or(Type::Any, |s| s.ty().clone());
         match root {
-            Root::Input => input(),
-            Root::InputField(name) => match input().field(name) {
+            Root::Input => self.input(),
+            Root::InputField(name) => match self.input().field(name) {
                 Field::Found { ty, .. } => ty,
                 _ => Type::Any,
             },
@@ -212,6 +251,10 @@ impl TypeScope for Typing<'_> {
             | Root::Error => Type::Any,
         }
     }
+
+    fn type_in_state(&self, name: &Arc<str>) -> Type {
+        self.in_state(name)
+    }
 }
 
 /// The same names, with what a call at hand returned and was given.
@@ -228,6 +271,10 @@ impl TypeScope for CallTyping<'_> {
             Root::Args => self.args.clone(),
             other => self.outer.type_of(other),
         }
+    }
+
+    fn type_in_state(&self, name: &Arc<str>) -> Type {
+        self.outer.type_in_state(name)
     }
 }
 

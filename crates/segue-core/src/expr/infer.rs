@@ -32,6 +32,9 @@ pub struct Finding {
 pub trait TypeScope {
     /// What is known of a name's value.
     fn type_of(&self, root: &Root) -> Type;
+
+    /// What is known of a name of the state, where flow is a program.
+    fn type_in_state(&self, name: &Arc<str>) -> Type;
 }
 
 impl Ast {
@@ -158,6 +161,9 @@ impl Inference<'_> {
     }
 
     fn field(&mut self, ast: &Ast, base: &Ast, name: &Arc<str>) -> Type {
+        if matches!(&base.kind, Kind::Name { root: Root::State, .. }) {
+            return self.scope.type_in_state(name);
+        }
         let base_ty = self.infer(base);
         match base_ty.field(name) {
             Field::Found { ty, .. } => ty,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::tool::Impact;
 use crate::types::{Property, Type};
 use crate::value::Value;
-use crate::view::{PlanStepView, PlanView, RollbackView};
+use crate::view::{After, PlanStepView, PlanView, RollbackView, WayView};
 
 pub use super::svg::svg;
 
@@ -45,6 +45,9 @@ pub fn text(plan: &PlanView) -> String {
     if !plan.description.is_empty() {
         let _ = writeln!(out, "{}", plan.description);
     }
+    if let Some(summary) = &plan.summary {
+        let _ = writeln!(out, "\n{}\n", summary.trim_end());
+    }
     let inputs = inputs(&plan.inputs);
     if !inputs.is_empty() {
         let _ = writeln!(out, "inputs: {}", inputs.join(", "));
@@ -53,14 +56,25 @@ pub fn text(plan: &PlanView) -> String {
     let mut rows = Vec::new();
     collect_rows(&plan.steps, 0, &mut rows);
     write_rows(&rows, &mut out);
-    let _ = writeln!(out, "\nlongest path: {}", plan.longest_path.join(" → "));
+    let is_program = is_program(&plan.steps);
+    let path = if is_program { "when all goes well" } else { "longest path" };
+    let _ = writeln!(out, "\n{path}: {}", plan.longest_path.join(" → "));
     for group in plan.together.iter().filter(|group| group.len() > 1) {
         let _ = writeln!(out, "may run together: {}", group.join(", "));
     }
     let handling = &plan.error_handling;
     let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
-    let _ = writeln!(out, "on failure: {}{rollback}", handling.failure_strategy.replace('_', " "));
+    let strategy = match handling.failure_strategy {
+        "fail_fast" if is_program => "stop, where a step says nothing else".to_owned(),
+        strategy => strategy.replace('_', " "),
+    };
+    let _ = writeln!(out, "on failure: {strategy}{rollback}");
     out
+}
+
+/// Whether steps follow each other by a cursor instead of by need.
+fn is_program(steps: &[PlanStepView]) -> bool {
+    steps.iter().any(|step| !step.ways.is_empty())
 }
 
 /// The inputs with their types; those that must be given have a star.
@@ -89,6 +103,10 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
         if let Some(when) = &step.when {
             notes.push(format!("when {when}"));
         }
+        if is_for_failures(step, steps) {
+            notes.push("after failures only".to_owned());
+        }
+        notes.extend(step.ways.iter().filter_map(way_words));
         let undo = rollback_words(&step.rollback);
         if !undo.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
             notes.push(undo);
@@ -104,6 +122,30 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
             rows.push([label, String::new(), String::new(), String::new()]);
             collect_rows(&body.steps, depth + 2, rows);
         }
+    }
+}
+
+/// Whether failures of others lead to a step of a program and nothing else does.
+fn is_for_failures(step: &PlanStepView, siblings: &[PlanStepView]) -> bool {
+    let leads = |way: &&WayView| way.to.as_ref() == Some(&step.id);
+    let is_first = siblings.first().is_some_and(|first| first.id == step.id);
+    let mut ways = siblings.iter().flat_map(|other| &other.ways).filter(leads).peekable();
+    !is_first && ways.peek().is_some() && ways.all(|way| way.after == After::Failure)
+}
+
+/// A way in words, unless it is the one that everybody expects.
+fn way_words(way: &WayView) -> Option<String> {
+    let to = way.to.as_deref();
+    match (way.after, way.in_sequence) {
+        (After::Success | After::Skip, true) => None,
+        (After::Success | After::Skip, false) => {
+            Some(to.map_or_else(|| "then ends".to_owned(), |to| format!("then {to}")))
+        }
+        (After::Failure, true) => Some("goes on after a failure".to_owned()),
+        (After::Failure, false) => Some(to.map_or_else(
+            || "ends after a failure".to_owned(),
+            |to| format!("after a failure {to}"),
+        )),
     }
 }
 
@@ -167,6 +209,44 @@ fn mermaid_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &
             }
         }
     }
+    let (edges, end) = edges(steps, &nodes, names);
+    if let Some(end) = end {
+        let _ = writeln!(out, "{pad}{end}([\"end\"])");
+    }
+    for Edge { from, to, after } in edges {
+        let _ = match after {
+            After::Success => writeln!(out, "{pad}{from} --> {to}"),
+            After::Skip => writeln!(out, "{pad}{from} -. skipped .-> {to}"),
+            After::Failure => writeln!(out, "{pad}{from} -. failed .-> {to}"),
+        };
+    }
+}
+
+/// A way of a program between two drawn nodes.
+struct Edge {
+    from: String,
+    to: String,
+    after: After,
+}
+
+/// The ways of a program, and the node of its end when several ways lead there.
+fn edges(
+    steps: &[PlanStepView],
+    nodes: &[String],
+    names: &mut Names,
+) -> (Vec<Edge>, Option<String>) {
+    let ways =
+        || steps.iter().zip(nodes).flat_map(|(s, node)| s.ways.iter().map(move |w| (node, w)));
+    let ends = ways().filter(|(_, way)| way.to.is_none()).count();
+    let end = (ends > 1).then(|| names.next());
+    let node_of = |to: &Option<std::sync::Arc<str>>| match to {
+        None => end.clone(),
+        Some(id) => steps.iter().position(|step| step.id == *id).map(|at| nodes[at].clone()),
+    };
+    let edge = |(from, way): (&String, &WayView)| {
+        Some(Edge { from: from.clone(), to: node_of(&way.to)?, after: way.after })
+    };
+    (ways().filter_map(edge).collect(), end)
 }
 
 fn label(step: &PlanStepView) -> String {
@@ -206,5 +286,17 @@ fn dot_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &mut 
                 let _ = writeln!(out, "{pad}{} -> {node};", nodes[at]);
             }
         }
+    }
+    let (edges, end) = edges(steps, &nodes, names);
+    if let Some(end) = end {
+        let _ = writeln!(out, "{pad}{end} [label=\"end\", shape=oval];");
+    }
+    for Edge { from, to, after } in edges {
+        let style = match after {
+            After::Success => "",
+            After::Skip => " [style=dashed, label=\"skipped\"]",
+            After::Failure => " [style=dashed, label=\"failed\"]",
+        };
+        let _ = writeln!(out, "{pad}{from} -> {to}{style};");
     }
 }

@@ -1,10 +1,11 @@
-//! A plan as a picture: rows by order, lines by need. The same plan gives the same picture.
+//! A plan as a picture: rows by order, lines by need, and in a program the ways of its cursor. The
+//! same plan gives the same picture.
 
 use std::fmt::Write as _;
 
 use super::explain::effect_word;
 use crate::tool::Impact;
-use crate::view::{PlanStepView, PlanView};
+use crate::view::{After, PlanStepView, PlanView};
 
 const CHAR_WIDTH: usize = 8;
 const BOX_HEIGHT: usize = 44;
@@ -39,8 +40,17 @@ struct Picture<'a> {
     width: usize,
     height: usize,
     boxes: Vec<StepBox<'a>>,
-    /// From which box to which.
-    lines: Vec<(usize, usize)>,
+    lines: Vec<Line>,
+}
+
+/// From which box to which.
+struct Line {
+    from: usize,
+    to: usize,
+    /// Not what is hoped for: after a failure or a skip.
+    dashed: bool,
+    /// How far it swings out at the side of the boxes; zero goes straight down.
+    swing: usize,
 }
 
 struct StepBox<'a> {
@@ -55,16 +65,10 @@ struct StepBox<'a> {
 impl<'a> Picture<'a> {
     fn of_steps(steps: &'a [PlanStepView]) -> Picture<'a> {
         let mut boxes: Vec<StepBox<'a>> = steps.iter().map(StepBox::of).collect();
-        let lines: Vec<(usize, usize)> = steps
-            .iter()
-            .enumerate()
-            .flat_map(|(to, step)| {
-                let from =
-                    |need: &std::sync::Arc<str>| steps.iter().position(|other| other.id == *need);
-                step.needs.iter().filter_map(from).map(move |from| (from, to))
-            })
-            .collect();
-        let levels = levels(steps.len(), &lines);
+        let is_program = steps.iter().any(|step| !step.ways.is_empty());
+        let lines = if is_program { ways(steps) } else { needs(steps) };
+        let levels =
+            if is_program { (0..steps.len()).collect() } else { levels(steps.len(), &lines) };
         let rows = levels.iter().max().map_or(0, |max| max + 1);
         let (mut y, mut width) = (0, 0);
         for row in 0..rows {
@@ -80,25 +84,63 @@ impl<'a> Picture<'a> {
             y += height + GAP_Y;
         }
         center_rows(&mut boxes, &levels, rows, width);
+        width += lines.iter().map(|line| line.swing).max().unwrap_or(0);
         Picture { width, height: y.saturating_sub(GAP_Y), boxes, lines }
     }
 
     fn draw(&self, x: usize, y: usize, out: &mut String) {
-        for (from, to) in &self.lines {
+        for Line { from, to, dashed, swing } in &self.lines {
             let (from, to) = (&self.boxes[*from], &self.boxes[*to]);
-            let (x1, y1) = (x + from.x + from.width / 2, y + from.y + from.height);
-            let (x2, y2) = (x + to.x + to.width / 2, y + to.y);
-            let middle = usize::midpoint(y1, y2);
+            let curve = if *swing == 0 {
+                let (x1, y1) = (x + from.x + from.width / 2, y + from.y + from.height);
+                let (x2, y2) = (x + to.x + to.width / 2, y + to.y);
+                let middle = usize::midpoint(y1, y2);
+                format!("M{x1} {y1}C{x1} {middle} {x2} {middle} {x2} {y2}")
+            } else {
+                let (x1, y1) = (x + from.x + from.width, y + from.y + from.height / 2);
+                let (x2, y2) = (x + to.x + to.width, y + to.y + to.height / 2);
+                let side = x1.max(x2) + swing;
+                format!("M{x1} {y1}C{side} {y1} {side} {y2} {x2} {y2}")
+            };
+            let dashes = if *dashed { " stroke-dasharray=\"5 4\"" } else { "" };
             let _ = writeln!(
                 out,
-                "<path d=\"M{x1} {y1}C{x1} {middle} {x2} {middle} {x2} {y2}\" fill=\"none\" \
-                 stroke=\"#667\" marker-end=\"url(#arrow)\"/>"
+                "<path d=\"{curve}\" fill=\"none\" stroke=\"#667\"{dashes} marker-end=\"url(#arrow)\"/>"
             );
         }
         for placed in &self.boxes {
             placed.draw(x, y, out);
         }
     }
+}
+
+fn position(steps: &[PlanStepView], id: &str) -> Option<usize> {
+    steps.iter().position(|step| &*step.id == id)
+}
+
+fn needs(steps: &[PlanStepView]) -> Vec<Line> {
+    let lines = steps.iter().enumerate().flat_map(|(to, step)| {
+        let from = step.needs.iter().filter_map(|need| position(steps, need));
+        from.map(move |from| Line { from, to, dashed: false, swing: 0 })
+    });
+    lines.collect()
+}
+
+/// The ways of a program. What does not lead to the next row goes around the boxes, the further the
+/// wider.
+fn ways(steps: &[PlanStepView]) -> Vec<Line> {
+    let lines = steps.iter().enumerate().flat_map(|(from, step)| {
+        let to = step
+            .ways
+            .iter()
+            .filter_map(move |way| Some((way.after, position(steps, way.to.as_deref()?)?)));
+        to.map(move |(after, to)| {
+            let rows = from.abs_diff(to).min(8);
+            let swing = if to == from + 1 { 0 } else { GAP_X + rows * PAD };
+            Line { from, to, dashed: after != After::Success, swing }
+        })
+    });
+    lines.collect()
 }
 
 impl<'a> StepBox<'a> {
@@ -171,10 +213,10 @@ fn colours(effect: Impact) -> (&'static str, &'static str) {
 }
 
 /// How many boxes at least are above each; lines go from earlier to later work.
-fn levels(count: usize, lines: &[(usize, usize)]) -> Vec<usize> {
+fn levels(count: usize, lines: &[Line]) -> Vec<usize> {
     let mut below = vec![Vec::new(); count];
     let mut above = vec![0usize; count];
-    for (from, to) in lines {
+    for Line { from, to, .. } in lines {
         below[*from].push(*to);
         above[*to] += 1;
     }

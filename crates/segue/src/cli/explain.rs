@@ -30,6 +30,7 @@ pages! {
     "unreachable" "retries-exhausted" "denied" "cancelled" "in-doubt" "loop-limit" "limit"
     "rollback-failed" "definition-changed" "no-source" "nil-adapter" "nil-toolset" "conversion"
     "not-found" "conflict" "unauthorized" "llm" "unreachable-step" "irreversible" "unused"
+    "practice"
     "config" "unsupported" "internal"
 }
 

@@ -165,10 +165,9 @@ fn guards_of_the_configuration_hold() {
 #[test]
 fn dialects_that_cannot_be_read_yet_say_so() {
     let cases = [
-        "name: x\nimplementation: { type: composite, steps: [ { tool: echo } ] }\n",
         "name: x\nsteps: [ { id: a, tool_id: echo } ]\n",
         "name: x\ntools: [ { name: echo } ]\n",
-        "name: x\ndialect: chain\nsteps: [ { id: a, tool: echo } ]\n",
+        "name: x\ncomposedOf: [echo]\n",
     ];
     for text in cases {
         let report = World::with(text).json(2, &["check", "c.yaml", "--json"]);

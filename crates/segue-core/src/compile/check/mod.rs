@@ -7,15 +7,16 @@
 mod order;
 mod parameters;
 mod practice;
+mod program;
 mod tools;
 
 use super::document::Node;
 use super::source::{Source, Span};
 use super::typing::{CallTyping, Typing};
 use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall};
-use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
 use crate::expr::{Expr, Finding, Kind, Template, TypeScope};
-use crate::types::Type;
+use crate::types::{Field, Type};
 use crate::value::Value;
 
 pub(super) use tools::attach as attach_tools;
@@ -33,6 +34,7 @@ pub(super) fn check(composition: &Composition, source: &Source, root: &Node) -> 
     findings.append(&mut checker.findings);
     findings.extend(tools::recursion(composition));
     findings.extend(practice::check(composition, &typing));
+    findings.extend(program::check(composition, super::dialect::unwrap_template(root)));
     findings
 }
 
@@ -101,6 +103,7 @@ impl Checker<'_> {
         for fallback in &step.fallback {
             self.call(fallback, typing);
         }
+        self.map_outputs(step);
         let over_output = CallTyping::of_call(typing, call);
         if let Some(expr) = &step.success_when {
             self.condition(expr, &over_output, "`success_when`");
@@ -123,6 +126,31 @@ impl Checker<'_> {
             self.call(&probe.call, &args);
             let answer = CallTyping::of_call(typing, &probe.call);
             self.condition(&probe.done_when, &answer, "`done_when`");
+        }
+    }
+
+    /// A field that the value surely lacks leaves its name without a value.
+    fn map_outputs(&mut self, step: &Step) {
+        let Some(node) = self.root.find(step.span) else { return };
+        let mapped = node.get("on_success").and_then(|node| node.get("map_outputs"));
+        let value = self.typing.value(step.index);
+        for member in mapped.map_or(&[][..], Node::members) {
+            let Field::Undeclared { surely: true, declared } = value.field(&member.key) else {
+                continue;
+            };
+            // `.` is the whole value; the rest may also be found in the value's `data`.
+            let in_data = matches!(value.field("data"), Field::Undeclared { surely: true, .. });
+            if &*member.key == "." || !in_data {
+                continue;
+            }
+            let message = format!("the value of `{}` has no `{}` to map", step.id, member.key);
+            let finding = Diagnostic::warning(Code::UnknownPath, message, member.key_span);
+            let inner = super::resolve::unquoted(self.source, member.key_span);
+            let near = nearest(&member.key, declared.iter().map(|name| &**name));
+            self.findings.push(match near {
+                Some(near) => finding.fix(inner, near),
+                None => finding.help(format!("it has `{}`", declared.join("`, `"))),
+            });
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::compile::typing::Typing;
-use crate::composition::{Body, Composition, Step, StepKind, StepRollback, Strategy};
+use crate::composition::{Body, Composition, Flow, Step, StepKind, StepRollback, Strategy};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{Ast, Expr, Kind, Root, StepIndex, Template};
 use crate::tool::{DeclaredRollback, Impact};
@@ -61,8 +61,12 @@ fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
     let dependants = dependants(body);
     for (position, step) in body.steps.iter().enumerate() {
         if let Some(reason) = irreversible_reason(step) {
+            let comes_first = |other: usize| match body.flow {
+                Flow::Graph => runs_before(&dependants, other, position),
+                Flow::Program => other < position,
+            };
             let fallible = (0..body.steps.len())
-                .filter(|other| *other != position && !runs_before(&dependants, *other, position))
+                .filter(|other| *other != position && !comes_first(*other))
                 .find(|other| may_fail(&body.steps[*other]));
             if let Some(other) = fallible {
                 let other = &body.steps[other].id;
@@ -70,8 +74,12 @@ fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
                     "step `{}` cannot be undone ({reason}), and `{other}` may still fail after it",
                     step.id
                 );
+                let how = match body.flow {
+                    Flow::Graph => format!(": `depends_on: [{other}]`"),
+                    Flow::Program => String::new(),
+                };
                 let finding = Diagnostic::warning(Code::Irreversible, message, step.id_span)
-                    .help(format!("move `{}` after `{other}`: `depends_on: [{other}]`", step.id));
+                    .help(format!("move `{}` after `{other}`{how}", step.id));
                 findings.push(finding);
             }
         }
@@ -147,31 +155,41 @@ fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Dia
 }
 
 fn note_step(step: &Step, read: &mut BTreeSet<StepIndex>) {
+    templates_of(step, &mut |template| note_template(template, read));
+    exprs_of(step, &mut |expr| note_ast(expr.ast(), read));
+}
+
+/// Calls `visit` for every template of a step, those of bodies inside excluded.
+pub(super) fn templates_of(step: &Step, visit: &mut dyn FnMut(&Template)) {
     for call in step.calls() {
-        note_template(&call.parameters.template, read);
+        visit(&call.parameters.template);
     }
-    if let Some(probe) = &step.probe {
-        note_ast(probe.done_when.ast(), read);
-    }
-    for expr in [&step.when, &step.success_when, &step.fail_when].into_iter().flatten() {
-        note_ast(expr.ast(), read);
-    }
-    step.on_success.transform.iter().for_each(|(_, template)| note_template(template, read));
-    step.on_failure.default.iter().for_each(|template| note_template(template, read));
+    step.on_success.transform.iter().for_each(|(_, template)| visit(template));
+    step.on_failure.default.iter().for_each(&mut *visit);
     match &step.kind {
         StepKind::Loop(each) => {
-            note_template(&each.over, read);
-            each.output.iter().for_each(|output| note_template(output, read));
+            visit(&each.over);
+            each.output.iter().for_each(visit);
         }
-        StepKind::Repeat(repeat) => note_ast(repeat.until.ast(), read),
-        StepKind::Choose { cases, .. } => {
-            cases.iter().for_each(|case| note_ast(case.when.ast(), read));
-        }
-        StepKind::Set(names) => names.iter().for_each(|(_, value)| note_template(value, read)),
-        StepKind::Approve { message, .. } => note_template(message, read),
-        StepKind::Wait { duration } => note_template(duration, read),
-        StepKind::Expand(template) => note_template(template, read),
-        StepKind::Tool(_) | StepKind::Parallel { .. } => {}
+        StepKind::Set(names) => names.iter().for_each(|(_, value)| visit(value)),
+        StepKind::Approve { message, .. } => visit(message),
+        StepKind::Wait { duration } => visit(duration),
+        StepKind::Expand(template) => visit(template),
+        StepKind::Tool(_)
+        | StepKind::Parallel { .. }
+        | StepKind::Repeat(_)
+        | StepKind::Choose { .. } => {}
+    }
+}
+
+/// Calls `visit` for every condition of a step, those of bodies inside excluded.
+pub(super) fn exprs_of(step: &Step, visit: &mut dyn FnMut(&Expr)) {
+    step.probe.iter().for_each(|probe| visit(&probe.done_when));
+    [&step.when, &step.success_when, &step.fail_when].into_iter().flatten().for_each(&mut *visit);
+    match &step.kind {
+        StepKind::Repeat(repeat) => visit(&repeat.until),
+        StepKind::Choose { cases, .. } => cases.iter().for_each(|case| visit(&case.when)),
+        _ => {}
     }
 }
 

@@ -1,9 +1,10 @@
-//! The words of the native dialect, as a table.
+//! The words of the native dialect and of the chain, as a table.
 //!
 //! The reader refuses what is not in here and offers the nearest word; the JSON Schema for editors
-//! is generated from the same rows. A field that exists in only one of the two cannot happen.
+//! is generated from the same rows. A field that exists in only one of the two cannot happen. A row
+//! that ends in `only` belongs to one dialect; all others are shared.
 
-use crate::composition::Strategy;
+use crate::composition::{Dialect, Strategy};
 
 /// A kind of object in the language.
 pub struct Record {
@@ -25,6 +26,15 @@ pub struct Field {
     pub shape: Shape,
     /// What it is for, in one line.
     pub doc: &'static str,
+    /// The one dialect that has it; absent means all that have the record.
+    pub only: Option<Dialect>,
+}
+
+impl Record {
+    /// The fields that a dialect has, in the order in which people write them.
+    pub fn fields_in(&self, dialect: Dialect) -> impl Iterator<Item = &'static Field> + use<> {
+        self.fields.iter().filter(move |field| field.only.is_none_or(|only| only == dialect))
+    }
 }
 
 /// What a field may hold.
@@ -69,15 +79,26 @@ pub enum Shape {
     Either(&'static [Shape]),
 }
 
+macro_rules! only {
+    () => {
+        None
+    };
+    ($dialect:ident) => {
+        Some(Dialect::$dialect)
+    };
+}
+
 macro_rules! record {
     ($vis:vis $id:ident $name:literal $doc:literal requires [$($req:literal),*] {
-        $($field:literal: $shape:expr, $fdoc:literal;)*
+        $($field:literal: $shape:expr, $fdoc:literal $(only $only:ident)?;)*
     }) => {
         #[doc = $doc]
         $vis static $id: Record = Record {
             name: $name,
             doc: $doc,
-            fields: &[$(Field { name: $field, shape: $shape, doc: $fdoc },)*],
+            fields: &[$(
+                Field { name: $field, shape: $shape, doc: $fdoc, only: only!($($only)?) },
+            )*],
             required: &[$($req),*],
         };
     };
@@ -105,6 +126,42 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "output": Template, "Its result; every output key with its value unless said otherwise.";
     "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
+});
+
+record!(pub CHAIN "document" "Tools composed into one tool, step by step, with jumps." requires ["name"] {
+    "$schema": Text, "The schema that editors check this file against.";
+    "dialect": Words(&["chain"]), "Forces the dialect.";
+    "name": Name, "How the chain is called.";
+    "display_name": Text, "How people call it.";
+    "description": Text, "What it does, for people and models.";
+    "category": Text, "Where it belongs among other tools.";
+    "version": Version, "Its version.";
+    "parameters": List(&Of(&PARAMETER)), "Its input; each is a name of the chain's state.";
+    "input": Schema, "JSON Schema of its input, instead of `parameters`.";
+    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "documentation": Of(&DOCUMENTATION), "What people should know before they use it.";
+    "implementation": Of(&IMPLEMENTATION), "What it does.";
+    "steps": List(&Of(&STEP)), "What it does, with `dialect: chain` in place of `implementation`.";
+    "atomic": Bool, "One confirmation for the whole run.";
+    "timeout": Duration, "For the whole run.";
+    "timeout_ms": Millis, "For the whole run, in milliseconds.";
+    "max_concurrency": Count, "Branches and items that run at once; 16 unless said otherwise.";
+    "output": Template, "Its result.";
+    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "metadata": Object, "Author, tags, estimated duration and the like.";
+});
+
+record!(pub DOCUMENTATION "documentation" "What people should know of a chain." requires [] {
+    "summary": Text, "What it does, step by step, and what it needs.";
+});
+
+record!(pub IMPLEMENTATION "implementation" "How a chain does its work." requires ["type", "composite"] {
+    "type": Words(&["composite"]), "A chain is composed of steps.";
+    "composite": Of(&COMPOSITE), "The steps.";
+});
+
+record!(pub COMPOSITE "composite" "The steps of a chain." requires ["steps"] {
+    "steps": List(&Of(&STEP)), "What is done, in order unless a step says what is `next`.";
 });
 
 record!(pub PARAMETER "parameter" "One parameter of the input." requires ["name"] {
@@ -135,8 +192,10 @@ record!(pub BACKOFF "backoff" "Waits between attempts." requires [] {
 
 record!(pub STEP "step" "One step. It has exactly one of the words tool, parallel, loop, repeat, choose, set, approve, wait and expand." requires [] {
     "id": Id, "Its name; unique in the composition.";
+    "name": Text, "Its name when it has no `id`, and what `next` may call it." only Chain;
     "tool": Text, "Calls a tool.";
     "parameters": Either(&[Templates, Template]), "The tool's arguments.";
+    "inputs": Either(&[Templates, Template]), "The tool's arguments." only Chain;
     "parallel": List(&Of(&STEP)), "Runs branches together. A branch is a step, or an id with steps.";
     "wait_for": Words(&["all", "any", "first_success"]), "When `parallel` is over.";
     "loop": Of(&LOOP), "Runs steps once per item of an array.";
@@ -163,6 +222,7 @@ record!(pub STEP "step" "One step. It has exactly one of the words tool, paralle
     "idempotent": Bool, "Whether calling it twice is harmless.";
     "probe": Of(&PROBE), "How to find out whether an unanswered call did its work.";
     "sensitive": List(&Text), "JSON Pointers to what must never be written down.";
+    "fallthrough": Bool, "Whether it is entered in passing although only failures lead to it." only Chain;
 });
 
 /// The words of which a step has exactly one.
@@ -210,30 +270,33 @@ record!(pub RETRY "retry" "How a step is tried again." requires [] {
 record!(pub CALL "call" "A call of a tool." requires ["tool"] {
     "tool": Text, "The tool.";
     "parameters": Either(&[Templates, Template]), "Its arguments.";
+    "inputs": Either(&[Templates, Template]), "Its arguments." only Chain;
 });
 
 record!(pub ROLLBACK "rollback" "How a step is taken back." requires [] {
     "tool": Text, "The tool that takes it back.";
     "parameters": Either(&[Templates, Template]), "Its arguments; they see `output`, `args` and `input`.";
+    "inputs": Either(&[Templates, Template]), "Its arguments; they see `output`, `args` and `input`." only Chain;
     "impossible": Text, "Why it cannot be taken back.";
 });
 
 record!(pub PROBE "probe" "How to find out whether an unanswered call did its work." requires ["tool", "done_when"] {
     "tool": Text, "The tool that knows.";
     "parameters": Either(&[Templates, Template]), "Its arguments; they see `args` and `input`.";
+    "inputs": Either(&[Templates, Template]), "Its arguments; they see `args` and `input`." only Chain;
     "done_when": Condition, "Over `output`: the answer that means it was done.";
 });
 
 record!(pub ON_SUCCESS "on_success" "What to do with a value." requires [] {
     "map_outputs": Names, "Field of the value → name for later steps.";
     "transform": Templates, "Name for later steps → its value, after `map_outputs`.";
-    "next": Text, "Where a program goes on; a graph has no such thing.";
+    "next": Text, "Where a chain goes on: a step, a tool or `end`; a graph has no such thing.";
 });
 
 record!(pub ON_FAILURE "on_failure" "What to do with a failure." requires [] {
     "action": Words(&["stop", "retry", "continue"]), "What it means to the run.";
     "max_retries": Count, "With `retry`: how often; 3 unless said otherwise.";
     "continue_on_max_retries": Bool, "With `retry`: whether to go on after the last attempt.";
-    "next": Text, "Where a program goes on; a graph has no such thing.";
+    "next": Text, "Where a chain goes on: a step, a tool or `end`; a graph has no such thing.";
     "default": Template, "With `continue`: the value that stands in.";
 });

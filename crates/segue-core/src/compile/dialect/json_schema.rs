@@ -1,6 +1,9 @@
 //! The grammar → JSON Schema, for editors and for whoever writes compositions by program.
 
-use super::grammar::{COMPOSITION, Field, Record, STEP_KINDS, Shape};
+use std::collections::BTreeSet;
+
+use super::grammar::{CHAIN, COMPOSITION, Field, Record, STEP_KINDS, Shape};
+use crate::composition::Dialect;
 use crate::value::{Map, Value};
 
 /// Which JSON Schema to write.
@@ -28,29 +31,43 @@ impl Draft {
     }
 }
 
-/// The JSON Schema of a native composition.
+/// The JSON Schema of compositions, native ones and chains.
 pub fn composition_schema(draft: Draft) -> Value {
-    let mut writer = Writer { draft, definitions: Map::new() };
-    let root = writer.record(&COMPOSITION);
-    let mut schema = Map::new();
-    schema.insert("$schema".into(), Value::from(draft.uri()));
-    schema.insert("title".into(), Value::from("Segue composition"));
-    let Value::Object(members) = root else { return Value::Null };
-    schema.extend(members.iter().map(|(key, value)| (key.clone(), value.clone())));
+    let mut writer = Writer { draft, dialect: Dialect::Composition, definitions: Map::new() };
+    let composition = writer.reference(&COMPOSITION);
+    writer.dialect = Dialect::Chain;
+    let chain = writer.reference(&CHAIN);
     writer.definitions.sort_unstable_keys();
-    schema.insert(draft.definitions().into(), writer.definitions.into());
-    schema.into()
+    Value::object([
+        ("$schema", Value::from(draft.uri())),
+        ("title", Value::from("Segue composition")),
+        ("if", is_chain()),
+        ("then", chain),
+        ("else", composition),
+        (draft.definitions(), writer.definitions.into()),
+    ])
+}
+
+/// What tells a chain from a native composition.
+fn is_chain() -> Value {
+    let says_so = Value::object([
+        ("required", words(&["dialect"])),
+        ("properties", Value::object([("dialect", Value::object([("const", "chain".into())]))])),
+    ]);
+    let has_implementation = Value::object([("required", words(&["implementation"]))]);
+    Value::object([("anyOf", vec![says_so, has_implementation].into())])
 }
 
 struct Writer {
     draft: Draft,
+    dialect: Dialect,
     definitions: Map,
 }
 
 impl Writer {
     fn record(&mut self, record: &'static Record) -> Value {
         let mut properties = Map::new();
-        for field in record.fields {
+        for field in record.fields_in(self.dialect) {
             properties.insert(field.name.into(), self.field(field));
         }
         let mut schema = Map::new();
@@ -119,14 +136,43 @@ impl Writer {
     }
 
     fn reference(&mut self, record: &'static Record) -> Value {
-        if !self.definitions.contains_key(record.name) {
+        let name = match self.dialect {
+            Dialect::Chain if differs(record) => format!("chain_{}", record.name),
+            _ => record.name.to_owned(),
+        };
+        if !self.definitions.contains_key(&*name) {
             // Reserved first: records refer to each other.
-            self.definitions.insert(record.name.into(), Value::Null);
+            self.definitions.insert(name.as_str().into(), Value::Null);
             let schema = self.record(record);
-            self.definitions.insert(record.name.into(), schema);
+            self.definitions.insert(name.as_str().into(), schema);
         }
-        let pointer = format!("#/{}/{}", self.draft.definitions(), record.name);
+        let pointer = format!("#/{}/{name}", self.draft.definitions());
         Value::object([("$ref", Value::from(pointer))])
+    }
+}
+
+/// Whether a record, or one inside it, has fields that only one dialect has.
+fn differs(record: &'static Record) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut work = vec![record];
+    while let Some(record) = work.pop() {
+        if !seen.insert(record.name) {
+            continue;
+        }
+        if record.fields.iter().any(|field| field.only.is_some()) {
+            return true;
+        }
+        record.fields.iter().for_each(|field| inside(&field.shape, &mut work));
+    }
+    false
+}
+
+fn inside(shape: &'static Shape, records: &mut Vec<&'static Record>) {
+    match shape {
+        Shape::Of(record) => records.push(record),
+        Shape::List(item) => inside(item, records),
+        Shape::Either(shapes) => shapes.iter().for_each(|shape| inside(shape, records)),
+        _ => {}
     }
 }
 

@@ -1,11 +1,13 @@
 //! Document → [`Composition`], one module per dialect. After this nobody knows which one it was.
 
+mod chain;
 pub mod grammar;
 mod json_schema;
 mod native;
 mod reader;
 mod step;
 
+pub(super) use chain::is_reserved_in_state;
 pub use json_schema::{Draft, composition_schema};
 pub use reader::parse_duration;
 pub(super) use step::RESERVED;
@@ -29,18 +31,18 @@ pub(super) fn read(
         let span = reader::first_line(source, root.span);
         return (None, vec![Diagnostic::error(Code::InvalidField, message, span)]);
     }
-    match detect(root) {
-        Dialect::Composition => {
-            let mut reader = Reader::new(source, limits);
-            let composition = native::read(&mut reader, root);
-            (composition, reader.findings)
-        }
-        other => (None, vec![unsupported(root, other)]),
-    }
+    let dialect = detect(root);
+    let mut reader = Reader::new(source, limits, dialect);
+    let composition = match dialect {
+        Dialect::Composition => native::read(&mut reader, root),
+        Dialect::Chain => chain::read(&mut reader, root),
+        other => return (None, vec![unsupported(root, other)]),
+    };
+    (composition, reader.findings)
 }
 
 /// A template file wraps a composition of any dialect.
-fn unwrap_template(root: &Node) -> &Node {
+pub(super) fn unwrap_template(root: &Node) -> &Node {
     match (root.get("composition"), root.get("steps")) {
         (Some(inner @ Node { kind: NodeKind::Object(_), .. }), None) => inner,
         _ => root,

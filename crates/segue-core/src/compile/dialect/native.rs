@@ -1,4 +1,5 @@
-//! The native dialect: the top of a composition. Its steps are read in [`super::step`].
+//! The native dialect: the top of a composition, most of which other dialects share. Its steps are
+//! read in [`super::step`].
 
 use std::sync::Arc;
 
@@ -6,9 +7,7 @@ use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, PARAMETER, REQUIRES};
 use super::reader::{Reader, first_line};
 use super::step::read_steps;
 use crate::compile::document::{Node, NodeKind};
-use crate::composition::{
-    Backoff, Body, Composition, Dialect, ErrorHandling, Flow, Step, Strategy,
-};
+use crate::composition::{Backoff, Body, Composition, ErrorHandling, Flow, Step, Strategy};
 use crate::diagnostic::Code;
 use crate::id::is_composition_name;
 use crate::schema::Schema;
@@ -24,11 +23,16 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> 
     if let Some(word) = root.get("dialect") {
         reader.word(word, "`dialect`", &["composition"]);
     }
-    let name = root.get("name").and_then(|node| read_name(reader, node)).unwrap_or_default();
     let steps = match root.get("steps") {
         Some(node) => read_all_steps(reader, node),
         None => Vec::new(),
     };
+    Some(read_top(reader, root, Body { steps, flow: Flow::Graph }))
+}
+
+/// What the top of a document says, whatever its steps look like.
+pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Composition {
+    let name = root.get("name").and_then(|node| read_name(reader, node)).unwrap_or_default();
     let metadata = root.get("metadata").map_or_else(Value::empty_object, |node| {
         if !matches!(node.kind, NodeKind::Object(_)) {
             let message = format!("`metadata` must be an object, found {}", node.kind_word());
@@ -36,27 +40,25 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> 
         }
         node.to_value()
     });
-    let text = |reader: &mut Reader<'_>, field: &str| {
-        root.get(field).and_then(|node| reader.text(node, &format!("`{field}`")))
-    };
-    Some(Composition {
+    let description = root.get("description").and_then(|n| reader.text(n, "`description`"));
+    Composition {
         name,
-        description: text(reader, "description").unwrap_or_default(),
+        description: description.unwrap_or_default(),
         version: root.get("version").and_then(|node| read_version(reader, node)),
-        dialect: Dialect::Composition,
+        dialect: reader.dialect,
         input: read_input(reader, root),
         requires_context: root.get("requires").map_or_else(Vec::new, |n| read_requires(reader, n)),
         atomic: root.get("atomic").and_then(|n| reader.bool(n, "`atomic`")).unwrap_or(false),
         timeout_ms: reader.duration_field(root, "timeout"),
         max_concurrency: read_concurrency(reader, root).unwrap_or(CONCURRENCY_DEFAULT),
-        body: Body { steps, flow: Flow::Graph },
+        body,
         output: root.get("output").map(|node| reader.template(node)),
         error_handling: root
             .get("error_handling")
             .map_or_else(ErrorHandling::default, |node| read_error_handling(reader, node)),
         metadata,
         source: reader.source.clone(),
-    })
+    }
 }
 
 fn read_name(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
@@ -98,7 +100,7 @@ fn is_semver(text: &str) -> bool {
         && pre.is_none_or(|pre| pre.split('.').all(is_word))
 }
 
-fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<Step>> {
+pub(super) fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<Step>> {
     if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
         reader.error(Code::NoSteps, node.span, "the composition has no steps");
         return Vec::new();

@@ -1,11 +1,12 @@
 //! Reading typed fields out of a document, collecting every finding on the way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::grammar::Record;
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::{Source, Span};
-use crate::composition::Millis;
+use crate::composition::{Dialect, Flow, Millis};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::expr::{self, Expr, ParseError, StepIndex, Template};
 use crate::limits::Limits;
@@ -16,14 +17,26 @@ pub(super) struct Reader<'a> {
     pub(super) source: &'a Source,
     pub(super) limits: &'a Limits,
     pub(super) findings: Vec<Diagnostic>,
+    pub(super) dialect: Dialect,
+    /// Names that the author gives, which no step may have by itself.
+    pub(super) taken: BTreeSet<Arc<str>>,
     next_index: StepIndex,
     /// How many bodies are around the current place.
     depth: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(source: &'a Source, limits: &'a Limits) -> Reader<'a> {
-        Reader { source, limits, findings: Vec::new(), next_index: 0, depth: 0 }
+    pub(super) fn new(source: &'a Source, limits: &'a Limits, dialect: Dialect) -> Reader<'a> {
+        let (findings, taken) = (Vec::new(), BTreeSet::new());
+        Reader { source, limits, findings, dialect, taken, next_index: 0, depth: 0 }
+    }
+
+    /// How the steps of this dialect follow each other.
+    pub(super) fn flow(&self) -> Flow {
+        match self.dialect {
+            Dialect::Chain => Flow::Program,
+            _ => Flow::Graph,
+        }
     }
 
     /// The position of the next step in the text.
@@ -51,6 +64,10 @@ impl<'a> Reader<'a> {
         self.findings.push(Diagnostic::error(code, message, span).help(help));
     }
 
+    pub(super) fn warn(&mut self, code: Code, span: Span, message: String, help: &str) {
+        self.findings.push(Diagnostic::warning(code, message, span).help(help));
+    }
+
     fn wrong_kind(&mut self, node: &Node, what: &str, wanted: &str) {
         let message = format!("{what} must be {wanted}, found {}", node.kind_word());
         self.error(Code::InvalidField, node.span, message);
@@ -75,15 +92,16 @@ impl<'a> Reader<'a> {
             return false;
         }
         for member in node.members() {
-            if record.fields.iter().any(|field| *field.name == *member.key) {
+            if record.fields_in(self.dialect).any(|field| *field.name == *member.key) {
                 continue;
             }
-            let names = record.fields.iter().map(|field| field.name);
+            let names: Vec<&str> = record.fields_in(self.dialect).map(|field| field.name).collect();
             let message = format!("{what} has no field `{}`", member.key);
             let mut finding = Diagnostic::error(Code::InvalidField, message, member.key_span);
-            match synonym(record, &member.key).or_else(|| nearest(&member.key, names)) {
+            let meant = synonym(&names, &member.key);
+            match meant.or_else(|| nearest(&member.key, names.iter().copied())) {
                 Some(near) => finding = finding.fix(self.name_in_key(member.key_span), near),
-                None => finding.help = Some(format!("its fields are {}", field_list(record))),
+                None => finding.help = Some(format!("its fields are `{}`", names.join("`, `"))),
             }
             self.findings.push(finding);
         }
@@ -98,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A key may be quoted; a replacement goes inside the quotes.
-    fn name_in_key(&self, span: Span) -> Span {
+    pub(super) fn name_in_key(&self, span: Span) -> Span {
         let text = self.source.slice(span);
         if text.len() >= 2 && text.starts_with(['"', '\'']) {
             Span { start: span.start + 1, end: span.end - 1 }
@@ -361,9 +379,9 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// The field that a word of another language means here.
-fn synonym(record: &Record, word: &str) -> Option<&'static str> {
+fn synonym(names: &[&str], word: &str) -> Option<&'static str> {
     let (_, field) = SYNONYMS.iter().find(|(known, _)| *known == word)?;
-    record.fields.iter().any(|known| known.name == *field).then_some(*field)
+    names.contains(field).then_some(*field)
 }
 
 fn literals(items: &[Template]) -> Option<Vec<Value>> {
@@ -374,12 +392,6 @@ fn literals(items: &[Template]) -> Option<Vec<Value>> {
             _ => None,
         })
         .collect()
-}
-
-fn field_list(record: &Record) -> String {
-    let names: Vec<String> =
-        record.fields.iter().map(|field| format!("`{}`", field.name)).collect();
-    names.join(", ")
 }
 
 /// A finding about a whole object points at its first line, not at a page of text.

@@ -1,7 +1,8 @@
-//! The native dialect: steps and everything they may carry.
+//! Steps and everything they may carry, in the native dialect and in the chain.
 
 use std::sync::Arc;
 
+use super::chain;
 use super::grammar::{
     APPROVE, CALL, CASE, LOOP, ON_FAILURE, ON_SUCCESS, PROBE, REPEAT, RETRY, ROLLBACK, Record,
     STEP, STEP_KINDS,
@@ -11,8 +12,9 @@ use super::reader::{Reader, first_line};
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::Span;
 use crate::composition::{
-    Body, Branch, Case, FailureAction, Flow, ItemFailure, LoopStep, OnFailure, OnSuccess, Params,
-    Probe, RepeatStep, Retry, Silence, Step, StepKind, StepRollback, ToolCall, Undo, WaitFor,
+    Body, Branch, Case, FailureAction, Flow, ItemFailure, LoopStep, Next, OnFailure, OnSuccess,
+    Params, Probe, RepeatStep, Retry, Silence, Step, StepKind, StepRollback, ToolCall, Undo,
+    WaitFor,
 };
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::expr::Template;
@@ -23,11 +25,13 @@ use crate::value::Value;
 const RETRY_ACTION_DEFAULT: u32 = 3;
 
 pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Vec<Arc<Step>> {
-    reader
-        .list(node, what)
-        .iter()
-        .filter_map(|step| read_step(reader, step).map(Arc::new))
-        .collect()
+    let nodes = reader.list(node, what).iter();
+    let mut steps: Vec<(Step, &Node)> =
+        nodes.filter_map(|node| Some((read_step(reader, node)?, node))).collect();
+    if reader.flow() == Flow::Program {
+        chain::resolve_jumps(reader, &mut steps);
+    }
+    steps.into_iter().map(|(step, _)| Arc::new(step)).collect()
 }
 
 fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
@@ -35,7 +39,7 @@ fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
     if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
         reader.error(Code::NoSteps, node.span, format!("{what} has no steps"));
     }
-    Body { steps, flow: Flow::Graph }
+    Body { steps, flow: reader.flow() }
 }
 
 fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
@@ -43,14 +47,16 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
         return None;
     }
     let index = reader.take_index();
-    let (id, id_span) = read_id(reader, node);
+    let is_program = reader.flow() == Flow::Program;
+    let (id, id_span) =
+        if is_program { chain::read_id(reader, node, index) } else { read_id(reader, node) };
     let kind = read_kind(reader, node, &id)?;
     refuse_misplaced(reader, node, &kind);
     let on_failure_retries =
         node.get("on_failure").and_then(|on_failure| read_retry_action(reader, on_failure));
     let mut retry = read_retry(reader, node);
     retry.max = retry.max.or(on_failure_retries);
-    Some(Step {
+    let step = Step {
         index,
         id,
         id_span,
@@ -76,9 +82,16 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
         undo: Undo::Unknown,
         fallback_undos: Vec::new(),
         probe: node.get("probe").and_then(|n| read_probe(reader, node, n)),
-        falls_through: false,
+        falls_through: node
+            .get("fallthrough")
+            .and_then(|n| reader.bool(n, "`fallthrough`"))
+            .unwrap_or(false),
         sensitive: node.get("sensitive").map_or_else(Vec::new, |n| read_pointers(reader, n)),
-    })
+    };
+    if is_program {
+        chain::warn_without_inputs(reader, node, &step);
+    }
+    Some(step)
 }
 
 fn read_id(reader: &mut Reader<'_>, node: &Node) -> (Arc<str>, Span) {
@@ -93,7 +106,11 @@ fn read_id(reader: &mut Reader<'_>, node: &Node) -> (Arc<str>, Span) {
 }
 
 /// A name that can stand in a path.
-fn read_key(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<(Arc<str>, Span)> {
+pub(super) fn read_key(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    what: &str,
+) -> Option<(Arc<str>, Span)> {
     let name = reader.text(node, what)?;
     let reserved = RESERVED.contains(&&*name);
     if is_step_id(&name) && !reserved {
@@ -119,7 +136,13 @@ fn read_kind(reader: &mut Reader<'_>, node: &Node, id: &Arc<str>) -> Option<Step
     let span = first_line(reader.source, node.span);
     match present.as_slice() {
         [] => {
-            let message = format!("step `{id}` does nothing");
+            let message = match reader.flow() {
+                Flow::Graph => format!("step `{id}` does nothing"),
+                // Counted from zero, as the chain's own names of steps are.
+                Flow::Program => {
+                    format!("step {} (`{id}`) has no `tool`", reader.steps_read() - 1)
+                }
+            };
             let help = "give it one of `tool`, `parallel`, `loop`, `repeat`, `choose`, `set`, \
                         `approve`, `wait` or `expand`";
             reader.error_with_help(Code::InvalidField, span, message, help);
@@ -153,17 +176,16 @@ fn read_kind_of(reader: &mut Reader<'_>, node: &Node, kind: &str) -> Option<Step
 
 fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCall> {
     let name = reader.text(tool, "`tool`")?;
-    let parameters = match node.get("parameters") {
+    let parameters = match arguments(reader, node) {
         None => Params { template: Template::Literal(Value::empty_object()), span: tool.span },
-        Some(given) => {
+        Some((word, given)) => {
             let template = reader.template(given);
             let is_object = matches!(
                 template,
                 Template::Object(_) | Template::Expr(_) | Template::Literal(Value::Object(_))
             );
             if !is_object {
-                let message =
-                    format!("`parameters` must be an object, found {}", given.kind_word());
+                let message = format!("`{word}` must be an object, found {}", given.kind_word());
                 reader.error(Code::InvalidField, given.span, message);
                 // The rest of the step is looked at nevertheless.
                 return Some(ToolCall {
@@ -182,22 +204,55 @@ fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCa
     Some(ToolCall { name, name_span: tool.span, tool: None, parameters })
 }
 
+/// The arguments of a call, and the word for them: a chain also says `inputs`.
+fn arguments<'n>(reader: &mut Reader<'_>, node: &'n Node) -> Option<(&'static str, &'n Node)> {
+    let inputs = node.get("inputs").filter(|_| reader.flow() == Flow::Program);
+    // An empty field of YAML is null, and means no arguments at all.
+    let inputs = inputs.filter(|inputs| inputs.kind != NodeKind::Null);
+    match (node.get("parameters"), inputs) {
+        (Some(_), Some(second)) => {
+            let message = "`parameters` and `inputs` say the same thing";
+            reader.error_with_help(Code::InvalidField, second.span, message, "keep one of them");
+            Some(("inputs", second))
+        }
+        (Some(parameters), None) => Some(("parameters", parameters)),
+        (None, inputs) => inputs.map(|inputs| ("inputs", inputs)),
+    }
+}
+
 /// Fields that belong to some kinds only.
 fn refuse_misplaced(reader: &mut Reader<'_>, node: &Node, kind: &StepKind) {
-    const TOOL_ONLY: &[&str] =
-        &["parameters", "fallback", "probe", "idempotent", "rollback", "success_when", "fail_when"];
+    const TOOL_ONLY: &[&str] = &[
+        "parameters",
+        "inputs",
+        "fallback",
+        "probe",
+        "idempotent",
+        "rollback",
+        "success_when",
+        "fail_when",
+    ];
+    let is_program = reader.flow() == Flow::Program;
     let misplaced = |name: &str| match name {
         "wait_for" => !matches!(kind, StepKind::Parallel { .. }),
         "steps" => true,
+        "depends_on" => is_program,
         name if TOOL_ONLY.contains(&name) => !matches!(kind, StepKind::Tool(_)),
         "retry" | "retry_count" => !matches!(kind, StepKind::Tool(_)),
         _ => false,
     };
     for member in node.members() {
         if misplaced(&member.key) {
-            let message = format!("`{}` does not belong to a `{}` step", member.key, kind.word());
+            let message = match &*member.key {
+                "depends_on" => {
+                    "`depends_on` belongs to graphs; the steps of a chain follow each other"
+                        .to_owned()
+                }
+                other => format!("`{other}` does not belong to a `{}` step", kind.word()),
+            };
             let help = match &*member.key {
                 "wait_for" => "it belongs to `parallel`",
+                "depends_on" => "put the steps in order, or use `next` to jump",
                 "steps" => {
                     "steps belong inside `loop`, `repeat`, `choose` or a branch of `parallel`"
                 }
@@ -233,9 +288,15 @@ fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<
     let is_group = node.get("steps").is_some() && !STEP_KINDS.iter().any(|k| node.get(k).is_some());
     if !is_group {
         let step = reader.nested(node, |reader| read_step(reader, node))?;
+        let mut alone = [(step, node)];
+        if reader.flow() == Flow::Program {
+            chain::resolve_jumps(reader, &mut alone);
+        }
+        let [(step, _)] = alone;
+        let id = step.id.clone();
         return Some(Branch {
-            id: step.id.clone(),
-            body: Body { steps: vec![Arc::new(step)], flow: Flow::Graph },
+            id,
+            body: Body { steps: vec![Arc::new(step)], flow: reader.flow() },
         });
     }
     for member in node.members() {
@@ -369,6 +430,9 @@ fn read_templates(
             let help = "use letters, digits, `_`, `-` and `$`, and none of the reserved names";
             reader.error_with_help(Code::InvalidField, member.key_span, message, help);
         }
+        if names_must_fit_paths && reader.flow() == Flow::Program {
+            chain::refuse_reserved(reader, &member.key, member.key_span);
+        }
         templates.push((member.key.clone(), reader.template(&member.value)));
     }
     templates
@@ -478,50 +542,67 @@ fn read_on_success(reader: &mut Reader<'_>, node: &Node) -> OnSuccess {
     if !reader.record(node, &ON_SUCCESS, "`on_success`") {
         return OnSuccess::default();
     }
-    refuse_next(reader, node);
+    let next = read_next(reader, node);
     let mut map_outputs = Vec::new();
     if let Some(outputs) = node.get("map_outputs") {
+        if !matches!(outputs.kind, NodeKind::Object(_)) {
+            let message = format!("`map_outputs` must be an object, found {}", outputs.kind_word());
+            reader.error(Code::InvalidField, outputs.span, message);
+        }
         for member in outputs.members() {
             let name = read_key(reader, &member.value, "a name");
+            if let (Some((name, span)), Flow::Program) = (&name, reader.flow()) {
+                chain::refuse_reserved(reader, name, *span);
+            }
             map_outputs.extend(name.map(|(name, _)| (member.key.clone(), name)));
         }
     }
     let transform = node
         .get("transform")
         .map_or_else(Vec::new, |n| read_templates(reader, n, "`transform`", true));
-    OnSuccess { map_outputs, transform, next: None }
+    OnSuccess { map_outputs, transform, next }
 }
 
 fn read_on_failure(reader: &mut Reader<'_>, node: &Node) -> OnFailure {
     if !reader.record(node, &ON_FAILURE, "`on_failure`") {
         return OnFailure::default();
     }
-    refuse_next(reader, node);
+    let next = read_next(reader, node);
     let word =
         node.get("action").and_then(|n| reader.word(n, "`action`", &["stop", "retry", "continue"]));
     let go_on = node
         .get("continue_on_max_retries")
         .and_then(|n| reader.bool(n, "`continue_on_max_retries`"))
         .unwrap_or(false);
-    OnFailure {
-        action: match word {
-            Some(0) => FailureAction::Stop,
-            Some(2) => FailureAction::Continue,
-            Some(1) if go_on => FailureAction::Continue,
-            _ => FailureAction::Strategy,
-        },
-        default: node.get("default").map(|n| reader.template(n)),
-        next: None,
+    let action = match word {
+        Some(0) => FailureAction::Stop,
+        Some(2) => FailureAction::Continue,
+        Some(1) if go_on => FailureAction::Continue,
+        // Whoever says where to go on wants to go on.
+        None if next.is_some() && node.get("action").is_none() => FailureAction::Continue,
+        // A wrong word was meant to say something.
+        None if node.get("action").is_some() => FailureAction::Stop,
+        _ => FailureAction::Strategy,
+    };
+    if reader.flow() == Flow::Program && (word.is_some() || node.get("action").is_none()) {
+        chain::refuse_useless(reader, node, action);
     }
+    let next = next.filter(|_| action == FailureAction::Continue);
+    OnFailure { action, default: node.get("default").map(|n| reader.template(n)), next }
 }
 
-fn refuse_next(reader: &mut Reader<'_>, node: &Node) {
+/// Only programs jump.
+fn read_next(reader: &mut Reader<'_>, node: &Node) -> Option<Next> {
+    if reader.flow() == Flow::Program {
+        return chain::read_next(reader, node);
+    }
     if let Some(member) = node.members().iter().find(|member| &*member.key == "next") {
         let message = "`next` belongs to programs; the steps of a composition are a graph";
         let help = "use `depends_on` for order, `when` or `choose` for branches, \
                     `fallback` or `on_failure.action: continue` for recovery";
         reader.error_with_help(Code::InvalidField, member.key_span, message, help);
     }
+    None
 }
 
 fn read_rollback(reader: &mut Reader<'_>, node: &Node) -> StepRollback {

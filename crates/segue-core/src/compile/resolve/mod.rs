@@ -3,15 +3,17 @@
 //! Writes a [`Root`](crate::expr::Root) into every expression and the needs into every step. A reference is a
 //! dependency; where it leads into a body that may not have run, it needs a `default(…)`.
 
+mod program;
 mod symbols;
 mod walk;
 
 use std::sync::Arc;
 
 use super::source::{Source, Span};
-use crate::composition::{Body, Composition, Need, Step, StepKind, StepRollback, ToolCall};
+use crate::composition::{Body, Composition, Flow, Need, Step, StepKind, StepRollback, ToolCall};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 use crate::expr::{Expr, StepIndex, Template};
+use program::StateUse;
 use symbols::{Level, StepInfo, Symbols};
 use walk::Walk;
 
@@ -24,17 +26,27 @@ type Needs = Vec<Vec<Vec<Need>>>;
 pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Diagnostic> {
     let mut symbols = Symbols::collect(composition, source);
     let mut findings = std::mem::take(&mut symbols.findings);
-    let mut resolver =
-        Resolver { symbols, source, findings: Vec::new(), uses: Vec::new(), next_body: 0 };
+    let mut resolver = Resolver {
+        symbols,
+        source,
+        findings: Vec::new(),
+        uses: Vec::new(),
+        state_uses: Vec::new(),
+        next_body: 0,
+    };
     let mut body = std::mem::take(&mut composition.body);
     resolver.body(&mut body, &Site::top());
     if let Some(output) = &mut composition.output {
         resolver.template(output, &Site::top());
     }
+    match body.flow {
+        Flow::Graph => {
+            let mut needs = resolver.needs();
+            write_needs(&mut body, &mut needs, &mut 0);
+        }
+        Flow::Program => resolver.reads_too_early(&body),
+    }
     findings.append(&mut resolver.findings);
-    let mut needs = resolver.needs();
-    findings.append(&mut resolver.findings);
-    write_needs(&mut body, &mut needs, &mut 0);
     composition.body = body;
     findings
 }
@@ -78,6 +90,8 @@ struct Resolver<'a> {
     source: &'a Source,
     findings: Vec<Diagnostic>,
     uses: Vec<Use>,
+    /// For each read of a name of the state, one entry per step that gives it.
+    state_uses: Vec<Vec<StateUse>>,
     next_body: usize,
 }
 
@@ -237,11 +251,7 @@ impl Resolver<'_> {
                 }
                 Level::Sibling => {
                     let id = &self.symbols.steps[used.step as usize].id;
-                    let message =
-                        format!("`{id}` is in another branch, which may not have run yet");
-                    let finding = Diagnostic::error(Code::UnresolvedReference, message, used.span)
-                        .help("move the step out of the branches, or into this one");
-                    self.findings.push(finding);
+                    self.findings.push(other_branch(id, used.span));
                 }
             }
         }
@@ -250,6 +260,12 @@ impl Resolver<'_> {
         }
         needs
     }
+}
+
+fn other_branch(id: &str, span: Span) -> Diagnostic {
+    let message = format!("`{id}` is in another branch, which may not have run yet");
+    Diagnostic::error(Code::UnresolvedReference, message, span)
+        .help("move the step out of the branches, or into this one")
 }
 
 /// The inside of a quoted scalar, so that a replacement keeps the quotes.

@@ -6,10 +6,10 @@ use indexmap::IndexMap;
 
 use super::{Site, Use};
 use crate::compile::source::{Source, Span};
-use crate::composition::{Body, Composition, Step, StepKind, WaitFor};
+use crate::composition::{Body, Composition, Flow, Step, StepKind, WaitFor};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::StepIndex;
-use crate::types::Type;
+use crate::types::{Rest, Type};
 
 /// Whether what is inside a body has surely run when its step is done.
 #[derive(Clone, Copy, PartialEq)]
@@ -45,7 +45,12 @@ pub(super) struct Symbols {
     pub(super) by_id: Names,
     pub(super) by_key: Names,
     pub(super) given: Names,
+    /// In a program, every step that gives a name: the last one that ran has given it.
+    pub(super) givers: IndexMap<Arc<str>, Vec<StepIndex>>,
+    pub(super) is_program: bool,
     pub(super) inputs: Vec<Arc<str>>,
+    /// Whether the input may have names that nobody declares.
+    pub(super) input_is_open: bool,
     pub(super) findings: Vec<Diagnostic>,
 }
 
@@ -62,7 +67,10 @@ impl Symbols {
             by_id: Names::new(),
             by_key: Names::new(),
             given: Names::new(),
+            givers: IndexMap::new(),
+            is_program: composition.body.flow == Flow::Program,
             inputs: input_names(composition),
+            input_is_open: input_is_open(composition),
             findings: Vec::new(),
         };
         symbols.body(&composition.body, 0);
@@ -160,6 +168,9 @@ impl Symbols {
     }
 
     fn declare_given(&mut self, step: &Step, name: &Arc<str>, source: &Source) {
+        if self.is_program {
+            self.givers.entry(name.clone()).or_default().push(step.index);
+        }
         let taken = self
             .by_id
             .get(name)
@@ -170,6 +181,10 @@ impl Symbols {
             self.given.insert(name.clone(), step.index);
             return;
         };
+        if self.is_program && self.given.contains_key(name) {
+            // A name of the state is given as often as one likes.
+            return;
+        }
         let raw = source.slice(step.span);
         let start = step.span.start as usize;
         let place = raw
@@ -188,6 +203,13 @@ fn input_names(composition: &Composition) -> Vec<Arc<str>> {
     match composition.input.as_ref().map(|schema| schema.ty()) {
         Some(Type::Object(object)) => object.properties.keys().cloned().collect(),
         _ => Vec::new(),
+    }
+}
+
+fn input_is_open(composition: &Composition) -> bool {
+    match composition.input.as_ref().map(|schema| schema.ty()) {
+        Some(Type::Object(object)) => object.rest != Rest::Closed,
+        _ => true,
     }
 }
 

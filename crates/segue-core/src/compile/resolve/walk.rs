@@ -18,7 +18,7 @@ pub(super) struct Walk<'r, 'a> {
 }
 
 impl Walk<'_, '_> {
-    fn span(&self, at: At) -> Span {
+    pub(super) fn span(&self, at: At) -> Span {
         self.place.locate(self.resolver.source, at)
     }
 
@@ -29,13 +29,24 @@ impl Walk<'_, '_> {
     }
 
     pub(super) fn ast(&mut self, ast: &mut Ast, guarded: bool) {
+        if self.resolver.symbols.is_program && self.state_field(ast, guarded) {
+            return;
+        }
         if self.collapse(ast, guarded) {
             return;
         }
         match &mut ast.kind {
-            Kind::Name { name, root } => {
+            Kind::Name { name, .. } => {
                 let name = name.clone();
-                *root = self.name(&name, ast.at, guarded);
+                let root = self.name(&name, ast.at, guarded);
+                ast.kind = match root {
+                    // A bare name of the state is a field of it.
+                    Root::State if &*name != "state" => {
+                        let state = Kind::Name { name: "state".into(), root };
+                        Kind::Field(Box::new(Ast { at: ast.at, kind: state }), name)
+                    }
+                    root => Kind::Name { name, root },
+                };
             }
             Kind::Filter(name, input, args) if matches!(&**name, "default" | "d") => {
                 self.ast(input, true);
@@ -97,7 +108,7 @@ impl Walk<'_, '_> {
         true
     }
 
-    fn is_shadowed(&self, name: &str) -> bool {
+    pub(super) fn is_shadowed(&self, name: &str) -> bool {
         self.params.iter().any(|param| &**param == name)
             || self.site.items.iter().any(|(item, _)| &**item == name)
     }
@@ -184,6 +195,10 @@ impl Walk<'_, '_> {
         if let Some(&step) = symbols.by_key.get(name).or_else(|| symbols.by_id.get(name)) {
             return self.step_value(step, at, guarded);
         }
+        if symbols.is_program {
+            self.state_name(name, at, guarded, "");
+            return Root::State;
+        }
         if let Some(&step) = symbols.given.get(name) {
             return self.given(step, name, at, guarded);
         }
@@ -207,6 +222,7 @@ impl Walk<'_, '_> {
                     Some(Root::Unresolved)
                 }
             },
+            "state" if self.resolver.symbols.is_program => Some(Root::State),
             "state" | "steps" => {
                 let message = format!("`{name}` alone is not a value");
                 self.error(Code::UnresolvedReference, at, message).help =
@@ -252,25 +268,26 @@ impl Walk<'_, '_> {
             format!("`{name}` is not known here"),
             span,
         );
-        let dashed = candidates_with_dash(&self.resolver.symbols, name);
-        finding = match near {
-            _ if dashed.is_some() => {
-                let id = dashed.unwrap_or_default();
-                finding.help(format!(
-                    "a name with a dash stands alone in `{{{{ … }}}}`; in an expression write `steps['{id}'].output`"
-                ))
-            }
-            Some(near) => finding.fix(span, near),
-            None => finding.help("name a step, an output key, or `input.NAME`"),
+        finding = match (with_dash(&self.resolver.symbols, name), near) {
+            (Some(id), _) => finding.help(alone_help(&id)),
+            (None, Some(near)) => finding.fix(span, near),
+            (None, None) => finding.help("name a step, an output key, or `input.NAME`"),
         };
         self.resolver.findings.push(finding);
     }
 }
 
 /// The step that is meant when its id has a dash, which an expression reads as a minus.
-fn candidates_with_dash(symbols: &Symbols, name: &str) -> Option<Arc<str>> {
+pub(super) fn with_dash(symbols: &Symbols, name: &str) -> Option<Arc<str>> {
     let begins = |id: &&Arc<str>| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
     symbols.by_id.keys().chain(symbols.by_key.keys()).find(begins).cloned()
+}
+
+/// What to do about it.
+pub(super) fn alone_help(id: &str) -> String {
+    format!(
+        "a name with a dash stands alone in `{{{{ … }}}}`; in an expression write `steps['{id}'].output`"
+    )
 }
 
 fn is_name(ast: &Ast, wanted: &str) -> bool {

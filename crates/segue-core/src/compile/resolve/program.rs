@@ -1,0 +1,166 @@
+//! Names in a program: the state, and whether what is read can have been given by then.
+//!
+//! The order of a program is known only when it runs, so nothing here is a dependency. What is surely
+//! wrong is still found: names that nobody gives, and reads of what only comes later.
+
+use std::sync::Arc;
+
+use super::symbols::Level;
+use super::walk::{Walk, alone_help, with_dash};
+use super::{Resolver, Use};
+use crate::compile::dialect::is_reserved_in_state;
+use crate::composition::{Body, Target};
+use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
+use crate::expr::{Ast, At, Kind, Root};
+
+/// A name of the state is read without a `default(…)`, and only steps give it.
+pub(super) struct StateUse {
+    name: Arc<str>,
+    /// The read, as if it were one of the step that gives the name.
+    used: Use,
+}
+
+impl Walk<'_, '_> {
+    /// `state.NAME`; false when the expression is something else.
+    pub(super) fn state_field(&mut self, ast: &mut Ast, guarded: bool) -> bool {
+        let Kind::Field(base, name) = &mut ast.kind else { return false };
+        let Kind::Name { name: head, root } = &mut base.kind else { return false };
+        if &**head != "state" || self.is_shadowed("state") {
+            return false;
+        }
+        // Inside a loop its variable is as good as a name of the state.
+        let item = self.site.items.iter().rev().find(|(item, _)| item == name);
+        if let Some((_, step)) = item.filter(|_| !self.is_in_state(name)) {
+            let root = Root::Item(*step);
+            ast.kind = Kind::Name { name: ast.path().into(), root };
+            return true;
+        }
+        *root = Root::State;
+        let (name, at) = (name.clone(), ast.at);
+        self.state_name(&name, at, guarded, "state.");
+        true
+    }
+
+    fn is_in_state(&self, name: &Arc<str>) -> bool {
+        let symbols = &self.resolver.symbols;
+        symbols.givers.contains_key(name)
+            || symbols.inputs.contains(name)
+            || is_reserved_in_state(name)
+    }
+
+    /// Looks a name of the state up, and notes that it is read.
+    pub(super) fn state_name(&mut self, name: &Arc<str>, at: At, guarded: bool, prefix: &str) {
+        let symbols = &self.resolver.symbols;
+        if !self.is_in_state(name) {
+            self.unknown_in_state(name, at, guarded, prefix);
+            return;
+        }
+        let by_steps_alone = !symbols.inputs.contains(name) && !symbols.input_is_open;
+        // What is read after the call may have been given by the step itself; an undo comes last.
+        let before_the_call = !self.site.extra.contains(&"output");
+        let is_doubtful = by_steps_alone && before_the_call && !guarded;
+        let Some(from_position) = self.site.position.filter(|_| is_doubtful) else { return };
+        let givers = symbols.givers.get(name).map_or(&[][..], Vec::as_slice);
+        let span = self.span(at);
+        let reads: Vec<StateUse> = givers
+            .iter()
+            .map(|step| StateUse {
+                name: name.clone(),
+                used: Use { from_body: self.site.body, from_position, step: *step, guarded, span },
+            })
+            .collect();
+        if !reads.is_empty() {
+            self.resolver.state_uses.push(reads);
+        }
+    }
+
+    /// A closed input cannot bring it; an open one can, so only a slip of the pen is surely wrong.
+    fn unknown_in_state(&mut self, name: &str, at: At, guarded: bool, prefix: &str) {
+        let symbols = &self.resolver.symbols;
+        let in_state = symbols.givers.keys().chain(&symbols.inputs).map(|known| &**known);
+        // Without `state.` in front it may have been meant for anything.
+        let others = symbols.by_id.keys().chain(symbols.by_key.keys()).map(|known| &**known);
+        let items = self.site.items.iter().map(|(item, _)| &**item);
+        let others = others.chain(items).filter(|_| prefix.is_empty());
+        let near = nearest(name, in_state.chain(others)).map(|near| format!("{prefix}{near}"));
+        let is_open = symbols.input_is_open;
+        if is_open && guarded && near.is_none() {
+            return;
+        }
+        let span = self.span(at);
+        let message = format!("Variable not found in chain state: {name}");
+        let mut finding = Diagnostic::error(Code::UnresolvedReference, message, span);
+        if is_open && near.is_none() {
+            finding.severity = Severity::Warning;
+        }
+        let dashed = with_dash(&self.resolver.symbols, name).filter(|_| prefix.is_empty());
+        finding = match (dashed, near) {
+            (Some(id), _) => finding.help(alone_help(&id)),
+            (None, Some(near)) => finding.fix(span, near),
+            (None, None) => finding.help(format!(
+                "declare `{name}` under `parameters`, or give it with `map_outputs`, `transform` or `set`"
+            )),
+        };
+        self.resolver.findings.push(finding);
+    }
+}
+
+impl Resolver<'_> {
+    /// Reads of what surely did not run yet, among the outermost steps.
+    pub(super) fn reads_too_early(&mut self, body: &Body) {
+        let returns = returns(body);
+        let symbols = &self.symbols;
+        let is_too_early = |used: &Use| match symbols.level(used) {
+            Level::Need { body: 0, position, needed } => needed > position && !returns[position],
+            Level::Itself if used.from_body == 0 => !returns[used.from_position],
+            _ => false,
+        };
+        let mut findings = Vec::new();
+        for used in self.uses.iter().filter(|used| !used.guarded) {
+            let id = &symbols.steps[used.step as usize].id;
+            if matches!(symbols.level(used), Level::Sibling) {
+                findings.push(super::other_branch(id, used.span));
+            } else if is_too_early(used) {
+                let message = format!("`{id}` has not run yet when this step reads it");
+                let finding = Diagnostic::error(Code::UnresolvedReference, message, used.span)
+                    .help(format!("move this step behind `{id}`, or add `default(…)`"));
+                findings.push(finding);
+            }
+        }
+        for reads in &self.state_uses {
+            let [first, ..] = reads.as_slice() else { continue };
+            if reads.iter().all(|read| is_too_early(&read.used)) {
+                let message = format!("Variable not found in chain state: {}", first.name);
+                let giver = &symbols.steps[first.used.step as usize].id;
+                let help =
+                    format!("`{giver}` gives it, and has not run yet when this step reads it");
+                let finding =
+                    Diagnostic::error(Code::UnresolvedReference, message, first.used.span);
+                findings.push(finding.help(help));
+            }
+        }
+        self.findings.append(&mut findings);
+    }
+}
+
+/// For each step, whether some jump leads from it or from behind it to it or before it: only then
+/// can a later step have run already.
+fn returns(body: &Body) -> Vec<bool> {
+    let mut begins = vec![0i64; body.steps.len() + 1];
+    for (from, ways) in body.ways().iter().enumerate() {
+        for target in [Some(ways.success), ways.failure].into_iter().flatten() {
+            if let Target::Step(to) = target
+                && to as usize <= from
+            {
+                begins[to as usize] += 1;
+                begins[from + 1] -= 1;
+            }
+        }
+    }
+    let mut depth = 0;
+    let inside = |change: &i64| {
+        depth += change;
+        depth > 0
+    };
+    begins[..body.steps.len()].iter().map(inside).collect()
+}
