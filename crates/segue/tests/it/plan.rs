@@ -48,6 +48,37 @@ steps:
 error_handling: { failure_strategy: rollback }
 ";
 
+const CHAIN: &str = "\
+name: keep_page
+documentation:
+  summary: |
+    Looks, then keeps.
+    Needs nothing.
+parameters: [ { name: text, type: string, required: true } ]
+implementation:
+  type: composite
+  composite:
+    steps:
+      - name: look
+        tool: echo
+        inputs: { text: \"{{ state.text }}\" }
+        on_success: { map_outputs: { text: looked }, next: keep }
+        on_failure: { next: mend }
+      - { name: mend, tool: echo, inputs: { text: bad }, on_success: { next: look }, on_failure: { next: end } }
+      - name: keep
+        when: \"{{ state.looked != '' }}\"
+        tool: checkpoint_save
+        inputs: { content: \"{{ state.looked }}\" }
+        on_success: { next: end }
+        on_failure: { action: continue }
+      - name: each
+        loop:
+          over: [1, 2]
+          steps:
+            - { name: first, tool: echo, inputs: { n: \"{{ item }}\" }, on_success: { next: end }, on_failure: { next: second } }
+            - { name: second, tool: echo, inputs: {}, on_failure: { action: stop } }
+";
+
 /// The plan of `c.yaml` in every form that is text, with what is only a digest taken out.
 fn forms(world: &World) -> String {
     let digest = regex::Regex::new("[0-9a-f]{64}|hash [0-9a-f]{12}").unwrap();
@@ -82,6 +113,12 @@ fn a_loop() {
     insta::assert_snapshot!(forms(&World::with(LOOP)));
 }
 
+/// S1-08: the summary is shown. Jumps, recovery steps and ends are drawn in every form.
+#[test]
+fn a_chain() {
+    insta::assert_snapshot!(forms(&World::with(CHAIN)));
+}
+
 #[test]
 fn a_composition_in_a_composition() {
     insta::assert_snapshot!(forms(&nested()));
@@ -112,7 +149,8 @@ fn pictures_are_well_formed() {
          \x20 - { id: 漢字, tool: echo, parameters: { x: '{{ a.x }}' } }\n\
          \x20 - { id: b, choose: [ { when: '{{ \"<b>&\" != a.x }}', steps: [ { id: c, tool: echo } ] } ] }\n",
     );
-    for world in [World::with(DIAMOND), World::with(LOOP), nested(), seed(), hostile] {
+    let chain = World::with(CHAIN);
+    for world in [World::with(DIAMOND), World::with(LOOP), chain, nested(), seed(), hostile] {
         let svg = world.segue(&["plan", "c.yaml", "--format", "svg"]).exits(0).stdout;
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
         well_formed(&svg).unwrap_or_else(|wrong| panic!("{wrong} in\n{svg}"));

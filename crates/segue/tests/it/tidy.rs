@@ -194,6 +194,10 @@ fn the_schemas_refuse_what_is_not() {
             "word-failure-strategy",
             "field-retry-count-is-text",
             "name-missing",
+            "chain-action-word",
+            "chain-name-missing",
+            "chain-unknown-step-field",
+            "chain-implementation-without-composite",
         ] {
             let case = corpus().join("check/broken").join(case);
             let yaml = case.join("composition.yaml");
