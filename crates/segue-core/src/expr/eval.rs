@@ -31,6 +31,19 @@ impl EvalError {
         EvalError { code: Code::UnresolvedReference, at, message }
     }
 
+    /// A path leads to nothing. A name of the state is said in the words that chains know.
+    fn absent(ast: &Ast) -> EvalError {
+        match &ast.kind {
+            Kind::Field(base, name)
+                if matches!(base.kind, Kind::Name { root: Root::State, .. }) =>
+            {
+                let message = format!("Variable not found in chain state: {name}");
+                EvalError { code: Code::UnresolvedReference, at: ast.at, message }
+            }
+            _ => EvalError::unresolved(ast.at, &ast.path()),
+        }
+    }
+
     pub(super) fn too_large(at: At, limits: &Limits) -> EvalError {
         let message = format!(
             "the expression makes more than {} bytes of data",
@@ -53,7 +66,7 @@ pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Valu
 
 /// The value at the end of a plain path, borrowed; `None` when the tree is something else.
 fn eval_path<'a>(ast: &Ast, scope: &'a dyn Scope) -> Option<Result<Cow<'a, Value>>> {
-    let absent = || EvalError::unresolved(ast.at, &ast.path());
+    let absent = || EvalError::absent(ast);
     let step = |base: Result<Cow<'a, Value>>, get: &dyn Fn(&Value) -> Option<&Value>| {
         base.and_then(|base| match base {
             Cow::Borrowed(base) => get(base).map(Cow::Borrowed).ok_or_else(absent),
@@ -146,8 +159,7 @@ impl<'a> Evaluator<'a> {
             Kind::Name { name, root } => self.name(ast, name, root),
             Kind::Field(base, name) => {
                 let base = self.eval(base)?;
-                let absent = || EvalError::unresolved(ast.at, &ast.path());
-                base.get(name).cloned().ok_or_else(absent)
+                base.get(name).cloned().ok_or_else(|| EvalError::absent(ast))
             }
             Kind::Index(base, index) => self.index(ast, base, index),
             Kind::Slice(base, bounds) => self.slice(ast, base, bounds),

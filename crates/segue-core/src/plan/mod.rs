@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::compile;
 use crate::composition::{
-    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Target, ToolCall, Undo,
+    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Target, ToolCall, Undo, Ways,
 };
 use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
@@ -322,31 +322,13 @@ impl Builder<'_> {
     }
 }
 
-/// What follows each step of a program in passing. A step that only failures lead to is passed
-/// over, so that a recovery never runs after a success; the first step is always where it begins.
+/// What follows each step of a program in passing.
 fn sequence(body: &Body) -> Vec<Option<u32>> {
-    let targets = |next: &Option<Next>, into: &mut Vec<bool>| {
-        if let Some(Next { target: Target::Step(position), .. }) = next {
-            into[*position as usize] = true;
-        }
+    let following = |ways: &Ways| match ways.in_sequence {
+        Target::Step(position) => Some(position),
+        Target::End => None,
     };
-    let (mut by_success, mut by_failure) =
-        (vec![false; body.steps.len()], vec![false; body.steps.len()]);
-    for step in &body.steps {
-        targets(&step.on_success.next, &mut by_success);
-        targets(&step.on_failure.next, &mut by_failure);
-    }
-    let is_passed_over =
-        |at: usize| by_failure[at] && !by_success[at] && !body.steps[at].falls_through;
-    let mut sequence = vec![None; body.steps.len()];
-    let mut following = None;
-    for at in (0..body.steps.len()).rev() {
-        sequence[at] = following;
-        if !is_passed_over(at) {
-            following = Some(index(at));
-        }
-    }
-    sequence
+    body.ways().iter().map(following).collect()
 }
 
 fn index(position: usize) -> u32 {
