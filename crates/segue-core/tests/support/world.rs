@@ -162,13 +162,17 @@ impl Around for World {
     }
 
     /// The next answer of a step: what the world says, the last one again and again; else a value
-    /// that fits the tool's schema.
+    /// that fits the tool's schema. A step that a chain comes back to goes on with its answers.
     fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer {
-        let turn = self.answered.entry(call.step.clone()).or_default();
+        let path = match call.step.rsplit_once('#') {
+            Some((path, _)) => path,
+            None => &call.step,
+        };
+        let turn = self.answered.entry(path.into()).or_default();
         *turn += 1;
-        let short = call.step.rsplit('/').next().unwrap_or(&call.step);
+        let short = path.rsplit('/').next().unwrap_or(path);
         let answers = self.spec.get("answers");
-        let said = answers.and_then(|a| a.get(&call.step).or_else(|| a.get(short)));
+        let said = answers.and_then(|a| a.get(path).or_else(|| a.get(short)));
         let said = said.map(|answers| {
             let items = answers.items();
             items[(*turn - 1).min(items.len() - 1)].clone()
