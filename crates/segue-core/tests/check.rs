@@ -16,7 +16,8 @@ use std::fs;
 use std::path::Path;
 
 use segue_core::compile::compile;
-use segue_core::diagnostic::DiagnosticView;
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::{Code, DiagnosticView};
 use segue_core::limits::Limits;
 use segue_core::tool::Catalog;
 use support::{cases, catalog, composition_of};
@@ -80,4 +81,29 @@ fn correct_compositions_give_nothing() {
     }
     assert!(all.len() >= 30, "only {} correct compositions", all.len());
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A chain that gives names that say nothing: a hint for each.
+fn chatty(names: usize, tool: &str) -> Source {
+    let names: Vec<String> = (0..names).map(|n| format!("x{n}: {n}")).collect();
+    let text = format!(
+        "name: chatty\ndialect: chain\nsteps:\n  - set: {{ {} }}\n  - {{ tool: {tool}, inputs: {{}} }}\n",
+        names.join(", ")
+    );
+    Source::new("chatty.yaml", text)
+}
+
+#[test]
+fn what_is_not_shown_stops_nothing() {
+    let (catalog, limits) = (catalog(), Limits::default());
+    let shown = limits.diagnostics_max;
+    let compiled = compile(&chatty(shown + 50, "tool_a"), &catalog, &limits);
+    assert!(compiled.composition.is_some());
+    assert_eq!(compiled.diagnostics.len(), shown + 1);
+    let last = compiled.diagnostics.last().unwrap();
+    assert_eq!(last.message, "52 more findings are not shown");
+    // An error is never among what is left out.
+    let compiled = compile(&chatty(shown + 50, "tool_z"), &catalog, &limits);
+    assert!(compiled.composition.is_none());
+    assert!(compiled.diagnostics.iter().any(|finding| finding.code == Code::UnknownTool));
 }

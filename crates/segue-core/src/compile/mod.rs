@@ -72,14 +72,19 @@ fn finish(
     mut diagnostics: Vec<Diagnostic>,
     limits: &Limits,
 ) -> Compiled {
-    diagnostics.sort_by_key(|finding| (finding.span.start, finding.severity, finding.code));
+    let is_sound = !diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+    let in_order = |finding: &Diagnostic| (finding.span.start, finding.severity, finding.code);
+    diagnostics.sort_by_key(in_order);
     diagnostics.dedup();
     if diagnostics.len() > limits.diagnostics_max {
-        let more = diagnostics.len() - limits.diagnostics_max;
-        diagnostics.truncate(limits.diagnostics_max);
-        let message = format!("{more} more findings are not shown");
-        diagnostics.push(Diagnostic::error(Code::Limit, message, Span::default()));
+        // What matters most stays. That there is more stops nothing that the rest would not stop.
+        diagnostics.sort_by_key(|finding| finding.severity);
+        let rest = diagnostics.split_off(limits.diagnostics_max);
+        diagnostics.sort_by_key(in_order);
+        let message = format!("{} more findings are not shown", rest.len());
+        let mut finding = Diagnostic::error(Code::Limit, message, Span::default());
+        finding.severity = rest.first().map_or(Severity::Hint, |worst| worst.severity);
+        diagnostics.push(finding);
     }
-    let is_sound = !diagnostics.iter().any(|finding| finding.severity == Severity::Error);
     Compiled { composition: composition.filter(|_| is_sound).map(Arc::new), diagnostics }
 }
