@@ -6,6 +6,8 @@ mod addresses;
 mod checkpoints;
 #[cfg(unix)]
 mod command;
+mod damage;
+mod durable;
 mod engine;
 #[cfg(unix)]
 mod files;

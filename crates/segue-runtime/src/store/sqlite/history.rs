@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use rusqlite::Connection;
 
 use super::fault::{Fault, broken};
-use super::row::{StoredRun, signed};
+use super::row::{StoredRun, signed, unlisted};
 use crate::store::rules::fits;
-use crate::store::{Retention, RunQuery, Runs, StoreError, ToolStats};
+use crate::store::{Retention, RunQuery, Runs, ToolStats};
 
 /// Runs that are forgotten in one transaction, so that others need not wait long.
 const FORGET_TOGETHER: i64 = 100;
@@ -80,11 +80,6 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
         found.damaged.push(unlisted(format!("#{number}").into()));
     }
     Ok(found)
-}
-
-fn unlisted(run_id: std::sync::Arc<str>) -> StoreError {
-    let what = "the table of runs and its index do not agree".to_owned();
-    StoreError::Damaged { run_id, seq: 0, what }
 }
 
 /// Forgets some of the runs that ended first; the answer is how many.

@@ -74,7 +74,7 @@ pub(super) fn create(
     record: &PackedRecord,
 ) -> Result<Lease, Fault> {
     let run_id = row.run_id.clone();
-    if let Some(there) = StoredRun::find(connection, &run_id)? {
+    if let Some(there) = StoredRun::indexed(connection, &run_id)? {
         let (expected, actual) = (record.expected, there.row.length);
         return Err(StoreError::Fenced { run_id, expected, actual }.into());
     }

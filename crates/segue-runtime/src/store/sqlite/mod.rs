@@ -16,6 +16,7 @@ mod writer;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -84,6 +85,11 @@ impl SqliteStore {
             plans: Mutex::default(),
             counted: Mutex::default(),
         })
+    }
+
+    /// Transactions that this store has committed, each with one sync however many waited for it.
+    pub fn commits(&self) -> u64 {
+        self.writer.commits.load(Ordering::Relaxed)
     }
 
     /// The name under which this store has runs.

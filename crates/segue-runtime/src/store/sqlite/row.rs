@@ -87,13 +87,36 @@ impl StoredRun {
         Ok((stored, get(from, 13)?))
     }
 
-    pub(super) fn find(connection: &Connection, run_id: &str) -> Result<Option<StoredRun>, Fault> {
+    /// The run of this name, as the index knows it.
+    pub(super) fn indexed(
+        connection: &Connection,
+        run_id: &str,
+    ) -> Result<Option<StoredRun>, Fault> {
         let sql = format!("SELECT {COLUMNS} FROM run WHERE run_id = ?1");
         let mut statement = connection.prepare_cached(&sql)?;
         let found = statement.query_row([run_id], |row| Ok(StoredRun::read(row))).optional()?;
-        let found = found.transpose()?;
-        // An index that was damaged leads to another run.
-        Ok(found.filter(|stored| &*stored.row.run_id == run_id))
+        Ok(found.transpose()?)
+    }
+
+    /// The run of this name. That there is none is believed only when the table says so too: an
+    /// index that was damaged has forgotten a run, and must not make it disappear.
+    pub(super) fn find(
+        connection: &Connection,
+        run_id: &Arc<str>,
+    ) -> Result<Option<StoredRun>, Fault> {
+        if let Some(found) = StoredRun::indexed(connection, run_id)? {
+            return Ok(Some(found));
+        }
+        let mut found = None;
+        let sql = "NOT INDEXED WHERE run_id = ?1";
+        StoredRun::scan(connection, sql, [run_id], |stored| {
+            found = Some(stored);
+            false
+        })?;
+        match found {
+            None => Ok(None),
+            Some(_) => Err(unlisted(run_id.clone()).into()),
+        }
     }
 
     /// The runs from `sql`, which goes on behind `SELECT … FROM run`, as long as `each` wants more.
@@ -159,6 +182,12 @@ impl StoredRun {
         ])?;
         Ok(())
     }
+}
+
+/// A run that the table and its indexes do not agree about.
+pub(super) fn unlisted(run_id: Arc<str>) -> StoreError {
+    let what = "the table of runs and its index do not agree".to_owned();
+    StoreError::Damaged { run_id, seq: 0, what }
 }
 
 fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, String> {

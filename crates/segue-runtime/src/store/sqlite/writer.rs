@@ -4,6 +4,8 @@
 //! in it when a sync ends goes into the next one. A lone run waits for nobody.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -18,7 +20,7 @@ use crate::store::StoreError;
 const TOGETHER_MAX: usize = 1_024;
 
 /// Commits after which the process is one that writes a lot, and the log is made long.
-const COMMITS_UNTIL_LONG: u32 = 16;
+const COMMITS_UNTIL_LONG: u64 = 16;
 
 /// Something to write, and somebody who waits for it.
 trait Request: Send {
@@ -57,17 +59,20 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, Fault> + Send> Request for Wait
 pub(super) struct Writer {
     queue: Option<Sender<Box<dyn Request>>>,
     thread: Option<JoinHandle<()>>,
+    /// Transactions that were committed, each with one sync.
+    pub(super) commits: Arc<AtomicU64>,
 }
 
 impl Writer {
     pub(super) fn start(connection: Connection, path: &Path) -> Result<Writer, StoreError> {
         let (queue, requests) = channel();
-        let mut writing = Writing { connection, path: path.to_owned(), commits: 0 };
+        let commits = Arc::<AtomicU64>::default();
+        let mut writing = Writing { connection, path: path.to_owned(), commits: commits.clone() };
         let thread = std::thread::Builder::new()
             .name("segue-store".to_owned())
             .spawn(move || writing.until_closed(&requests))
             .map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+        Ok(Writer { queue: Some(queue), thread: Some(thread), commits })
     }
 
     /// Has something written, and waits until it is durable. `work` refuses before it writes
@@ -107,7 +112,7 @@ impl Drop for Writer {
 struct Writing {
     connection: Connection,
     path: PathBuf,
-    commits: u32,
+    commits: Arc<AtomicU64>,
 }
 
 impl Writing {
@@ -115,9 +120,10 @@ impl Writing {
         while let Ok(first) = requests.recv() {
             let mut together = vec![first];
             together.extend(requests.try_iter().take(TOGETHER_MAX - 1));
+            let before = self.commits.load(Ordering::Relaxed);
             self.write(together);
-            self.commits = self.commits.saturating_add(1);
-            if self.commits == COMMITS_UNTIL_LONG {
+            let after = self.commits.load(Ordering::Relaxed);
+            if (before..after).contains(&COMMITS_UNTIL_LONG) {
                 // Without it everything is slower and nothing else.
                 let _ = lengthen_log(&self.connection, &self.path);
             }
@@ -146,6 +152,7 @@ impl Writing {
             request.write(&transaction)?;
         }
         transaction.commit()?;
+        self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }

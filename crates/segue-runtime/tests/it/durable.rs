@@ -1,0 +1,425 @@
+//! Runs on the embedded store, and what becomes of them when writing fails.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use segue_core::compile::source::Source;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
+use segue_core::run::{Entry, Fact, Run};
+use segue_core::schema::Schema;
+use segue_core::tool::{Annotations, ToolSpec};
+use segue_core::value::Value;
+use segue_core::view::RunStatus;
+use segue_runtime::engine::{Engine, EngineError, RunRequest};
+use segue_runtime::store::{
+    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, SqliteOptions, SqliteStore, Store,
+    StoreError, TakeOver, ToolStats,
+};
+use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use tempfile::TempDir;
+
+use crate::stores::{begin, entry, finish, plan_named, record, sqlite};
+
+/// Everything that a journal can hold: branches, a loop, retries, rollback, a large value.
+const REFERENCE: &str = "
+name: reference
+error_handling: { failure_strategy: rollback, backoff: { initial: 1ms, jitter: false } }
+steps:
+  - { id: first, tool: 'test:work', parameters: { text: '{{ input.text }}' } }
+  - id: both
+    parallel:
+      - { id: left, tool: 'test:work', parameters: { text: '{{ first.text }}' } }
+      - { id: right, tool: 'test:work', parameters: { n: 18446744073709551616 }, retry_count: 1 }
+  - id: each
+    loop: { over: [1, 2, 3], as: n, steps: [{ id: one, tool: 'test:work', parameters: { n: '{{ n }}' } }] }
+    depends_on: [both]
+  - { id: last, tool: 'test:work', parameters: { fail: true }, depends_on: [each] }
+";
+
+/// Remembers what it did, and asks the journal whether it may.
+struct Work {
+    store: Arc<SqliteStore>,
+    done: Mutex<Vec<Value>>,
+}
+
+#[async_trait]
+impl ToolRunner for Work {
+    /// E2: a call leaves only after it is in the journal.
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let journal = self.store.load(&call.run_id).await.unwrap();
+        let announced = journal.iter().any(|entry| match &entry.fact {
+            Fact::Called { args, .. } | Fact::UndoCalled { args, .. } => *args == call.args,
+            _ => false,
+        });
+        assert!(announced, "{} was called before that was durable", call.step);
+        self.done.lock().unwrap().push(call.args.clone());
+        match call.args.get("fail") {
+            Some(_) => Err(ToolError::failed("as asked".to_owned())),
+            None => Ok(call.args),
+        }
+    }
+}
+
+struct World {
+    store: Arc<SqliteStore>,
+    work: Arc<Work>,
+    engine: Engine,
+    plan: Arc<Plan>,
+}
+
+/// An engine over a store in a file; `around` may stand between the two.
+fn world(path: &Path, around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>) -> World {
+    let store = Arc::new(sqlite(path));
+    let work = Arc::new(Work { store: store.clone(), done: Mutex::default() });
+    let mut spec = ToolSpec::new(ToolId::new("test", "work"), "works", Schema::any_object());
+    spec.annotations = Annotations { destructive: Some(false), ..Annotations::default() };
+    let parameters = Value::object([("undo", Value::from("{{ args }}"))]);
+    spec.rollback =
+        segue_core::tool::DeclaredRollback::Call { tool: "test:work".into(), parameters };
+    let tool = Tool { spec: Arc::new(spec), runner: work.clone() };
+    let (engine, _) = Engine::builder().tools([tool]).store(around(store.clone())).build();
+    let (plan, findings) = engine.plan(&Source::new("reference.yaml", REFERENCE));
+    let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+    World { store, work, engine, plan }
+}
+
+impl World {
+    async fn run(&self) -> Result<segue_core::view::RunView, EngineError> {
+        let input = Value::object([("text", Value::from("x".repeat(50_000)))]);
+        self.engine.run(RunRequest::new(self.plan.clone(), input)).await
+    }
+
+    async fn only_run(&self) -> Option<RunRow> {
+        let query = RunQuery { limit: 2, ..RunQuery::default() };
+        let mut runs = self.store.runs(&query).await.unwrap().runs;
+        assert!(runs.len() < 2);
+        runs.pop()
+    }
+}
+
+/// What the store holds of a run is the run: its plan and its journal replay to the same view.
+#[tokio::test]
+async fn a_run_replays_from_the_file_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let world = world(&path, |store| store);
+    let mut view = world.run().await.unwrap();
+    assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
+    drop(world);
+
+    let store = sqlite(&path);
+    let limits = Arc::new(Limits::default());
+    let plan = store.plan(&view.run_id, &limits).await.unwrap();
+    let journal = store.load(&view.run_id).await.unwrap();
+    let mut again = Run::replay(plan, limits, &journal).view();
+    (view.duration, again.duration) = (0, 0);
+    let json = |view| serde_json::to_string(view).unwrap();
+    assert_eq!(json(&again), json(&view));
+    let row = store.run(&view.run_id).await.unwrap().unwrap();
+    assert_eq!((row.status, row.owner), (RunStatus::RolledBack, None));
+    let tools = store.tools().await.unwrap();
+    let work = tools.iter().find(|tool| tool.tool.as_str() == "test:work").unwrap();
+    assert_eq!(work.errors.values().sum::<u64>(), 1, "{work:?}");
+}
+
+/// How a write fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Failure {
+    /// Nothing is written, as when the disk is full.
+    Before,
+    /// It is written, and nobody hears of it, as in a crash after the sync.
+    After,
+}
+
+/// Lets one write fail.
+struct Failing {
+    store: Arc<SqliteStore>,
+    writes: AtomicU64,
+    fails: u64,
+    how: Failure,
+}
+
+impl Failing {
+    async fn pass<T>(
+        &self,
+        write: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let fails = self.writes.fetch_add(1, Ordering::Relaxed) == self.fails;
+        let failure = || StoreError::Unavailable { message: "planted".to_owned() };
+        match (fails, self.how) {
+            (true, Failure::Before) => Err(failure()),
+            (true, Failure::After) => write.await.and_then(|_| Err(failure())),
+            (false, _) => write.await,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Failing {
+    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+        self.pass(self.store.create(run, record)).await
+    }
+
+    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+        self.pass(self.store.append(lease, record)).await
+    }
+
+    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
+        self.store.load(run_id).await
+    }
+
+    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
+        self.store.plan(run_id, limits).await
+    }
+
+    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.store.take(run_id, how).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.store.release(lease).await
+    }
+
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        self.store.run(run_id).await
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+        self.store.runs(query).await
+    }
+
+    async fn unfinished(&self) -> Result<Runs, StoreError> {
+        self.store.unfinished().await
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.store.prune(retention).await
+    }
+
+    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.store.tools().await
+    }
+}
+
+fn calls(journal: &[Entry]) -> usize {
+    let call = |e: &&Entry| matches!(e.fact, Fact::Called { .. } | Fact::UndoCalled { .. });
+    journal.iter().filter(call).count()
+}
+
+/// J11, J2, E2: each write of a run fails once, before and after it is on disk. Nothing is done that
+/// is not in the journal, nothing more is started, and the journal is a run that can go on.
+#[tokio::test]
+async fn a_write_that_fails_starts_nothing() {
+    for how in [Failure::Before, Failure::After] {
+        for fails in 0.. {
+            let folder = TempDir::new().unwrap();
+            let world = world(&folder.path().join("runs.db"), |store| {
+                Arc::new(Failing { store, writes: AtomicU64::new(0), fails, how })
+            });
+            let result = world.run().await;
+            let done = world.work.done.lock().unwrap().len();
+            let Some(row) = world.only_run().await else {
+                assert!(result.is_err() && done == 0 && fails == 0 && how == Failure::Before);
+                continue;
+            };
+            let journal = world.store.load(&row.run_id).await.unwrap();
+            assert_eq!(journal.len() as u64, row.length);
+            let limits = Arc::new(Limits::default());
+            let plan = world.store.plan(&row.run_id, &limits).await.unwrap();
+            let replayed = Run::replay(plan, limits, &journal);
+            if let Ok(view) = result {
+                assert_eq!(view.status, RunStatus::RolledBack);
+                assert!(fails > 10, "only {fails} writes in the reference run");
+                break;
+            }
+            assert_eq!(replayed.is_finished(), row.ended_ms.is_some(), "{how:?} at {fails}");
+            assert!(done <= calls(&journal), "{how:?} at {fails}");
+        }
+    }
+}
+
+/// A store keeps working when there is space again. Here it is as large as it may be.
+#[tokio::test]
+async fn a_full_disk_stops_writing_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let options = SqliteOptions { pages_max: Some(60), ..SqliteOptions::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let plan = plan_named("full");
+    let ended = begin(&store, "ended", &plan).await;
+    let large = |n: u64| [entry(n, Value::from(format!("{n:02}").repeat(7_500)))];
+    store.append(&ended, record(1, &large(1), RunStatus::Running)).await.unwrap();
+    store.append(&ended, record(2, &large(2), RunStatus::Success)).await.unwrap();
+    let lease = begin(&store, "goes-on", &plan).await;
+    let mut written = 1;
+    let failed = loop {
+        let entries = large(written);
+        match store.append(&lease, record(written, &entries, RunStatus::Running)).await {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 100);
+    };
+    assert!(matches!(failed, StoreError::Unavailable { .. }), "{failed}");
+    let run_id: Arc<str> = "goes-on".into();
+    assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written, "what was said is there");
+
+    let all = Retention { keep_last: Some(0), ..Retention::default() };
+    assert_eq!(store.prune(all).await, Ok(1));
+    let entries = large(written);
+    store.append(&lease, record(written, &entries, RunStatus::Running)).await.unwrap();
+    assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written + 1);
+}
+
+/// J1, J2: the files as they are after each acknowledgement hold everything that was acknowledged,
+/// and cut at any place hold a part of it and nothing else.
+#[tokio::test]
+async fn what_was_acknowledged_is_in_the_file() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let store = sqlite(&path);
+    let lease = begin(&store, "a", &plan_named("power")).await;
+    let run_id: Arc<str> = "a".into();
+    let expected = |count: u64| -> Vec<String> {
+        (0..count).map(|n| format!("{:?}", entry(n, value(n)).fact)).collect()
+    };
+    fn value(n: u64) -> Value {
+        if n == 0 { Value::from("a") } else { Value::from(vec![Value::from(n); 50]) }
+    }
+    let image = |length: Option<u64>| {
+        let image = TempDir::new().unwrap();
+        fs::copy(&path, image.path().join("runs.db")).unwrap();
+        let log = image.path().join("runs.db-wal");
+        fs::copy(folder.path().join("runs.db-wal"), &log).unwrap();
+        if let Some(length) = length {
+            fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(length).unwrap();
+        }
+        image
+    };
+    for n in 1..8 {
+        let entries = [entry(n, value(n))];
+        store.append(&lease, record(n, &entries, RunStatus::Running)).await.unwrap();
+        let image = image(None);
+        let journal = sqlite(&image.path().join("runs.db")).load(&run_id).await.unwrap();
+        let facts: Vec<String> = journal.iter().map(|entry| format!("{:?}", entry.fact)).collect();
+        assert_eq!(facts, expected(n + 1));
+    }
+    let whole = fs::metadata(folder.path().join("runs.db-wal")).unwrap().len();
+    for length in (0..whole).step_by(1_031) {
+        let image = image(Some(length));
+        // A log that is cut before its first transaction leaves a file that is still empty.
+        let journal = sqlite(&image.path().join("runs.db")).load(&run_id).await.unwrap();
+        let facts: Vec<String> = journal.iter().map(|entry| format!("{:?}", entry.fact)).collect();
+        assert_eq!(facts, expected(journal.len() as u64), "cut at {length}");
+    }
+}
+
+/// J8: two that take a run from each other again and again never both write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_writers_never_both_write() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let stores = [Arc::new(sqlite(&path)), Arc::new(sqlite(&path))];
+    begin(&*stores[0], "a", &plan_named("contested")).await;
+    let run_id: Arc<str> = "a".into();
+    let writers = stores.clone().map(|store| {
+        let run_id = run_id.clone();
+        tokio::spawn(async move {
+            let mut written = Vec::new();
+            for _ in 0..40 {
+                let lease = store.take(&run_id, TakeOver::Anyway).await.unwrap();
+                let at = store.run(&run_id).await.unwrap().unwrap().length;
+                for seq in at..at + 3 {
+                    let entries = [entry(seq, Value::from(lease.epoch))];
+                    match store.append(&lease, record(seq, &entries, RunStatus::Running)).await {
+                        Ok(()) => written.push((seq, lease.epoch)),
+                        Err(StoreError::Lost { .. } | StoreError::Fenced { .. }) => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            written
+        })
+    });
+    let mut acknowledged = Vec::new();
+    for writer in writers {
+        acknowledged.extend(writer.await.unwrap());
+    }
+    acknowledged.sort_unstable();
+    let journal = stores[0].load(&run_id).await.unwrap();
+    let found: Vec<(u64, u64)> = journal[1..]
+        .iter()
+        .map(|entry| match &entry.fact {
+            Fact::Succeeded { output, .. } => (entry.seq, output.as_u64().unwrap()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(found, acknowledged, "what is there is what was acknowledged, once");
+    assert!(found.is_sorted_by_key(|(_, epoch)| *epoch), "an old epoch wrote after a new one");
+}
+
+/// W3: runs that write at the same time share a sync.
+#[tokio::test]
+async fn concurrent_runs_share_a_sync() {
+    let folder = TempDir::new().unwrap();
+    let store = Arc::new(sqlite(&folder.path().join("runs.db")));
+    let plan = plan_named("together");
+    let runs = (0..64).map(|n| {
+        let (store, plan) = (store.clone(), plan.clone());
+        tokio::spawn(async move {
+            let lease = begin(&*store, &format!("run-{n}"), &plan).await;
+            for seq in 1..20 {
+                let entries = [entry(seq, Value::Null)];
+                let record = record(seq, &entries, RunStatus::Running);
+                store.append(&lease, record).await.unwrap();
+            }
+            finish(&*store, &lease, 20).await;
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        run.await.unwrap();
+    }
+    let (turns, commits) = (64 * 21, store.commits());
+    assert!(turns >= 15 * commits, "{turns} turns took {commits} syncs");
+}
+
+/// Ten thousand runs that were left are found and read at once, whatever one of them is like.
+#[tokio::test]
+async fn many_unfinished_runs_are_read_fast() {
+    const RUNS: usize = 10_000;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let store = Arc::new(sqlite(&path));
+    let plan = plan_named("left");
+    let runs = (0..RUNS).map(|n| {
+        let (store, plan) = (store.clone(), plan.clone());
+        async move { begin(&*store, &format!("run-{n}"), &plan).await }
+    });
+    futures_util::future::join_all(runs).await;
+    drop(store);
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute("UPDATE entry SET bytes = CAST(replace(bytes, '7', '8') AS BLOB) WHERE place = (SELECT number << 28 FROM run WHERE run_id = 'run-77')", []).unwrap();
+    drop(raw);
+
+    let begun = Instant::now();
+    let store = sqlite(&path);
+    let found = store.unfinished().await.unwrap();
+    assert_eq!((found.runs.len(), found.damaged.len()), (RUNS, 0));
+    let recovered = found.runs.iter().map(|run| async {
+        store.plan(&run.run_id, &Limits::default()).await.unwrap();
+        store.take(&run.run_id, TakeOver::IfLeft).await.unwrap();
+        store.load(&run.run_id).await
+    });
+    let recovered = futures_util::future::join_all(recovered).await;
+    let damaged: Vec<StoreError> = recovered.into_iter().filter_map(Result::err).collect();
+    let what = "it is not what was written".to_owned();
+    assert_eq!(damaged, [StoreError::Damaged { run_id: "run-77".into(), seq: 0, what }]);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(10), "it took {took:?}");
+}
