@@ -15,7 +15,7 @@ use segue_core::run::{Entry, Fact, Run};
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
-use segue_core::view::RunStatus;
+use segue_core::view::{RunStatus, RunView};
 use segue_runtime::engine::{Engine, EngineError, RunRequest};
 use segue_runtime::store::{
     Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, SqliteOptions, SqliteStore, Store,
@@ -25,6 +25,7 @@ use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
 
 use crate::stores::{begin, entry, finish, plan_named, record, sqlite};
+use crate::support::{Json, json};
 
 /// Everything that a journal can hold: branches, a loop, retries, rollback, a large value.
 const REFERENCE: &str = "
@@ -90,7 +91,7 @@ fn world(path: &Path, around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>) -
 }
 
 impl World {
-    async fn run(&self) -> Result<segue_core::view::RunView, EngineError> {
+    async fn run(&self) -> Result<RunView, EngineError> {
         let input = Value::object([("text", Value::from("x".repeat(50_000)))]);
         self.engine.run(RunRequest::new(self.plan.clone(), input)).await
     }
@@ -422,4 +423,38 @@ async fn many_unfinished_runs_are_read_fast() {
     assert_eq!(damaged, [StoreError::Damaged { run_id: "run-77".into(), seq: 0, what }]);
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(10), "it took {took:?}");
+}
+
+/// What an old run must say of itself for ever, whatever views show besides.
+fn told(view: &RunView) -> Json {
+    let steps = view.steps.iter().map(|step| json!([step.id, step.status]));
+    let errors = view.errors.iter().map(|error| json!([error.step, error.code, error.message]));
+    json!({
+        "run_id": view.run_id,
+        "status": view.status,
+        "results": view.results,
+        "steps": steps.collect::<Vec<_>>(),
+        "errors": errors.collect::<Vec<_>>(),
+    })
+}
+
+/// A store of journal format 1, as the first version that had one wrote it, replays for ever.
+///
+/// The files are never made again. They came from the reference run above.
+#[tokio::test]
+async fn an_old_journal_replays() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    fs::copy(fixtures.join("journal-v1.sqlite"), &path).unwrap();
+    let expected = fs::read_to_string(fixtures.join("journal-v1.json")).unwrap();
+    let store = sqlite(&path);
+    let page = store.runs(&RunQuery { limit: 10, ..RunQuery::default() }).await.unwrap();
+    assert_eq!((page.runs.len(), page.damaged.len()), (1, 0));
+    let run_id = &page.runs[0].run_id;
+    let limits = Arc::new(Limits::default());
+    let plan = store.plan(run_id, &limits).await.unwrap();
+    let journal = store.load(run_id).await.unwrap();
+    let view = Run::replay(plan, limits, &journal).view();
+    assert_eq!(serde_json::to_string_pretty(&told(&view)).unwrap(), expected.trim_end());
 }
