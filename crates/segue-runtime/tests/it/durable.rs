@@ -1,7 +1,7 @@
 //! Runs on the embedded store, and what becomes of them when writing fails.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -76,7 +76,13 @@ struct World {
 
 /// An engine over a store in a file; `around` may stand between the two.
 fn world(path: &Path, around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>) -> World {
-    let store = Arc::new(sqlite(path));
+    world_over(Arc::new(sqlite(path)), around)
+}
+
+fn world_over(
+    store: Arc<SqliteStore>,
+    around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>,
+) -> World {
     let work = Arc::new(Work { store: store.clone(), done: Mutex::default() });
     let mut spec = ToolSpec::new(ToolId::new("test", "work"), "works", Schema::any_object());
     spec.annotations = Annotations { destructive: Some(false), ..Annotations::default() };
@@ -92,7 +98,11 @@ fn world(path: &Path, around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>) -
 
 impl World {
     async fn run(&self) -> Result<RunView, EngineError> {
-        let input = Value::object([("text", Value::from("x".repeat(50_000)))]);
+        self.run_with(50_000).await
+    }
+
+    async fn run_with(&self, text_bytes: usize) -> Result<RunView, EngineError> {
+        let input = Value::object([("text", Value::from("x".repeat(text_bytes)))]);
         self.engine.run(RunRequest::new(self.plan.clone(), input)).await
     }
 
@@ -118,7 +128,7 @@ async fn a_run_replays_from_the_file_alone() {
     let limits = Arc::new(Limits::default());
     let plan = store.plan(&view.run_id, &limits).await.unwrap();
     let journal = store.load(&view.run_id).await.unwrap();
-    let mut again = Run::replay(plan, limits, &journal).view();
+    let mut again = Run::replay(plan, limits, &journal).unwrap().view();
     (view.duration, again.duration) = (0, 0);
     let json = |view| serde_json::to_string(view).unwrap();
     assert_eq!(json(&again), json(&view));
@@ -233,7 +243,7 @@ async fn a_write_that_fails_starts_nothing() {
             assert_eq!(journal.len() as u64, row.length);
             let limits = Arc::new(Limits::default());
             let plan = world.store.plan(&row.run_id, &limits).await.unwrap();
-            let replayed = Run::replay(plan, limits, &journal);
+            let replayed = Run::replay(plan, limits, &journal).unwrap();
             if let Ok(view) = result {
                 assert_eq!(view.status, RunStatus::RolledBack);
                 assert!(fails > 10, "only {fails} writes in the reference run");
@@ -438,23 +448,46 @@ fn told(view: &RunView) -> Json {
     })
 }
 
-/// A store of journal format 1, as the first version that had one wrote it, replays for ever.
-///
-/// The files are never made again. They came from the reference run above.
-#[tokio::test]
-async fn an_old_journal_replays() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("runs.db");
-    fs::copy(fixtures.join("journal-v1.sqlite"), &path).unwrap();
-    let expected = fs::read_to_string(fixtures.join("journal-v1.json")).unwrap();
-    let store = sqlite(&path);
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// What a store that has one run tells of it, from its file alone.
+async fn told_by(store: &SqliteStore) -> String {
     let page = store.runs(&RunQuery { limit: 10, ..RunQuery::default() }).await.unwrap();
     assert_eq!((page.runs.len(), page.damaged.len()), (1, 0));
     let run_id = &page.runs[0].run_id;
     let limits = Arc::new(Limits::default());
     let plan = store.plan(run_id, &limits).await.unwrap();
     let journal = store.load(run_id).await.unwrap();
-    let view = Run::replay(plan, limits, &journal).view();
-    assert_eq!(serde_json::to_string_pretty(&told(&view)).unwrap(), expected.trim_end());
+    let view = Run::replay(plan, limits, &journal).unwrap().view();
+    serde_json::to_string_pretty(&told(&view)).unwrap() + "\n"
+}
+
+/// A store of journal format 1 replays for ever.
+#[tokio::test]
+async fn an_old_journal_replays() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    fs::copy(fixture("journal-v1.sqlite"), &path).unwrap();
+    let expected = fs::read_to_string(fixture("journal-v1.json")).unwrap();
+    assert_eq!(told_by(&sqlite(&path)).await, expected);
+}
+
+#[tokio::test]
+#[ignore = "writes what the test above reads: only until a version with this format is released"]
+async fn write_the_journal_that_replays() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let options =
+        SqliteOptions { page_bytes: 1_024, value_bytes_max: 300, ..SqliteOptions::default() };
+    let store = Arc::new(SqliteStore::open(&path, options).unwrap());
+    let world = world_over(store, |store| store);
+    world.run_with(600).await.unwrap();
+    fs::write(fixture("journal-v1.json"), told_by(&world.store).await).unwrap();
+    drop(world);
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(raw);
+    fs::copy(&path, fixture("journal-v1.sqlite")).unwrap();
 }
