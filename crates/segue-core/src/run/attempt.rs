@@ -45,6 +45,10 @@ impl Moment<'_> {
                 let in_doubt = tool.annotations.impact() != Impact::Reads;
                 self.record(Fact::Cancelled { node, in_doubt });
             }
+            Answer::Unsent => {
+                let in_doubt = self.state.record(node).was_in_doubt;
+                self.record(Fact::Cancelled { node, in_doubt });
+            }
         }
     }
 

@@ -249,6 +249,7 @@ impl Moment<'_> {
             key: format!("{run}/{}/undo", self.state.key(node)).into(),
             step: path,
             attempt,
+            undoes: true,
         }));
     }
 
@@ -299,6 +300,7 @@ impl Moment<'_> {
                 failure.in_doubt = true;
                 failure
             }
+            Answer::Unsent => Failure::passing(Code::Cancelled, "the undo was ended from outside"),
         };
         let tries = self.state.record(node).undo_tries;
         let Undo::Call(call) = self.state.undo_of(node) else { return };

@@ -64,6 +64,7 @@ impl Moment<'_> {
             key: format!("{run}/{}/probe", self.state.key(node)).into(),
             step: self.state.path(node),
             attempt: record.probes,
+            undoes: false,
         }));
     }
 
@@ -97,7 +98,9 @@ impl Moment<'_> {
                 Ok(false) => return self.did_not_happen(node, step, candidate, "the probe".into()),
                 Err(failure) => failure,
             },
-            Answer::Ended => return self.record(Fact::Cancelled { node, in_doubt: true }),
+            Answer::Ended | Answer::Unsent => {
+                return self.record(Fact::Cancelled { node, in_doubt: true });
+            }
             Answer::TimedOut => retry::timed_out(step.timeout_ms.unwrap_or(0), true),
             Answer::Failure(failure) => failure,
         };

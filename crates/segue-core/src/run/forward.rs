@@ -213,6 +213,7 @@ impl Moment<'_> {
             key: format!("{run}/{}", self.state.key(node)).into(),
             step: path,
             attempt: self.state.record(node).tries,
+            undoes: false,
         }));
     }
 

@@ -132,6 +132,8 @@ pub enum Answer {
     TimedOut,
     /// It was ended before it answered.
     Ended,
+    /// It was ended before it was sent, so it has surely done nothing.
+    Unsent,
 }
 
 /// What to do. Each is done only after the turn's record is durable.
@@ -176,6 +178,8 @@ pub struct Call {
     pub step: Arc<str>,
     /// Counts from one.
     pub attempt: u32,
+    /// Whether it takes the step back.
+    pub undoes: bool,
 }
 
 /// A question to a person.
