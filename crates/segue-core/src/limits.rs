@@ -50,8 +50,20 @@ pub struct Limits {
     pub run_calls_max: u64,
     /// Steps of one run that may be under way at once.
     pub concurrency_max: usize,
+    /// Calls of all runs of a process that may be under way at once.
+    pub calls_max: usize,
     /// Retries of one step.
     pub retries_max: u32,
+    /// Retries of one tool, in percent of its calls by all runs of a process.
+    pub retry_percent_max: u32,
+    /// Retries of one tool that time alone gives back.
+    pub retries_per_second_min: u32,
+    /// Retries of one tool that it begins with and may save up.
+    pub retries_saved_max: u32,
+    /// Calls in a row without an answer after which a tool is left alone; 0 is never.
+    pub breaker_failures_max: u32,
+    /// How long it is left alone before one call tries it again.
+    pub breaker_open_ms: u64,
     /// The longest duration that may be asked for.
     pub duration_ms_max: u64,
     /// The longest wait that a tool may ask for with `Retry-After`.
@@ -88,7 +100,13 @@ impl Default for Limits {
             undo_timeout_ms: 60_000,
             run_calls_max: 1_000_000,
             concurrency_max: 1_024,
+            calls_max: 256,
             retries_max: 100,
+            retry_percent_max: 10,
+            retries_per_second_min: 1,
+            retries_saved_max: 100,
+            breaker_failures_max: 20,
+            breaker_open_ms: 5_000,
             duration_ms_max: 366 * 24 * 3600 * 1000,
             retry_after_ms_max: 60_000,
             diagnostics_max: 200,

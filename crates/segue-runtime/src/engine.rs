@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use crate::driver::{self, Chance, Confirmer, Drive, First, Nobody, Observer, Unobserved};
 use crate::store::{MemoryStore, Store, StoreError};
+use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::{Call, Registry, Tool, ToolError};
 
 pub use stored::{Recovered, ResumeRequest, Stored, Wish};
@@ -35,6 +36,7 @@ pub struct Engine {
 
 struct Inner {
     registry: Registry,
+    gate: Gate,
     catalog: Catalog,
     limits: Arc<Limits>,
     store: Arc<dyn Store>,
@@ -45,6 +47,7 @@ struct Inner {
 #[derive(Default)]
 pub struct EngineBuilder {
     registry: Registry,
+    concurrency: Concurrency,
     limits: Limits,
     store: Option<Arc<dyn Store>>,
     compositions: Vec<Source>,
@@ -74,6 +77,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Sets how many calls of a tool or a source may be under way at once.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: Concurrency) -> EngineBuilder {
+        self.concurrency = concurrency;
+        self
+    }
+
     /// Sets the store; journals are kept in memory otherwise.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> EngineBuilder {
@@ -93,8 +103,10 @@ impl EngineBuilder {
         let limits = Arc::new(self.limits);
         let mut catalog = self.registry.catalog();
         let unloaded = load_compositions(&mut catalog, self.compositions, &limits);
+        let gate = Gate::new(self.registry.ids(), &self.concurrency, &limits);
         let inner = Inner {
             registry: self.registry,
+            gate,
             catalog,
             limits,
             store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())),
@@ -279,6 +291,7 @@ impl Engine {
         let drive = Drive {
             plan: request.plan,
             registry: &inner.registry,
+            gate: &inner.gate,
             store: &*inner.store,
             confirmer: request.confirmer,
             observer: request.observer,
@@ -366,8 +379,15 @@ impl Engine {
             step: "call".into(),
             attempt: 1,
             key,
+            undoes: false,
         };
-        Ok(tool.runner.call(call).await?)
+        let pass = self.inner.gate.enter(&spec.id, false).await?;
+        let result = tool.runner.call(call).await;
+        pass.settle(!matches!(
+            result,
+            Err(ToolError::Unreachable { .. } | ToolError::Silent { .. })
+        ));
+        Ok(result?)
     }
 
     /// The tool that is meant by a name.

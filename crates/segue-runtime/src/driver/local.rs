@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
+use crate::tools::gate::Gate;
 use crate::tools::{self, Registry, ToolError};
 
 /// What a driver needs to move a run.
@@ -28,6 +29,8 @@ pub struct Drive<'a> {
     pub plan: Arc<Plan>,
     /// The tools.
     pub registry: &'a Registry,
+    /// Where calls wait for their turn.
+    pub gate: &'a Gate,
     /// Where the journal goes.
     pub store: &'a dyn Store,
     /// Who is asked.
@@ -77,6 +80,7 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         lease,
         measured: Vec::new(),
         registry: drive.registry,
+        gate: drive.gate,
         store: drive.store,
         confirmer: drive.confirmer,
         observer: drive.observer,
@@ -116,6 +120,7 @@ struct Driver<'a> {
     /// Calls that ended and are not in the store yet.
     measured: Vec<Measured>,
     registry: &'a Registry,
+    gate: &'a Gate,
     store: &'a dyn Store,
     confirmer: &'a dyn Confirmer,
     observer: &'a dyn Observer,
@@ -259,7 +264,7 @@ impl Driver<'_> {
     fn call(&mut self, call: Call) {
         let (end, ended) = oneshot::channel();
         self.ends.insert(call.id, end);
-        let future = perform_call(self.registry, self.run_id.clone(), call, ended);
+        let future = perform_call(self.registry, self.gate, self.run_id.clone(), call, ended);
         self.under_way.push(Box::pin(future));
     }
 }
@@ -271,24 +276,39 @@ async fn wake(timer: TimerId, at_ms: u64) -> Happened {
 }
 
 /// Makes a call and waits for its answer, its time or its end, whichever is first. Dropping the
-/// tool's future is what ends it.
+/// tool's future is what ends it. Its time counts from when it leaves, not from when it queues.
 async fn perform_call(
     registry: &Registry,
+    gate: &Gate,
     run_id: Arc<str>,
     call: Call,
-    ended: oneshot::Receiver<()>,
+    mut ended: oneshot::Receiver<()>,
 ) -> Happened {
     let (id, timeout_ms, tool) = (call.id, call.timeout_ms, call.tool.clone());
+    let is_retry = call.attempt > 1 && !call.undoes;
+    let unsent = |answer| Happened::Answered(EventKind::Answered { call: id, answer }, None);
+    let pass = tokio::select! {
+        biased;
+        // First: what is ended here must not leave with the slot that another one's end has freed.
+        Ok(()) = &mut ended => return unsent(Answer::Unsent),
+        pass = gate.enter(&tool, is_retry) => pass,
+    };
+    let pass = match pass {
+        Ok(pass) => pass,
+        Err(error) => return unsent(Answer::Failure(failure(error))),
+    };
     let begun = Instant::now();
     let answer = async {
         let work = run_tool(registry, run_id, call);
-        match timeout_ms {
+        let answer = match timeout_ms {
             None => work.await,
             Some(timeout) => {
                 let within = tokio::time::timeout(Duration::from_millis(timeout), work);
                 within.await.unwrap_or(Answer::TimedOut)
             }
-        }
+        };
+        pass.settle(is_heard(&answer));
+        answer
     };
     let answer = tokio::select! {
         biased;
@@ -300,17 +320,23 @@ async fn perform_call(
         Answer::Failure(failure) => Some(Err(failure.code)),
         Answer::TimedOut => Some(Err(Code::Timeout)),
         // Ended by us: it says nothing about the tool.
-        Answer::Ended => None,
+        Answer::Ended | Answer::Unsent => None,
     };
     let measured = result.map(|result| Measured { tool, took: begun.elapsed(), result });
     Happened::Answered(EventKind::Answered { call: id, answer }, measured)
 }
 
+/// Whether the tool's source has shown that it is there.
+fn is_heard(answer: &Answer) -> bool {
+    match answer {
+        Answer::Value(_) => true,
+        Answer::Failure(failure) => !matches!(failure.code, Code::Unreachable | Code::InDoubt),
+        Answer::TimedOut | Answer::Ended | Answer::Unsent => false,
+    }
+}
+
 async fn run_tool(registry: &Registry, run_id: Arc<str>, call: Call) -> Answer {
-    let Some(tool) = registry.get(&call.tool) else {
-        let message = format!("Tool not found in registry: {}", call.tool);
-        return Answer::Failure(Failure::lasting(Code::UnknownTool, message));
-    };
+    let tool = registry.get(&call.tool).expect("the gate lets through what the registry has");
     let request = tools::Call {
         tool: call.tool,
         args: call.args,
@@ -318,6 +344,7 @@ async fn run_tool(registry: &Registry, run_id: Arc<str>, call: Call) -> Answer {
         step: call.step,
         attempt: call.attempt,
         key: call.key,
+        undoes: call.undoes,
     };
     // A panic of a tool is that call's failure and nobody else's.
     match AssertUnwindSafe(tool.runner.call(request)).catch_unwind().await {

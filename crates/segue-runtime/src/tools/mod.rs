@@ -5,6 +5,7 @@
 
 pub mod builtin;
 pub mod command;
+pub mod gate;
 pub mod http;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ pub struct Call {
     pub attempt: u32,
     /// The same for every attempt of the same work, never for any other.
     pub key: Arc<str>,
+    /// Whether it takes the step back.
+    pub undoes: bool,
 }
 
 /// Why a call has no value. The variants are the decisions that follow from it.
@@ -108,6 +111,11 @@ impl Registry {
     /// The tool of this id.
     pub fn get(&self, id: &ToolId) -> Option<&Tool> {
         self.tools.get(id)
+    }
+
+    /// The id of every tool.
+    pub fn ids(&self) -> impl Iterator<Item = &ToolId> {
+        self.tools.keys()
     }
 
     /// What the core may know of the tools.

@@ -12,6 +12,7 @@ mod engine;
 #[cfg(unix)]
 mod files;
 mod fold;
+mod gate;
 mod http;
 mod server;
 mod stores;

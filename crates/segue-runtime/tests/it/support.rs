@@ -71,6 +71,7 @@ pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
         step: "step".into(),
         attempt: 1,
         key: Arc::from("run-1/step/do"),
+        undoes: false,
     }
 }
 

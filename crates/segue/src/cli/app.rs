@@ -1,5 +1,6 @@
 //! Configuration → engine, as every command needs it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use segue_core::value::Value;
 use segue_runtime::engine::{Engine, Unloaded};
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
 
 use super::{Exit, Global, complain, say};
@@ -84,8 +86,13 @@ impl App {
             complain(&message, None);
             Exit::Usage
         })?;
+        let concurrency = concurrency(&config, &tools).map_err(|message| {
+            complain(&message, None);
+            Exit::Usage
+        })?;
         let mut builder = Engine::builder()
             .tools(tools)
+            .concurrency(concurrency)
             .limits(config.limits.clone())
             .compositions(composition_files(&config));
         if let Some(store) = store {
@@ -219,6 +226,27 @@ fn configured_tools(config: &Config) -> Result<Vec<Tool>, String> {
     Ok(tools)
 }
 
+/// How many calls may be under way at once, by the ids of tools and their sources.
+fn concurrency(config: &Config, tools: &[Tool]) -> Result<Concurrency, String> {
+    for source in config.sources.keys() {
+        let names: BTreeSet<&str> = tools.iter().map(|tool| tool.spec.id.namespace()).collect();
+        if !names.contains(&**source) {
+            let names = Vec::from_iter(names).join("`, `");
+            return Err(format!("`sources` speaks of `{source}`; there are `{names}`"));
+        }
+    }
+    let limited = config.tools.iter().filter_map(|(name, known)| {
+        let id = &tools.iter().find(|tool| is_meant(tool, name))?.spec.id;
+        Some((id.clone(), known.max_concurrency?))
+    });
+    Ok(Concurrency { tools: limited.collect(), sources: config.sources.clone() })
+}
+
+/// Whether a name in `tools` means this tool.
+fn is_meant(tool: &Tool, name: &str) -> bool {
+    tool.spec.id.as_str() == name || tool.spec.id.name() == name
+}
+
 /// The file in which runs and checkpoints are kept, if there is one.
 fn store_file(store: &StoreAt) -> Option<PathBuf> {
     match store {
@@ -229,8 +257,7 @@ fn store_file(store: &StoreAt) -> Option<PathBuf> {
 }
 
 fn apply_override(tools: &mut [Tool], name: &str, known: &ToolOverride) -> Result<(), String> {
-    let is_meant = |tool: &&mut Tool| tool.spec.id.as_str() == name || tool.spec.id.name() == name;
-    let Some(tool) = tools.iter_mut().find(is_meant) else {
+    let Some(tool) = tools.iter_mut().find(|tool| is_meant(tool, name)) else {
         return Err(format!("`tools` speaks of `{name}`, which does not exist"));
     };
     let mut spec: ToolSpec = (*tool.spec).clone();

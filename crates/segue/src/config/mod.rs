@@ -60,6 +60,8 @@ pub struct ToolOverride {
     pub destructive: Option<bool>,
     /// When it asks first.
     pub confirm: Option<Confirm>,
+    /// Calls of it that may be under way at once.
+    pub max_concurrency: Option<u32>,
 }
 
 /// A configuration. Not `Debug`: it holds secrets.
@@ -79,6 +81,8 @@ pub struct Config {
     pub commands_as_written: Value,
     /// HTTP operations by name.
     pub http: BTreeMap<String, HttpConfig>,
+    /// Calls that may be under way at once, by source: the first part of its tools' ids.
+    pub sources: BTreeMap<Arc<str>, u32>,
     /// What is known of tools.
     pub tools: BTreeMap<Arc<str>, ToolOverride>,
     /// Patterns of files with compositions.

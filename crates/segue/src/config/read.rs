@@ -26,6 +26,7 @@ const TOP: &[&str] = &[
     "commands",
     "http",
     "builtins",
+    "sources",
     "tools",
     "toolsets",
     "compositions",
@@ -78,7 +79,8 @@ const HTTP: &[&str] = &[
     "timeout",
 ];
 
-const TOOL: &[&str] = &["rollback", "idempotent", "read_only", "destructive", "confirm"];
+const TOOL: &[&str] =
+    &["rollback", "idempotent", "read_only", "destructive", "confirm", "max_concurrency"];
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -121,6 +123,13 @@ impl Reader<'_> {
                 "tools" => {
                     config.tools = self
                         .each(value, Self::tool)
+                        .into_iter()
+                        .map(|(k, v)| (k.into(), v))
+                        .collect();
+                }
+                "sources" => {
+                    config.sources = self
+                        .each(value, Self::source)
                         .into_iter()
                         .map(|(k, v)| (k.into(), v))
                         .collect();
@@ -338,7 +347,26 @@ impl Reader<'_> {
             read_only: self.flag(node, "read_only"),
             destructive: self.flag(node, "destructive"),
             confirm: node.get("confirm").and_then(|confirm| self.confirm(confirm)),
+            max_concurrency: self.max_concurrency(node),
         })
+    }
+
+    fn source(&mut self, node: &Node) -> Option<u32> {
+        if !self.keys(node, &["max_concurrency"], "a source") {
+            return None;
+        }
+        self.max_concurrency(node)
+    }
+
+    /// Calls at once: at least one, or nothing would ever leave.
+    fn max_concurrency(&mut self, node: &Node) -> Option<u32> {
+        let value = node.get("max_concurrency")?;
+        let number = value.to_value().as_u64().and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| *number > 0);
+        if number.is_none() {
+            self.error(value.span, "`max_concurrency` must be a whole number from 1");
+        }
+        number
     }
 
     fn confirm(&mut self, node: &Node) -> Option<Confirm> {
@@ -403,6 +431,9 @@ impl Reader<'_> {
         let json = serde_json::Value::from(&node.to_value());
         // What is wrong with it has been said above.
         let limits: Limits = serde_json::from_value(json).unwrap_or_default();
+        if limits.calls_max == 0 {
+            self.error(node.span, "with `calls_max: 0` no call would ever leave");
+        }
         if !limits.is_sane() {
             self.error(node.span, "nesting limits above 512 would endanger the process");
         }

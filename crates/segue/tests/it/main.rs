@@ -5,6 +5,7 @@
 mod check;
 mod docs;
 mod examples;
+mod gate;
 mod hostile;
 mod init;
 mod plan;
