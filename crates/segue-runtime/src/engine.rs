@@ -22,6 +22,7 @@ use segue_core::view::{ErrorView, RunStatus, RunView};
 use uuid::Uuid;
 
 use crate::driver::{self, Chance, Confirmer, Drive, First, Nobody, Observer, Unobserved};
+use crate::inject::Faults;
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::{Call, Registry, Tool, ToolError};
@@ -50,6 +51,7 @@ pub struct EngineBuilder {
     concurrency: Concurrency,
     limits: Limits,
     store: Option<Arc<dyn Store>>,
+    faults: Option<Faults>,
     compositions: Vec<Source>,
 }
 
@@ -91,6 +93,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Has things break on purpose.
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> EngineBuilder {
+        self.faults = Some(faults);
+        self
+    }
+
     /// Adds compositions that others may call by name.
     #[must_use]
     pub fn compositions(mut self, sources: impl IntoIterator<Item = Source>) -> EngineBuilder {
@@ -104,14 +113,13 @@ impl EngineBuilder {
         let mut catalog = self.registry.catalog();
         let unloaded = load_compositions(&mut catalog, self.compositions, &limits);
         let gate = Gate::new(self.registry.ids(), &self.concurrency, &limits);
-        let inner = Inner {
-            registry: self.registry,
-            gate,
-            catalog,
-            limits,
-            store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())),
-            chance: Chance::default(),
-        };
+        let (mut registry, mut store) =
+            (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
+        if let Some(faults) = self.faults {
+            registry = registry.map(|tool| faults.around_tool(tool));
+            store = faults.around_store(store);
+        }
+        let inner = Inner { registry, gate, catalog, limits, store, chance: Chance::default() };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
 }

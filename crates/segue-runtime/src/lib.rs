@@ -4,5 +4,6 @@
 
 pub mod driver;
 pub mod engine;
+pub mod inject;
 pub mod store;
 pub mod tools;

@@ -113,6 +113,12 @@ impl Registry {
         self.tools.get(id)
     }
 
+    /// The same tools, each as `change` makes it.
+    #[must_use]
+    pub fn map(self, mut change: impl FnMut(Tool) -> Tool) -> Registry {
+        Registry { tools: self.tools.into_iter().map(|(id, tool)| (id, change(tool))).collect() }
+    }
+
     /// The id of every tool.
     pub fn ids(&self) -> impl Iterator<Item = &ToolId> {
         self.tools.keys()

@@ -175,7 +175,7 @@ fn act(
     run: &str,
     wanted: impl FnOnce(&App, &Stored) -> Result<Act, String>,
 ) -> Exit {
-    let app = match App::open_stored(global) {
+    let app = match App::open_stored(global, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -241,7 +241,7 @@ fn help_for(error: &EngineError) -> Option<&'static str> {
 
 /// Goes on with every run that nobody has.
 fn resume_all(global: &Global) -> Exit {
-    let app = match App::open_stored(global) {
+    let app = match App::open_stored(global, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };

@@ -9,8 +9,9 @@ use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
-use segue_runtime::engine::{Engine, Unloaded};
-use segue_runtime::store::{SqliteOptions, SqliteStore, Store};
+use segue_runtime::engine::{Engine, EngineBuilder, Unloaded};
+use segue_runtime::inject::{Fault, Faults};
+use segue_runtime::store::{SqliteOptions, SqliteStore};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
@@ -60,28 +61,42 @@ pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
 impl App {
     /// An engine that keeps nothing, for those who only look.
     pub(super) fn open(global: &Global) -> Result<App, Exit> {
-        let config = load_config(global)?;
-        App::build(global, config, None)
+        App::build(global, load_config(global)?, |builder| builder)
     }
 
-    /// An engine with the store of runs.
-    pub(super) fn open_stored(global: &Global) -> Result<App, Exit> {
+    /// An engine with the store of runs, in which these things break on purpose.
+    pub(super) fn open_stored(global: &Global, faults: &[Fault]) -> Result<App, Exit> {
         let config = load_config(global)?;
-        let Some(file) = store_file(&config.store) else { return App::build(global, config, None) };
-        match SqliteStore::open(&file, SqliteOptions::default()) {
-            Ok(store) => App::build(global, config, Some(Arc::new(store))),
-            Err(error) => {
-                let message = format!("cannot open the store `{}`: {error}", file.display());
-                complain(
-                    &message,
-                    Some("`--store sqlite:FILE` names another, `--store memory` none"),
-                );
-                Err(Exit::Usage)
+        let store = match store_file(&config.store) {
+            None => None,
+            Some(file) => match SqliteStore::open(&file, SqliteOptions::default()) {
+                Ok(store) => Some(Arc::new(store)),
+                Err(error) => {
+                    let message = format!("cannot open the store `{}`: {error}", file.display());
+                    complain(
+                        &message,
+                        Some("`--store sqlite:FILE` names another, `--store memory` none"),
+                    );
+                    return Err(Exit::Usage);
+                }
+            },
+        };
+        App::build(global, config, |mut builder| {
+            if let Some(store) = store {
+                builder = builder.store(store);
             }
-        }
+            if !faults.is_empty() {
+                builder = builder.faults(Faults::new(faults.to_vec()));
+            }
+            builder
+        })
     }
 
-    fn build(global: &Global, config: Config, store: Option<Arc<dyn Store>>) -> Result<App, Exit> {
+    fn build(
+        global: &Global,
+        config: Config,
+        change: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Result<App, Exit> {
         let tools = configured_tools(&config).map_err(|message| {
             complain(&message, None);
             Exit::Usage
@@ -90,15 +105,12 @@ impl App {
             complain(&message, None);
             Exit::Usage
         })?;
-        let mut builder = Engine::builder()
+        let builder = Engine::builder()
             .tools(tools)
             .concurrency(concurrency)
             .limits(config.limits.clone())
             .compositions(composition_files(&config));
-        if let Some(store) = store {
-            builder = builder.store(store);
-        }
-        let (engine, unloaded) = builder.build();
+        let (engine, unloaded) = change(builder).build();
         if !global.quiet {
             for Unloaded { source, diagnostics } in &unloaded {
                 let reason = diagnostics.first().map_or("", |finding| &finding.message);

@@ -13,6 +13,7 @@ use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 use segue_runtime::driver::{Confirmer, Decision, Nobody};
 use segue_runtime::engine::{Engine, RunRequest, stillborn};
+use segue_runtime::inject::Fault;
 
 use super::app::{App, draw_all};
 use super::progress::{self, Progress};
@@ -49,6 +50,10 @@ pub(super) struct RunArgs {
     /// What a failed step means, in place of the composition's own word
     #[arg(long, value_name = "STRATEGY", value_parser = parse_strategy)]
     error_strategy: Option<Strategy>,
+    /// Break something on purpose: `fail=STEP[:N]`, `slow=STEP:500ms`, `lost=STEP[:N]`,
+    /// `rollback-fail=STEP`, `crash-after=N`
+    #[arg(long, value_name = "FAULT", conflicts_with = "dry_run")]
+    inject: Vec<Fault>,
 }
 
 fn parse_timeout(text: &str) -> Result<u64, String> {
@@ -106,7 +111,7 @@ struct Prepared {
 
 fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
-    let app = if args.dry_run { App::open(global) } else { App::open_stored(global) };
+    let app = if args.dry_run { App::open(global) } else { App::open_stored(global, &args.inject) };
     let app = app.map_err(|_| said("the configuration cannot be used"))?;
     let source = app
         .find(&args.composition)
@@ -121,6 +126,10 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     if !global.quiet {
         let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
         draw_all(&diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(), &source);
+    }
+    for fault in &args.inject {
+        let wrong = |(message, help)| Refusal { help, ..Refusal::new(Code::NotFound, message) };
+        fault.check(&plan).map_err(wrong)?;
     }
     let limits = app.engine.limits();
     let schema = plan.composition.input.as_deref();

@@ -80,7 +80,7 @@ fn parse_time(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
-    let app = match App::open_stored(global) {
+    let app = match App::open_stored(global, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };

@@ -8,6 +8,7 @@ mod examples;
 mod gate;
 mod hostile;
 mod init;
+mod inject;
 mod plan;
 mod run;
 mod support;

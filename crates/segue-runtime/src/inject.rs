@@ -1,0 +1,381 @@
+//! Faults on demand, so that people can see what their compositions do when something breaks.
+//!
+//! Everything happens at the open seams: a [`ToolRunner`] around each tool and a [`Store`] around
+//! the store. The core and the driver do not know.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use segue_core::compile::dialect::parse_duration;
+use segue_core::composition::{Step, StepKind, Undo};
+use segue_core::diagnostic::{Code, nearest};
+use segue_core::limits::Limits;
+use segue_core::plan::{Plan, PlanStep};
+use segue_core::run::Entry;
+use segue_core::value::Value;
+
+use crate::store::{
+    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver, ToolStats,
+};
+use crate::tools::{Call, Tool, ToolError, ToolRunner};
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Something happens to the calls of a step.
+    Step {
+        /// The step: its id, or its path with or without the iterations.
+        step: String,
+        /// What.
+        kind: StepFault,
+    },
+    /// The process dies right after the journal was written for the n-th time.
+    CrashAfter(u32),
+}
+
+/// What happens to the calls of a step. Its fallbacks are left alone, so that they can be seen
+/// working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepFault {
+    /// The first attempts fail, or all of them, and may be repeated.
+    Fail(Option<u32>),
+    /// Every attempt takes this much longer.
+    Slow(Duration),
+    /// The first calls are made, or all of them, and their answers are lost.
+    Lost(Option<u32>),
+    /// The step cannot be taken back.
+    RollbackFail,
+}
+
+/// How faults are written.
+pub const FAULTS: &str =
+    "fail=STEP[:N], slow=STEP:DURATION, lost=STEP[:N], rollback-fail=STEP, crash-after=N";
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Fault, String> {
+        let unknown = || format!("`{text}` is not a fault: write {FAULTS}");
+        let (word, what) = text.split_once('=').ok_or_else(unknown)?;
+        let (step, tail) = match what.split_once(':') {
+            Some((step, tail)) => (step, Some(tail)),
+            None => (what, None),
+        };
+        let count = |tail: &str| {
+            let count: Option<u32> = tail.parse().ok().filter(|count| *count > 0);
+            count.ok_or_else(|| format!("`{tail}` is not a whole number from 1"))
+        };
+        let kind = match (word, tail) {
+            ("crash-after", None) => return Ok(Fault::CrashAfter(count(what)?)),
+            ("fail", tail) => StepFault::Fail(tail.map(count).transpose()?),
+            ("lost", tail) => StepFault::Lost(tail.map(count).transpose()?),
+            ("rollback-fail", None) => StepFault::RollbackFail,
+            ("slow", Some(tail)) => {
+                let millis = parse_duration(tail)
+                    .ok_or_else(|| format!("`{tail}` is not a duration, such as `500ms`"))?;
+                StepFault::Slow(Duration::from_millis(millis))
+            }
+            _ => return Err(unknown()),
+        };
+        if step.is_empty() {
+            return Err(unknown());
+        }
+        Ok(Fault::Step { step: step.to_owned(), kind })
+    }
+}
+
+impl Fault {
+    /// Whether the plan has what the fault speaks of; the error may come with what was meant.
+    pub fn check(&self, plan: &Plan) -> Result<(), (String, Option<String>)> {
+        let Fault::Step { step, kind } = self else { return Ok(()) };
+        let mut places = Vec::new();
+        add_places(plan, 0, "", &mut places);
+        let is_there = |place: &&Place| names(step, &place.path, &place.id);
+        let Some(place) = places.iter().find(is_there) else {
+            let ids = places.iter().filter(|place| place.has(*kind)).map(|place| &*place.id);
+            let near = nearest(step, ids).map(|near| format!("did you mean `{near}`?"));
+            return Err((format!("there is no step `{step}`"), near));
+        };
+        if place.has(*kind) {
+            return Ok(());
+        }
+        let missing = match kind {
+            StepFault::RollbackFail => "no call takes it back",
+            _ => "it makes no call of its own",
+        };
+        Err((format!("nothing can be injected at `{step}`: {missing}"), None))
+    }
+}
+
+/// A step of a plan, and what may happen to it.
+struct Place {
+    /// With `[0]` where an iteration stands.
+    path: String,
+    id: Arc<str>,
+    calls: bool,
+    is_taken_back: bool,
+}
+
+impl Place {
+    fn has(&self, kind: StepFault) -> bool {
+        match kind {
+            StepFault::RollbackFail => self.is_taken_back,
+            StepFault::Fail(_) | StepFault::Slow(_) | StepFault::Lost(_) => self.calls,
+        }
+    }
+}
+
+fn add_places(plan: &Plan, body: u32, outer: &str, places: &mut Vec<Place>) {
+    for PlanStep { step, bodies, nested, .. } in plan.steps_of(body) {
+        let path = format!("{outer}{}", step.id);
+        let undos = [&step.undo].into_iter().chain(&step.fallback_undos);
+        places.push(Place {
+            path: path.clone(),
+            id: step.id.clone(),
+            calls: calls_a_tool(step),
+            is_taken_back: undos.into_iter().any(|undo| matches!(undo, Undo::Call(_))),
+        });
+        let iteration = if matches!(step.kind, StepKind::Loop(_)) { "[0]" } else { "" };
+        let inside = format!("{path}{iteration}/");
+        bodies.iter().for_each(|body| add_places(plan, *body, &inside, places));
+        nested.values().for_each(|nested| add_places(nested, 0, &inside, places));
+    }
+}
+
+fn calls_a_tool(step: &Step) -> bool {
+    let StepKind::Tool(call) = &step.kind else { return false };
+    call.tool.as_ref().is_some_and(|tool| tool.composition.is_none())
+}
+
+/// Whether `name` speaks of the step at `path` in a plan, where any iteration will do.
+fn names(name: &str, path: &str, id: &str) -> bool {
+    name == id || name == without_iterations(path) || with_first_iterations(name) == path
+}
+
+/// `each[2]/parse` → `each[0]/parse`
+fn with_first_iterations(path: &str) -> String {
+    let parts = path.split('/').map(|part| match part.split_once('[') {
+        Some((id, rest)) if rest.strip_suffix(']').is_some_and(|n| n.parse::<u32>().is_ok()) => {
+            format!("{id}[0]")
+        }
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// `each[2]/parse` → `each/parse`
+fn without_iterations(path: &str) -> String {
+    let parts = path.split('/').map(|part| part.split_once('[').map_or(part, |(id, _)| id));
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// Whether `name` speaks of this very call.
+fn means(name: &str, path: &str) -> bool {
+    let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
+    name == path || name == id || name == without_iterations(path)
+}
+
+/// Whether a call is of a fallback: its key says which.
+fn is_fallback(call: &Call) -> bool {
+    call.key.rsplit_once('/').is_some_and(|(_, last)| last.contains('~'))
+}
+
+/// The faults of an engine.
+#[derive(Clone, Default)]
+pub struct Faults {
+    faults: Arc<Vec<Fault>>,
+    met: Arc<Mutex<Met>>,
+}
+
+/// How often each fault has met each step of a run.
+type Met = BTreeMap<(usize, Arc<str>, Arc<str>), u32>;
+
+impl Faults {
+    /// These.
+    pub fn new(faults: Vec<Fault>) -> Faults {
+        Faults { faults: Arc::new(faults), met: Arc::default() }
+    }
+
+    /// The tool with its faults.
+    pub(crate) fn around_tool(&self, tool: Tool) -> Tool {
+        let runner = Faulty { inner: tool.runner, faults: self.clone() };
+        Tool { spec: tool.spec, runner: Arc::new(runner) }
+    }
+
+    /// The store with its faults.
+    pub(crate) fn around_store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        let crash = self.faults.iter().find_map(|fault| match fault {
+            Fault::CrashAfter(appends) => Some(*appends),
+            Fault::Step { .. } => None,
+        });
+        match crash {
+            None => store,
+            Some(appends) => Arc::new(Mortal { inner: store, left: AtomicU32::new(appends) }),
+        }
+    }
+
+    /// Whether a fault that happens the first `times` times happens to this call.
+    fn happens(&self, fault: usize, call: &Call, times: Option<u32>) -> bool {
+        let Some(times) = times else { return true };
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let met = met.entry((fault, call.run_id.clone(), call.step.clone())).or_default();
+        *met += 1;
+        *met <= times
+    }
+}
+
+struct Faulty {
+    inner: Arc<dyn ToolRunner>,
+    faults: Faults,
+}
+
+#[async_trait]
+impl ToolRunner for Faulty {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let mut is_lost = false;
+        for (at, fault) in self.faults.faults.iter().enumerate() {
+            let Fault::Step { step, kind } = fault else { continue };
+            let is_meant = match kind {
+                StepFault::RollbackFail => call.undoes,
+                _ => !call.undoes && !is_fallback(&call),
+            };
+            if !is_meant || !means(step, &call.step) {
+                continue;
+            }
+            match kind {
+                StepFault::Slow(delay) => tokio::time::sleep(*delay).await,
+                StepFault::Fail(times) if self.faults.happens(at, &call, *times) => {
+                    return Err(ToolError::failed("injected failure"));
+                }
+                StepFault::Lost(times) if self.faults.happens(at, &call, *times) => is_lost = true,
+                StepFault::RollbackFail => {
+                    return Err(ToolError::refused(Code::ToolError, "injected failure"));
+                }
+                StepFault::Fail(_) | StepFault::Lost(_) => {}
+            }
+        }
+        let answer = self.inner.call(call).await;
+        if is_lost {
+            return Err(ToolError::Silent { message: "the answer was lost (injected)".to_owned() });
+        }
+        answer
+    }
+}
+
+/// A store that takes the process down with it.
+struct Mortal {
+    inner: Arc<dyn Store>,
+    left: AtomicU32,
+}
+
+impl Mortal {
+    /// Something was written.
+    fn written(&self) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            die();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Mortal {
+    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+        let lease = self.inner.create(run, record).await?;
+        self.written();
+        Ok(lease)
+    }
+
+    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+        self.inner.append(lease, record).await?;
+        self.written();
+        Ok(())
+    }
+
+    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
+        self.inner.load(run_id).await
+    }
+
+    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
+        self.inner.plan(run_id, limits).await
+    }
+
+    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.inner.take(run_id, how).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.inner.release(lease).await
+    }
+
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        self.inner.run(run_id).await
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+        self.inner.runs(query).await
+    }
+
+    async fn unfinished(&self) -> Result<Runs, StoreError> {
+        self.inner.unfinished().await
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.inner.prune(retention).await
+    }
+
+    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.inner.tools().await
+    }
+}
+
+/// Ends the process as `kill -9` does: nothing is written, nothing is tidied up.
+fn die() {
+    #[cfg(unix)]
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    std::process::abort();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_as_they_are_written() {
+        let step = |kind| Fault::Step { step: "ship".to_owned(), kind };
+        let read = |text: &str| text.parse::<Fault>();
+        assert_eq!(read("fail=ship"), Ok(step(StepFault::Fail(None))));
+        assert_eq!(read("fail=ship:2"), Ok(step(StepFault::Fail(Some(2)))));
+        assert_eq!(read("lost=ship:1"), Ok(step(StepFault::Lost(Some(1)))));
+        let half = Duration::from_millis(500);
+        assert_eq!(read("slow=ship:500ms"), Ok(step(StepFault::Slow(half))));
+        assert_eq!(read("rollback-fail=ship"), Ok(step(StepFault::RollbackFail)));
+        assert_eq!(read("crash-after=5"), Ok(Fault::CrashAfter(5)));
+        for wrong in ["", "fail", "fail=", "fail=ship:0", "fail=ship:x", "slow=ship", "slow=ship:5"]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["crash-after=ship", "crash-after=0", "crash-after=1:2", "rollback-fail=a:1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn steps_are_meant_by_id_and_by_path() {
+        assert!(means("parse", "each[2]/parse"));
+        assert!(means("each/parse", "each[2]/parse"));
+        assert!(means("each[2]/parse", "each[2]/parse"));
+        assert!(!means("each[1]/parse", "each[2]/parse"));
+        assert!(!means("each", "each[2]/parse"));
+        assert!(!means("arse", "parse"));
+        for name in ["parse", "each/parse", "each[7]/parse"] {
+            assert!(names(name, "each[0]/parse", "parse"), "{name}");
+        }
+        for name in ["each", "each[x]/parse", "each/parse[1]", "each[]/parse"] {
+            assert!(!names(name, "each[0]/parse", "parse"), "{name}");
+        }
+    }
+}
