@@ -115,7 +115,7 @@ fn commands(block: &Block) -> Vec<Command> {
 }
 
 /// Whether lines are those that a page shows.
-fn lines_fit(expected: &[String], got: &[&str]) -> bool {
+pub(crate) fn lines_fit(expected: &[String], got: &[&str]) -> bool {
     match (expected.split_first(), got.split_first()) {
         (None, rest) => rest.is_none(),
         (Some((dots, rest)), _) if dots.trim() == "..." => {

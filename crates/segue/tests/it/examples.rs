@@ -1,8 +1,9 @@
-//! Every example does what the comment in its first line says.
+//! Every example does what the comment in its first line says, and what its `outcome.txt` shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::docs::lines_fit;
 use crate::support::{World, copy_folder, files_below, repository, shown};
 
 /// A file of an example with what its head says about it.
@@ -59,6 +60,27 @@ fn every_example_runs_as_it_says() {
         ran += 1;
     }
     assert!(ran >= 9, "only {ran} examples ran");
+}
+
+/// The failure patterns of S0 and S1, and the three words of S0's own example together.
+#[test]
+fn outcomes_are_as_they_are_shown() {
+    let mut shown_outcomes = 0;
+    for example in examples() {
+        let outcome = example.file.with_file_name("outcome.txt");
+        let (Some(line), Ok(expected)) = (&example.run, fs::read_to_string(outcome)) else {
+            continue;
+        };
+        let words = words(line);
+        let args: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        let done = copied(&example).segue(&args);
+        let said = format!("{}{}", done.stdout, done.stderr);
+        let got: Vec<&str> = said.lines().collect();
+        let expected: Vec<String> = expected.lines().map(str::to_owned).collect();
+        assert!(lines_fit(&expected, &got), "{}: {line}\n{said}", shown(&example.file));
+        shown_outcomes += 1;
+    }
+    assert!(shown_outcomes >= 6, "only {shown_outcomes} outcomes");
 }
 
 #[test]
