@@ -4,6 +4,7 @@
 //! schema can neither stall nor phone home.
 
 mod shared;
+mod stand_in;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
