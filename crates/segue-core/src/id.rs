@@ -60,3 +60,9 @@ pub fn is_step_id(name: &str) -> bool {
         && name.len() <= 128
         && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-' || c == '$')
 }
+
+/// The path of a step whatever the iterations around it: `each[2]/parse` → `each/parse`.
+pub fn without_iterations(path: &str) -> String {
+    let parts = path.split('/').map(|part| part.split_once('[').map_or(part, |(id, _)| id));
+    parts.collect::<Vec<_>>().join("/")
+}

@@ -12,6 +12,7 @@ pub mod expr;
 pub mod id;
 pub mod limits;
 pub mod plan;
+pub mod rehearsal;
 pub mod run;
 pub mod schema;
 pub mod tool;

@@ -216,6 +216,35 @@ pub struct StepView {
     pub completed_at: Option<Timestamp>,
     /// Milliseconds from its first attempt to its end.
     pub duration_ms: u64,
+    /// What it would do; in dry runs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub would: Option<EffectView>,
+}
+
+/// What a step would do to the world.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EffectView {
+    /// At worst.
+    pub effect: Impact,
+    /// How it would be taken back.
+    pub rollback: RollbackView,
+    /// Whether it would ask first.
+    pub confirms: bool,
+    /// Whether it was really called, because it only reads.
+    pub called: bool,
+}
+
+impl EffectView {
+    /// What a step of a plan would do.
+    pub fn of(planned: &PlanStep) -> EffectView {
+        let is_container = !planned.bodies.is_empty() || !planned.nested.is_empty();
+        EffectView {
+            effect: planned.effect,
+            rollback: RollbackView::of(&planned.step, is_container),
+            confirms: confirms(&planned.step),
+            called: false,
+        }
+    }
 }
 
 /// One failure.
@@ -526,20 +555,20 @@ impl PlanStepView {
             when: step.when.as_ref().map(|when| when.text().trim().to_owned()),
             output_key: step.output_key.as_ref().map(|(key, _)| key.clone()),
             timeout_ms: step.timeout_ms,
-            confirms: calls_that_run(step)
-                .any(|tool| tool.composition.is_none() && tool.needs_confirmation()),
+            confirms: confirms(step),
             bodies,
         }
     }
 }
 
-/// The tools that a run may call on its way forward.
-fn calls_that_run(step: &Step) -> impl Iterator<Item = &Arc<crate::tool::ToolSpec>> {
+/// Whether a tool that a run may call on its way forward asks first.
+fn confirms(step: &Step) -> bool {
     let own = match &step.kind {
         StepKind::Tool(call) => Some(call),
         _ => None,
     };
-    own.into_iter().chain(&step.fallback).filter_map(|call| call.tool.as_ref())
+    let tools = own.into_iter().chain(&step.fallback).filter_map(|call| call.tool.as_ref());
+    tools.into_iter().any(|tool| tool.composition.is_none() && tool.needs_confirmation())
 }
 
 impl RollbackView {

@@ -11,18 +11,21 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use segue_core::compile::source::{Source, Span};
 use segue_core::compile::{self, Compiled};
+use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
+use segue_core::rehearsal;
 use segue_core::run::{self, Failure, Options, Run, Started};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 use uuid::Uuid;
 
-use crate::driver::{self, Chance, Confirmer, Drive, First, Nobody, Observer, Unobserved};
+use crate::driver::{self, Chance, Confirmer, Drive, Expand, First, Nobody, Observer, Unobserved};
 use crate::inject::Faults;
+use crate::rehearse;
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::{Call, Registry, Tool, ToolError};
@@ -288,6 +291,39 @@ impl Engine {
     /// Runs a plan to its end.
     pub async fn run(&self, request: RunRequest<'_>) -> Result<RunView, EngineError> {
         let inner = &self.inner;
+        let expand = |document: &Value| self.expand(document);
+        self.run_with(request, &inner.registry, &*inner.store, &expand).await
+    }
+
+    /// Goes through a run without changing anything: what reads is called, what writes is answered
+    /// by stand-ins, and nothing is waited for, undone or kept.
+    pub async fn rehearse(&self, mut request: RunRequest<'_>) -> Result<RunView, EngineError> {
+        let plan = std::mem::replace(&mut request.plan, self.rehearsed(&request.plan));
+        // Nobody is asked: what would ask is not called.
+        request.options.approved = true;
+        if request.options.strategy == Some(Strategy::Rollback) {
+            request.options.strategy = Some(Strategy::FailFast);
+        }
+        let registry = self.inner.registry.clone().map(rehearse::around_tool);
+        let expand = |document: &Value| self.expand(document).map(|plan| self.rehearsed(&plan));
+        let view = self.run_with(request, &registry, &MemoryStore::default(), &expand).await?;
+        Ok(rehearsal::view(view, &plan))
+    }
+
+    fn rehearsed(&self, plan: &Plan) -> Arc<Plan> {
+        let composition = Arc::new(rehearsal::rehearsed(&plan.composition));
+        let plan = plan::plan(&composition, &self.inner.limits);
+        Arc::new(plan.expect("what could be planned is no deeper when it is rehearsed"))
+    }
+
+    async fn run_with(
+        &self,
+        request: RunRequest<'_>,
+        registry: &Registry,
+        store: &dyn Store,
+        expand: &Expand<'_>,
+    ) -> Result<RunView, EngineError> {
+        let inner = &self.inner;
         let input = match run::admit(&request.plan, request.input, &request.context) {
             Ok(input) => input,
             Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
@@ -295,16 +331,15 @@ impl Engine {
         let started = self.started(&request.plan, input, request.context, request.options);
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         let begun = std::time::Instant::now();
-        let expand = |document: &Value| self.expand(document);
         let drive = Drive {
             plan: request.plan,
-            registry: &inner.registry,
+            registry,
             gate: &inner.gate,
-            store: &*inner.store,
+            store,
             confirmer: request.confirmer,
             observer: request.observer,
             chance: &inner.chance,
-            expand: &expand,
+            expand,
             cancel: request.cancel,
         };
         driver::drive(&mut run, First::Start(Box::new(started)), drive).await?;

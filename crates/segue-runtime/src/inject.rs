@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use segue_core::compile::dialect::parse_duration;
 use segue_core::composition::{Step, StepKind, Undo};
 use segue_core::diagnostic::{Code, nearest};
+use segue_core::id::without_iterations;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, PlanStep};
 use segue_core::run::Entry;
@@ -164,12 +165,6 @@ fn with_first_iterations(path: &str) -> String {
         }
         _ => part.to_owned(),
     });
-    parts.collect::<Vec<_>>().join("/")
-}
-
-/// `each[2]/parse` → `each/parse`
-fn without_iterations(path: &str) -> String {
-    let parts = path.split('/').map(|part| part.split_once('[').map_or(part, |(id, _)| id));
     parts.collect::<Vec<_>>().join("/")
 }
 

@@ -5,5 +5,6 @@
 pub mod driver;
 pub mod engine;
 pub mod inject;
+mod rehearse;
 pub mod store;
 pub mod tools;

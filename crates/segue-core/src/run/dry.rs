@@ -8,7 +8,7 @@ use crate::expr::{Root, Scope, Template};
 use crate::limits::Limits;
 use crate::plan::{BodyIndex, Plan};
 use crate::value::Value;
-use crate::view::{RunStatus, RunView, StepStatus, StepView};
+use crate::view::{EffectView, RunStatus, RunView, StepStatus, StepView};
 
 use super::journal::Started;
 
@@ -41,9 +41,10 @@ fn add_body(
     view: &mut RunView,
 ) {
     for planned in plan.steps_of(body) {
-        let step = &planned.step;
-        let id: Arc<str> = format!("{prefix}{}", step.id).into();
-        view.steps.push(step_view(step, id.clone(), scope, limits));
+        let id: Arc<str> = format!("{prefix}{}", planned.step.id).into();
+        let mut step = step_view(&planned.step, id.clone(), scope, limits);
+        step.would = Some(EffectView::of(planned));
+        view.steps.push(step);
         for inner in &planned.bodies {
             add_body(plan, *inner, &format!("{id}/"), scope, limits, view);
         }

@@ -247,6 +247,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         started_at: began.then_some(Timestamp(record.started_ms)),
         completed_at: (began && record.ended_ms > 0).then_some(Timestamp(record.ended_ms)),
         duration_ms: record.ended_ms.saturating_sub(record.started_ms),
+        would: None,
     }
 }
 

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use clap::Args;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
-use segue_core::plan::Plan;
+use segue_core::plan::{Plan, explain};
 use segue_core::run::{Options, Question, QuestionKind};
+use segue_core::tool::Impact;
 use segue_core::value::Value;
-use segue_core::view::{ErrorView, RunStatus, RunView};
-use segue_runtime::driver::{Confirmer, Decision, Nobody};
+use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView};
+use segue_runtime::driver::{Confirmer, Decision, Nobody, Unobserved};
 use segue_runtime::engine::{Engine, RunRequest, stillborn};
 use segue_runtime::inject::Fault;
 
@@ -38,6 +39,9 @@ pub(super) struct RunArgs {
     /// Show what would be called, and call nothing
     #[arg(long)]
     dry_run: bool,
+    /// With `--dry-run`: really call what only reads
+    #[arg(long, requires = "dry_run")]
+    reads: bool,
     /// Consent to every call that would ask
     #[arg(long)]
     yes: bool,
@@ -142,7 +146,7 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
 impl Prepared {
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
         let Prepared { app, plan, input, context } = self;
-        if args.dry_run {
+        if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
         let progress = progress::of(global, &plan);
@@ -158,14 +162,18 @@ impl Prepared {
                 approved: args.yes,
             },
             confirmer: &*confirmer,
-            observer: progress.observer(),
+            observer: if args.dry_run { &Unobserved } else { progress.observer() },
             cancel: Box::pin(interrupted()),
         };
-        match runtime().block_on(app.engine.run(request)) {
-            Ok(view) => {
-                progress.finish();
-                show(global, &view)
-            }
+        let outcome = if args.dry_run {
+            runtime().block_on(app.engine.rehearse(request))
+        } else {
+            runtime().block_on(app.engine.run(request))
+        };
+        progress.finish();
+        match outcome {
+            Ok(view) if args.dry_run => show_dry_run(global, &view),
+            Ok(view) => show(global, &view),
             Err(error) => {
                 complain(&error.to_string(), None);
                 Exit::RunFailed
@@ -356,7 +364,8 @@ pub(super) fn summary(view: &RunView) -> String {
 pub(super) fn exit_of(view: &RunView) -> Exit {
     let refused = !view.errors.is_empty() && view.errors.iter().all(|error| error.phase == "check");
     match view.status {
-        RunStatus::Success | RunStatus::DryRun => Exit::Success,
+        RunStatus::Success => Exit::Success,
+        RunStatus::DryRun if view.success => Exit::Success,
         RunStatus::Denied | RunStatus::Waiting => Exit::Denied,
         RunStatus::Cancelled => Exit::Interrupted,
         // Taken back because it was interrupted is still interrupted.
@@ -367,25 +376,51 @@ pub(super) fn exit_of(view: &RunView) -> Exit {
     }
 }
 
+/// The effect plan: which calls would be made with which arguments, what each would do, and what
+/// would take it back.
 fn show_dry_run(global: &Global, view: &RunView) -> Exit {
     if global.is_json() {
         print_json(global, view);
         return exit_of(view);
     }
-    show_errors(view);
     for step in &view.steps {
-        let what = step.tool.as_deref().unwrap_or(step.kind);
-        let note = step.reason.as_ref().map_or_else(String::new, |reason| format!("  ({reason})"));
-        print_data(&format!("{}  {what}{note}", step.id));
+        print_data(&effect_line(step));
         if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
             args.iter()
                 .for_each(|(name, value)| print_data(&format!("    {name}: {}", value.to_json())));
         }
     }
-    if !global.quiet && view.errors.is_empty() {
-        say("nothing was called");
+    show_errors(view);
+    if !global.quiet && view.status == RunStatus::DryRun {
+        say(&match view.steps_executed {
+            0 => "nothing was called".to_owned(),
+            1 => "1 step only reads and was called; nothing else was".to_owned(),
+            n => format!("{n} steps only read and were called; nothing else was"),
+        });
     }
     exit_of(view)
+}
+
+/// `write  builtin:files_write  writes · undo: builtin:files_restore`
+fn effect_line(step: &StepView) -> String {
+    let what = step.tool.as_deref().unwrap_or(step.kind);
+    let mut notes = Vec::new();
+    if let Some(would) = &step.would {
+        notes.push(explain::effect_word(would.effect).to_owned());
+        let changes = !matches!(would.effect, Impact::None | Impact::Reads);
+        notes.extend(
+            Some(explain::rollback_words(&would.rollback)).filter(|w| changes && !w.is_empty()),
+        );
+        notes.extend(would.confirms.then(|| "asks first".to_owned()));
+        notes.extend(would.called.then(|| "called".to_owned()));
+    }
+    match step.status {
+        StepStatus::Failed | StepStatus::InDoubt => notes.push("failed".to_owned()),
+        StepStatus::Cancelled => notes.push("cancelled".to_owned()),
+        _ => {}
+    }
+    notes.extend(step.reason.as_ref().map(|reason| format!("skipped: {reason}")));
+    format!("{}  {what}  {}", step.id, notes.join(" · "))
 }
 
 #[cfg(test)]

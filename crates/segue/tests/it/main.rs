@@ -4,6 +4,7 @@
 
 mod check;
 mod docs;
+mod dry;
 mod examples;
 mod gate;
 mod hostile;
