@@ -2,17 +2,32 @@
 //!
 //! The machine is noisy, so only ratios mean anything: floor and engine alternate (A B B A), and
 //! the median of the pairs' ratios is reported with a bootstrap interval. `just bench` prints the
-//! table and writes it to `bench/RESULTS.md`.
+//! table and writes it to `bench/RESULTS.md`; `just bench scale` checks large runs and their memory.
 
 mod floor;
 mod graph;
 mod measure;
+mod scale;
 mod start;
 mod workload;
 
 use measure::Row;
 
-fn main() {
+fn main() -> Result<(), String> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => everything(),
+        ["scale"] => scale::report()?,
+        ["scale", case, size] => {
+            let size = size.parse().map_err(|_| format!("`{size}` is not a number"))?;
+            scale::one(case, size)?;
+        }
+        _ => return Err("scale [CASE SIZE]".to_owned()),
+    }
+    Ok(())
+}
+
+fn everything() {
     let rows: Vec<Row> =
         [graph::rows(), workload::rows(), start::rows()].into_iter().flatten().collect();
     let table = measure::table(&rows);

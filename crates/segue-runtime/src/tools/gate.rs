@@ -131,7 +131,13 @@ impl Lane {
 }
 
 async fn acquire(slots: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
-    Some(slots?.acquire().await.expect("nobody closes a gate"))
+    let slots = slots?;
+    // A slot that is free is nobody's: one that is given back goes to who waits for it.
+    let permit = match slots.try_acquire() {
+        Ok(permit) => Ok(permit),
+        Err(_) => slots.acquire().await,
+    };
+    Some(permit.expect("nobody closes a gate"))
 }
 
 /// A call that may leave, with the slots that it holds until it is over.
