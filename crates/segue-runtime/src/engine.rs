@@ -17,7 +17,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::rehearsal;
-use segue_core::run::{self, Failure, Options, Run, Started};
+use segue_core::run::{self, Failure, Options, Purpose, Run, Started};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
@@ -298,7 +298,8 @@ impl Engine {
     /// Goes through a run without changing anything: what reads is called, what writes is answered
     /// by stand-ins, and nothing is waited for, undone or kept.
     pub async fn rehearse(&self, mut request: RunRequest<'_>) -> Result<RunView, EngineError> {
-        let plan = std::mem::replace(&mut request.plan, self.rehearsed(&request.plan));
+        let rehearsed = self.rehearsed(&request.plan);
+        let plan = std::mem::replace(&mut request.plan, rehearsed);
         // Nobody is asked: what would ask is not called.
         request.options.approved = true;
         if request.options.strategy == Some(Strategy::Rollback) {
@@ -422,7 +423,7 @@ impl Engine {
             step: "call".into(),
             attempt: 1,
             key,
-            undoes: false,
+            purpose: Purpose::Do,
         };
         let pass = self.inner.gate.enter(&spec.id, false).await?;
         let result = tool.runner.call(call).await;

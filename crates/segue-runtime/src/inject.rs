@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use segue_core::compile::dialect::parse_duration;
-use segue_core::composition::{Step, StepKind, Undo};
+use segue_core::composition::{Step, StepKind, ToolCall, Undo};
 use segue_core::diagnostic::{Code, nearest};
 use segue_core::id::without_iterations;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, PlanStep};
-use segue_core::run::Entry;
+use segue_core::run::{Entry, Purpose};
 use segue_core::value::Value;
 
 use crate::store::{
-    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver, ToolStats,
+    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver,
+    ToolStats,
 };
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
@@ -138,7 +139,10 @@ fn add_places(plan: &Plan, body: u32, outer: &str, places: &mut Vec<Place>) {
             path: path.clone(),
             id: step.id.clone(),
             calls: calls_a_tool(step),
-            is_taken_back: undos.into_iter().any(|undo| matches!(undo, Undo::Call(_))),
+            is_taken_back: undos.into_iter().any(|undo| match undo {
+                Undo::Call(call) => is_tool(call),
+                _ => false,
+            }),
         });
         let iteration = if matches!(step.kind, StepKind::Loop(_)) { "[0]" } else { "" };
         let inside = format!("{path}{iteration}/");
@@ -148,7 +152,11 @@ fn add_places(plan: &Plan, body: u32, outer: &str, places: &mut Vec<Place>) {
 }
 
 fn calls_a_tool(step: &Step) -> bool {
-    let StepKind::Tool(call) = &step.kind else { return false };
+    matches!(&step.kind, StepKind::Tool(call) if is_tool(call))
+}
+
+/// A composition is no single call: its steps make them.
+fn is_tool(call: &ToolCall) -> bool {
     call.tool.as_ref().is_some_and(|tool| tool.composition.is_none())
 }
 
@@ -235,8 +243,8 @@ impl ToolRunner for Faulty {
         for (at, fault) in self.faults.faults.iter().enumerate() {
             let Fault::Step { step, kind } = fault else { continue };
             let is_meant = match kind {
-                StepFault::RollbackFail => call.undoes,
-                _ => !call.undoes && !is_fallback(&call),
+                StepFault::RollbackFail => call.purpose == Purpose::Undo,
+                _ => call.purpose == Purpose::Do && !is_fallback(&call),
             };
             if !is_meant || !means(step, &call.step) {
                 continue;

@@ -14,7 +14,7 @@ use super::recover::asked_back;
 use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
-use super::{Answer, Call, CallId, Effect, TimerId};
+use super::{Answer, Call, CallId, Effect, Purpose, TimerId};
 use crate::composition::{Backoff, StepKind, Strategy, ToolCall, Undo};
 use crate::diagnostic::Code;
 use crate::tool::Impact;
@@ -249,7 +249,7 @@ impl Moment<'_> {
             key: format!("{run}/{}/undo", self.state.key(node)).into(),
             step: path,
             attempt,
-            undoes: true,
+            purpose: Purpose::Undo,
         }));
     }
 

@@ -10,7 +10,7 @@ use super::forward::{Moment, Outcome, candidate_call, error_value, evaluation, s
 use super::journal::{Fact, Failure, NodeId};
 use super::retry;
 use super::scope::FrameScope;
-use super::{Answer, Call, CallId, Effect, TimerId};
+use super::{Answer, Call, CallId, Effect, Purpose, TimerId};
 use crate::composition::{Backoff, Probe, Step};
 use crate::diagnostic::Code;
 use crate::value::Value;
@@ -64,7 +64,7 @@ impl Moment<'_> {
             key: format!("{run}/{}/probe", self.state.key(node)).into(),
             step: self.state.path(node),
             attempt: record.probes,
-            undoes: false,
+            purpose: Purpose::Probe,
         }));
     }
 

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
-use super::{Call, CallId, Effect, EventKind, TimerId, Turn};
+use super::{Call, CallId, Effect, EventKind, Purpose, TimerId, Turn};
 use crate::composition::{Step, StepKind, ToolCall};
 use crate::diagnostic::Code;
 use crate::expr::{EvalError, Expr, Template};
@@ -213,7 +213,7 @@ impl Moment<'_> {
             key: format!("{run}/{}", self.state.key(node)).into(),
             step: path,
             attempt: self.state.record(node).tries,
-            undoes: false,
+            purpose: Purpose::Do,
         }));
     }
 

@@ -178,8 +178,19 @@ pub struct Call {
     pub step: Arc<str>,
     /// Counts from one.
     pub attempt: u32,
-    /// Whether it takes the step back.
-    pub undoes: bool,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The step's own work.
+    Do,
+    /// Taking the step back.
+    Undo,
+    /// Finding out whether a call in doubt did its work.
+    Probe,
 }
 
 /// A question to a person.

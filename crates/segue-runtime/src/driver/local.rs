@@ -13,7 +13,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
 use segue_core::plan::Plan;
 use segue_core::run::{
-    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Run, Started, TimerId, Turn,
+    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Run, Started, TimerId,
+    Turn,
 };
 use segue_core::value::Value;
 use tokio::sync::oneshot;
@@ -285,7 +286,7 @@ async fn perform_call(
     mut ended: oneshot::Receiver<()>,
 ) -> Happened {
     let (id, timeout_ms, tool) = (call.id, call.timeout_ms, call.tool.clone());
-    let is_retry = call.attempt > 1 && !call.undoes;
+    let is_retry = call.attempt > 1 && call.purpose == Purpose::Do;
     let unsent = |answer| Happened::Answered(EventKind::Answered { call: id, answer }, None);
     let pass = tokio::select! {
         biased;
@@ -344,7 +345,7 @@ async fn run_tool(registry: &Registry, run_id: Arc<str>, call: Call) -> Answer {
         step: call.step,
         attempt: call.attempt,
         key: call.key,
-        undoes: call.undoes,
+        purpose: call.purpose,
     };
     // A panic of a tool is that call's failure and nobody else's.
     match AssertUnwindSafe(tool.runner.call(request)).catch_unwind().await {

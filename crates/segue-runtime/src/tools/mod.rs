@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
+use segue_core::run::Purpose;
 use segue_core::tool::{Catalog, ToolSpec};
 use segue_core::value::Value;
 
@@ -33,8 +34,8 @@ pub struct Call {
     pub attempt: u32,
     /// The same for every attempt of the same work, never for any other.
     pub key: Arc<str>,
-    /// Whether it takes the step back.
-    pub undoes: bool,
+    /// What it is for.
+    pub purpose: Purpose,
 }
 
 /// Why a call has no value. The variants are the decisions that follow from it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
+use segue_core::run::Purpose;
 use segue_core::value::Value;
 use segue_runtime::tools::builtin::{BuiltinConfig, CheckpointsAt, tools};
 use segue_runtime::tools::{Call, Registry, Tool, ToolError};
@@ -71,7 +72,7 @@ pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
         step: "step".into(),
         attempt: 1,
         key: Arc::from("run-1/step/do"),
-        undoes: false,
+        purpose: Purpose::Do,
     }
 }
 
