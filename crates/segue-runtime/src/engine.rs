@@ -300,8 +300,8 @@ impl Engine {
     pub async fn rehearse(&self, mut request: RunRequest<'_>) -> Result<RunView, EngineError> {
         let rehearsed = self.rehearsed(&request.plan);
         let plan = std::mem::replace(&mut request.plan, rehearsed);
-        // Nobody is asked: what would ask is not called.
-        request.options.approved = true;
+        request.options.approved = false;
+        request.confirmer = &rehearse::Agreeable;
         if request.options.strategy == Some(Strategy::Rollback) {
             request.options.strategy = Some(Strategy::FailFast);
         }

@@ -1,13 +1,15 @@
-//! Tools in a dry run: what reads is called, everything else is answered by a stand-in.
+//! Tools and people in a dry run: what reads is called, everything else is answered by a stand-in.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::rehearsal::is_called;
+use segue_core::run::{Question, QuestionKind};
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 
+use crate::driver::{Confirmer, Decision};
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
 /// The tool as it is rehearsed with.
@@ -31,5 +33,20 @@ impl ToolRunner for StandIn {
             let message = format!("no value could be made up for `{}`", self.spec.id);
             ToolError::refused(Code::OutputSchema, message)
         })
+    }
+}
+
+/// Says yes to everything: what would ask is not called. What a person would add is made up.
+pub(crate) struct Agreeable;
+
+#[async_trait]
+impl Confirmer for Agreeable {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        let data = match &question.kind {
+            QuestionKind::Approval { schema: Some(schema), .. } => schema.stand_in(),
+            _ => None,
+        };
+        let by = "the dry run".into();
+        Some(Decision { granted: true, by, data: data.unwrap_or_default() })
     }
 }

@@ -82,16 +82,21 @@ impl Gate {
             let message = format!("Tool not found in registry: {tool}");
             return Err(ToolError::refused(Code::UnknownTool, message));
         };
-        // Before the queue, so that a source in trouble does not make everybody wait for a no;
-        // and behind it, because it may have got into trouble meanwhile.
-        if let Some(health) = lane.health() {
-            health.check(self.now_ms()).map_err(|refusal| self.refuse(tool, refusal))?;
-        }
-        let slots = [
-            acquire(lane.tool.as_ref()).await,
-            acquire(lane.source.as_deref()).await,
-            acquire(Some(&self.all)).await,
-        ];
+        let slots = match self.free_slots(lane) {
+            Some(slots) => slots,
+            None => {
+                // Before the queue, so that a source in trouble does not make everybody wait for
+                // a no; and behind it again, because it may have got into trouble meanwhile.
+                if let Some(health) = lane.health() {
+                    health.check(self.now_ms()).map_err(|refusal| self.refuse(tool, refusal))?;
+                }
+                [
+                    acquire(lane.tool.as_ref()).await,
+                    acquire(lane.source.as_deref()).await,
+                    acquire(Some(&self.all)).await,
+                ]
+            }
+        };
         let is_probe = match lane.health() {
             None => false,
             Some(mut health) => health
@@ -99,6 +104,15 @@ impl Gate {
                 .map_err(|refusal| self.refuse(tool, refusal))?,
         };
         Ok(Pass { gate: self, lane, is_probe, settled: false, _slots: slots })
+    }
+
+    /// Every slot that a call needs, when nobody waits for any of them.
+    fn free_slots<'a>(&'a self, lane: &'a Lane) -> Option<Slots<'a>> {
+        let free = |slots: Option<&'a Semaphore>| match slots {
+            None => Some(None),
+            Some(slots) => slots.try_acquire().ok().map(Some),
+        };
+        Some([free(lane.tool.as_ref())?, free(lane.source.as_deref())?, free(Some(&self.all))?])
     }
 
     fn now_ms(&self) -> u64 {
@@ -131,13 +145,7 @@ impl Lane {
 }
 
 async fn acquire(slots: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
-    let slots = slots?;
-    // A slot that is free is nobody's: one that is given back goes to who waits for it.
-    let permit = match slots.try_acquire() {
-        Ok(permit) => Ok(permit),
-        Err(_) => slots.acquire().await,
-    };
-    Some(permit.expect("nobody closes a gate"))
+    Some(slots?.acquire().await.expect("nobody closes a gate"))
 }
 
 /// A call that may leave, with the slots that it holds until it is over.
@@ -147,8 +155,11 @@ pub struct Pass<'a> {
     lane: &'a Lane,
     is_probe: bool,
     settled: bool,
-    _slots: [Option<SemaphorePermit<'a>>; 3],
+    _slots: Slots<'a>,
 }
+
+/// Of its tool, of its source, of the process.
+type Slots<'a> = [Option<SemaphorePermit<'a>>; 3];
 
 impl Pass<'_> {
     /// Says how the call went.

@@ -66,20 +66,22 @@ fn nothing_is_waited_for() {
 name: c
 steps:
   - { id: nap, wait: 1h }
-  - { id: ask, approve: { message: really? }, depends_on: nap }
+  - id: ask
+    approve: { message: how many?, schema: { type: object, required: [n], properties: { n: { type: integer, minimum: 3 } } } }
+    depends_on: nap
   - id: poll
     depends_on: ask
     repeat:
       until: '{{ look.n > 5 }}'
       max_iterations: 100
       delay: 1h
-      steps: [ { id: look, tool: echo, parameters: { n: 1 } } ]
+      steps: [ { id: look, tool: echo, parameters: { n: '{{ ask.data.n }}' } } ]
   - { id: gone, tool: files_delete, parameters: { path: x }, success_when: 'output.deleted', depends_on: poll }
 ",
     );
     let view = world.run(0, &["--dry-run", "--reads"]);
     assert_eq!(step(&view, "poll")["status"], "success");
-    assert_eq!(step(&view, "poll/look")["output"]["n"], 1);
+    assert_eq!(step(&view, "poll/look")["output"]["n"], 3);
     assert_eq!(
         (&step(&view, "gone")["status"], &view["success"]),
         (&json!("pending"), &json!(true))
