@@ -154,6 +154,7 @@ impl Engine {
         let drive = Drive {
             plan,
             registry: &self.inner.registry,
+            gate: &self.inner.gate,
             store: &*self.inner.store,
             confirmer: request.confirmer,
             observer: request.observer,
