@@ -339,7 +339,9 @@ impl Moment<'_> {
         };
         let output = self.result(0, false).unwrap_or_default();
         let output = if status == RunStatus::Partial { output } else { Value::Null };
-        let failure = self.state.activation_of(0).back.as_ref().map(|back| back.cause.clone());
+        // A wish is no failure: after it the run failed as it had failed before, or not at all.
+        let cause = self.state.activation_of(0).back.as_ref().map(|back| back.cause.clone());
+        let failure = if by_hand { self.state.failure.clone() } else { cause };
         self.record(Fact::Finished { status, output, failure });
     }
 

@@ -152,7 +152,9 @@ impl Moment<'_> {
     fn did_not_happen(&mut self, node: NodeId, step: &Step, candidate: u16, by: Arc<str>) {
         let Some(doubt) = self.state.record(node).doubt.clone() else { return };
         self.record(Fact::Resolved { node, done: false, by });
-        let failure = Failure { in_doubt: false, ..(*doubt).clone() };
+        // What is surely not done was surely not reached.
+        let code = if doubt.code == Code::InDoubt { Code::Unreachable } else { doubt.code };
+        let failure = Failure { in_doubt: false, code, ..(*doubt).clone() };
         self.attempt_failed(node, step, candidate, Arc::new(failure));
     }
 

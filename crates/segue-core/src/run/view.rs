@@ -15,8 +15,13 @@ use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView};
 
 /// What to do about a call in doubt.
-const RESOLVE_DOUBT: &str = "find out whether it did its work, then `segue resume RUN --assume done` \
-                             or `--assume failed`";
+fn resolve_doubt(state: &State) -> String {
+    let run = state.started.as_ref().map_or("RUN", |started| &*started.run_id);
+    format!(
+        "find out whether it did its work, then `segue resume {run} --assume done` or \
+         `--assume failed`"
+    )
+}
 
 pub(super) fn run_view(state: &State) -> RunView {
     let Some(started) = &state.started else { return RunView::default() };
@@ -228,7 +233,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
             Node::Doubtful { .. } => {
                 let doubt = record.doubt.as_ref();
                 doubt.map(|doubt| ErrorView {
-                    hint: Some(RESOLVE_DOUBT.to_owned()),
+                    hint: Some(resolve_doubt(state)),
                     in_doubt: true,
                     ..call_error(state, node, record, doubt)
                 })

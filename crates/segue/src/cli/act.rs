@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use clap::{Args, ValueEnum};
 use segue_core::run::{Question, QuestionKind};
 use segue_core::value::Value;
+use segue_core::view::RunStatus;
 use segue_runtime::driver::{Confirmer, Decision, Later};
 use segue_runtime::engine::{EngineError, ResumeRequest, Stored, Wish};
 use segue_runtime::store::{StoreError, TakeOver};
@@ -102,6 +103,12 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
             None => Value::Null,
             Some(text) => input::json(text, app.engine.limits())?,
         };
+        if let (QuestionKind::Doubt { tool, .. }, false) = (&question.kind, data.is_null())
+            && let Some(schema) = stored.plan.tools.get(tool).and_then(|tool| tool.output.as_ref())
+            && let Some(violation) = schema.violations(&data).into_iter().next()
+        {
+            return Err(format!("`{tool}` cannot have returned that: {violation}"));
+        }
         let granted = assume == Assume::Done;
         Ok(Act { answer: Some(GivenAnswer::new(&question, granted, data)), ..act })
     })
@@ -115,6 +122,16 @@ pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
     act(global, &args.run, |_, _| {
         Ok(Act { take_over: TakeOver::Reopen, ..Act::new(Wish::RollBack(who())) })
     })
+}
+
+/// Whether what was wanted happened: a run that was taken back as somebody wished is no failure.
+fn exit_of_wish(wish: &Wish, status: RunStatus, exit: Exit) -> Exit {
+    match (wish, status) {
+        (Wish::RollBack(_), RunStatus::RolledBack) | (Wish::Cancel, RunStatus::Cancelled) => {
+            Exit::Success
+        }
+        _ => exit,
+    }
 }
 
 pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
@@ -205,7 +222,7 @@ async fn go_on(global: &Global, app: &App, stored: &Stored, act: Act) -> Exit {
         None => asks,
     };
     let request = ResumeRequest {
-        wish: act.wish,
+        wish: act.wish.clone(),
         take_over: act.take_over,
         confirmer: &*confirmer,
         observer: progress.observer(),
@@ -215,7 +232,7 @@ async fn go_on(global: &Global, app: &App, stored: &Stored, act: Act) -> Exit {
     match app.engine.resume(request).await {
         Ok(view) => {
             progress.finish();
-            show(global, &view)
+            exit_of_wish(&act.wish, view.status, show(global, &view))
         }
         Err(error) => {
             complain(&error.to_string(), help_for(&error));
