@@ -14,6 +14,10 @@ use crate::diagnostic::Code;
 use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Value};
 
+/// Why a chain ended where its author may not have expected it.
+const STOPS_BY_DEFAULT: &str = "without `on_failure` a failed step stops the chain; `action: continue` goes on, `next` goes \
+                                elsewhere";
+
 impl Moment<'_> {
     pub(super) fn answered(&mut self, call: CallId, answer: Answer) {
         let CallId { node, attempt } = call;
@@ -209,10 +213,17 @@ impl Moment<'_> {
     }
 
     fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {
+        let is_program = self.state.frame(node.frame).visits.is_some();
+        let mut failure = failure.clone();
+        if is_program && failure.hint.is_none() && step.on_failure.action == FailureAction::Strategy
+        {
+            Arc::make_mut(&mut failure).hint = Some(STOPS_BY_DEFAULT.into());
+        }
+        let failure = &failure;
         self.record(Fact::Failed { node, failure: failure.clone() });
         let strategy = self.state.activation_of(node.frame).strategy;
         let goes_on = strategy == Strategy::PartialSuccess
-            && self.state.frame(node.frame).visits.is_none()
+            && !is_program
             && step.on_failure.action != FailureAction::Stop
             && failure.code != Code::Denied;
         if !goes_on {

@@ -75,6 +75,18 @@ impl<'a> FrameScope<'a> {
         ]))
     }
 
+    /// The state of a chain, with what the step at hand has given so far.
+    fn names(&self, names: &'a Value) -> Cow<'a, Value> {
+        match (self.given.filter(|given| !given.is_empty()), names.as_object()) {
+            (Some(given), Some(names)) => {
+                let mut all = (**names).clone();
+                all.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
+                Cow::Owned(all.into())
+            }
+            _ => Cow::Borrowed(names),
+        }
+    }
+
     fn error_of(&self, step: StepIndex) -> Option<Value> {
         let failure = self.state.record(self.node(step)?).node.failure()?;
         Some(error_value(failure))
@@ -112,7 +124,7 @@ impl Scope for FrameScope<'_> {
             Root::Output => self.output.map(Cow::Borrowed),
             Root::Args => self.args.map(Cow::Borrowed),
             Root::Error => self.error.map(Cow::Borrowed),
-            Root::State => Some(Cow::Borrowed(&activation.names)),
+            Root::State => Some(self.names(&activation.names)),
             Root::Unresolved | Root::Lambda => None,
         }
     }

@@ -56,9 +56,7 @@ pub(super) fn run_view(state: &State) -> RunView {
     if let Value::Object(names) = &state.activation_of(0).names {
         view.state.clone_from(names);
     }
-    if let Some(failure) = &state.failure
-        && view.errors.is_empty()
-    {
+    if let Some(failure) = state.failure.as_ref().filter(|failure| !said.contains(failure)) {
         view.errors.push(error_view(None, None, failure, 0, "run"));
     }
     view
@@ -159,6 +157,7 @@ fn add_steps(
             count(&step, record, view);
         }
         let error = step.error.clone();
+        let said_before = said.len();
         view.steps.push(step);
         if let Some(given) = &record.given {
             merge(&mut view.state, given);
@@ -179,7 +178,7 @@ fn add_steps(
             add_steps(state, *inner, inner_counts && !superseded, said, view);
         }
         if let (true, Some(failure)) = (counts, record.node.failure())
-            && !said.iter().any(|known| Arc::ptr_eq(known, failure))
+            && !said[said_before..].contains(failure)
         {
             said.push(failure.clone());
             view.errors.push(call_error(state, node, record, failure));
