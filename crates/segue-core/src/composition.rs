@@ -640,4 +640,6 @@ pub struct Probe {
     pub call: ToolCall,
     /// The answer that means "done".
     pub done_when: Expr,
+    /// What the call would have returned, out of the answer; the answer itself when absent.
+    pub output: Option<Template>,
 }

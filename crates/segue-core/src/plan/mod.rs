@@ -497,6 +497,8 @@ fn step_meaning(step: &Step) -> Value {
     );
     put("idempotent", step.idempotent.map_or(Value::Null, Value::Bool));
     put("probe", step.probe.as_ref().map_or(Value::Null, |probe| call_meaning(&probe.call)));
+    let found = step.probe.as_ref().and_then(|probe| probe.output.as_ref());
+    put("probe_output", found.map_or(Value::Null, Template::to_value));
     put("done_when", step.probe.as_ref().map_or(Value::Null, |p| Value::from(p.done_when.text())));
     put("sensitive", texts(&step.sensitive));
     map.into()

@@ -94,7 +94,10 @@ impl Moment<'_> {
         };
         let failure = match answer {
             Answer::Value(value) => match self.is_done(node, probe, &value) {
-                Ok(true) => return self.probe_says_done(node, step, candidate, value, &doubt),
+                Ok(true) => {
+                    let value = self.found(node, probe, value);
+                    return self.probe_says_done(node, step, candidate, value, &doubt);
+                }
                 Ok(false) => return self.did_not_happen(node, step, candidate, "the probe".into()),
                 Err(failure) => failure,
             },
@@ -129,17 +132,26 @@ impl Moment<'_> {
         self.truth(&probe.done_when, &scope, "`done_when`")
     }
 
+    /// What the call would have returned, out of what the probe found.
+    fn found(&self, node: NodeId, probe: &Probe, answer: Value) -> Outcome<Value> {
+        let Some(output) = &probe.output else { return Ok(answer) };
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.output = Some(&answer);
+        scope.args = Some(&self.state.record(node).args);
+        output.eval(&scope, self.limits).map_err(evaluation)
+    }
+
     /// The work was done, and what the probe found is its value, if it can be.
     fn probe_says_done(
         &mut self,
         node: NodeId,
         step: &Step,
         candidate: u16,
-        value: Value,
+        found: Outcome<Value>,
         doubt: &Failure,
     ) {
         let tool = spec(candidate_call(step, candidate)).clone();
-        match self.accept(node, step, &tool, value) {
+        match found.and_then(|value| self.accept(node, step, &tool, value)) {
             Ok((output, given)) => {
                 self.record(Fact::Resolved { node, done: true, by: "the probe".into() });
                 self.record(Fact::Succeeded { node, output, given });

@@ -12,6 +12,7 @@ mod init;
 mod inject;
 mod plan;
 mod run;
+mod runs;
 mod support;
 mod tidy;
 mod tools;

@@ -124,8 +124,13 @@ impl Checker<'_> {
             let args =
                 CallTyping { outer: typing, output: Type::Any, args: over_output.args.clone() };
             self.call(&probe.call, &args);
-            let answer = CallTyping::of_call(typing, &probe.call);
+            let mut answer = CallTyping::of_call(typing, &probe.call);
+            // `args` are those of the call that is in doubt.
+            answer.args = over_output.args.clone();
             self.condition(&probe.done_when, &answer, "`done_when`");
+            if let Some(output) = &probe.output {
+                self.template(output, &answer);
+            }
         }
     }
 

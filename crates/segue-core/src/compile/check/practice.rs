@@ -166,6 +166,7 @@ pub(super) fn templates_of(step: &Step, visit: &mut dyn FnMut(&Template)) {
     }
     step.on_success.transform.iter().for_each(|(_, template)| visit(template));
     step.on_failure.default.iter().for_each(&mut *visit);
+    step.probe.iter().filter_map(|probe| probe.output.as_ref()).for_each(&mut *visit);
     match &step.kind {
         StepKind::Loop(each) => {
             visit(&each.over);

@@ -285,6 +285,7 @@ record!(pub PROBE "probe" "How to find out whether an unanswered call did its wo
     "parameters": Either(&[Templates, Template]), "Its arguments; they see `args` and `input`.";
     "inputs": Either(&[Templates, Template]), "Its arguments; they see `args` and `input`." only Chain;
     "done_when": Condition, "Over `output`: the answer that means it was done.";
+    "output": Template, "What the call would have returned, over `output` and `args`; the answer itself when absent.";
 });
 
 record!(pub ON_SUCCESS "on_success" "What to do with a value." requires [] {

@@ -637,7 +637,8 @@ fn read_probe(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Probe
     }
     let done_when = node.get("done_when").and_then(|n| reader.condition(n, "`done_when`"));
     let call = read_call(reader, node, node.get("tool")?)?;
-    Some(Probe { call, done_when: done_when? })
+    let output = node.get("output").map(|output| reader.template(output));
+    Some(Probe { call, done_when: done_when?, output })
 }
 
 fn read_pointers(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {

@@ -135,6 +135,9 @@ impl Resolver<'_> {
         if let Some(probe) = &mut step.probe {
             self.call(&mut probe.call, &site.with(&["args"]));
             self.expr(&mut probe.done_when, &over_output);
+            if let Some(output) = &mut probe.output {
+                self.template(output, &over_output);
+            }
         }
     }
 

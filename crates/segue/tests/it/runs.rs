@@ -1,0 +1,171 @@
+//! Runs that last: history, going on, doubt, questions, taking back.
+
+use crate::support::{Json, SEGUE, World, json};
+
+const NOTE: &str = "
+name: note
+steps:
+  - { id: save, tool: checkpoint_save, parameters: { content: kept } }
+  - { id: say, tool: echo, parameters: { id: '{{ save.id }}' } }
+";
+
+const ASK: &str = "
+name: ask
+steps:
+  - { id: first, tool: echo, parameters: { n: 1 } }
+  - { id: ask, approve: { message: 'go on with {{ first.n }}?' } }
+  - { id: after, tool: echo, parameters: { by: '{{ ask.by }}' } }
+";
+
+fn last(world: &World) -> Json {
+    world.json(0, &["runs", "show", "last", "--json"])
+}
+
+fn checkpoints(world: &World) -> usize {
+    let listed = world.json(0, &["call", "checkpoint_list", "--json"]);
+    listed["checkpoints"].as_array().unwrap().len()
+}
+
+#[test]
+fn every_run_is_kept_and_listed_newest_first() {
+    let world = World::with(NOTE);
+    let first = world.run(0, &[]);
+    world.file("d.yaml", "name: other\nsteps: [{ id: a, tool: fail }]");
+    world.segue(&["run", "d.yaml"]).exits(1);
+    let listed = world.json(0, &["runs", "--json"]);
+    let runs = listed["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!((&runs[0]["name"], &runs[0]["status"]), (&json!("other"), &json!("failed")));
+    assert_eq!((&runs[1]["run_id"], &runs[1]["success"]), (&first["run_id"], &json!(true)));
+    let only = world.json(0, &["runs", "--status", "success", "--name", "not", "--json"]);
+    assert_eq!(only["runs"].as_array().unwrap().len(), 1);
+    // What is shown later is what was shown at once, but for the clock.
+    let id = first["run_id"].as_str().unwrap();
+    let shown = world.json(0, &["runs", "show", id, "--json"]);
+    for field in ["output", "results", "steps", "errors", "status", "plan_hash", "state"] {
+        assert_eq!(shown[field], first[field], "{field}");
+    }
+    let tail = &id[id.len() - 6..];
+    assert_eq!(world.json(0, &["runs", "show", tail, "--json"])["run_id"], first["run_id"]);
+    world.segue(&["runs", "show", "nosuch"]).exits(2);
+}
+
+#[test]
+fn nothing_is_kept_in_memory() {
+    let world = World::with(NOTE);
+    world.segue(&["run", "c.yaml", "--store", "memory"]).exits(0);
+    assert_eq!(world.json(0, &["runs", "--json"])["runs"], json!([]));
+}
+
+/// E1, J1: what was done before a crash stays done, whatever the moment of the crash.
+#[test]
+fn a_run_goes_on_after_a_crash_at_any_write() {
+    for write in 1..=3 {
+        let world = World::with(NOTE);
+        let inject = format!("crash-after={write}");
+        let crashed = world.segue(&["run", "c.yaml", "-q", "--inject", &inject]);
+        assert_eq!(crashed.code, None, "{write}: {crashed:?}");
+        let resumed = world.segue(&["resume", "last", "--json"]);
+        if write == 1 {
+            // A write was under way, and nobody knows whether it happened.
+            assert_eq!(resumed.exits(3).json()["waiting_for"][0]["kind"], "doubt");
+            world.segue(&["resume", "last", "--assume", "failed"]).exits(4);
+        } else if write == 2 {
+            assert_eq!(resumed.exits(0).json()["status"], "success");
+        } else {
+            // It was over.
+            resumed.exits(1);
+            assert_eq!(last(&world)["status"], "success");
+        }
+        assert_eq!(checkpoints(&world), usize::from(write > 1), "{write}");
+    }
+}
+
+/// S15, S16: doubt is cleared up by a named person, once, with a value that fits.
+#[test]
+fn doubt_waits_for_a_person() {
+    let world = World::with(NOTE);
+    let view = world.run(3, &["--inject", "lost=save"]);
+    assert_eq!(
+        (&view["status"], &view["errors"][0]["in_doubt"]),
+        (&json!("waiting"), &json!(true))
+    );
+    world.segue(&["resume", "last"]).exits(3);
+    let wrong = world.segue(&["resume", "last", "--assume", "done", "--value", "{\"id\": 7}"]);
+    assert!(wrong.exits(2).stderr.contains("cannot have returned that"));
+    world.segue(&["resume", "last", "--assume", "done", "--step", "say"]).exits(2);
+    let value = r#"{"id": "c1", "summary": "", "created_at": "2026-01-01T00:00:00Z"}"#;
+    let done = world.segue(&["resume", "last", "--assume", "done", "--value", value, "--json"]);
+    assert_eq!(done.exits(0).json()["results"]["say"], json!({ "id": "c1" }));
+    world.segue(&["resume", "last", "--assume", "done"]).exits(2);
+    let journal = world.segue(&["runs", "show", "last", "--journal"]).exits(0).stdout;
+    assert!(journal.contains(r#""resolved":{"node":[0,0],"done":true,"by":"#), "{journal}");
+}
+
+/// A1, A2: a question stands until it is answered, once.
+#[test]
+fn a_question_outlives_the_process() {
+    let world = World::with(ASK);
+    let view = world.run(3, &[]);
+    assert_eq!(view["waiting_for"][0]["message"], "go on with 1?");
+    world.segue(&["resume", "last"]).exits(3);
+    world.segue(&["approve", "last", "--step", "after"]).exits(2);
+    let mut approve = world.command(SEGUE);
+    approve.env("USER", "ada").args(["approve", "last", "--json"]);
+    let approved = crate::support::Done::of(approve.output().unwrap()).exits(0).json();
+    assert_eq!(approved["results"]["after"], json!({ "by": "ada" }));
+    let again = world.segue(&["approve", "last"]).exits(2);
+    assert!(again.stderr.contains("nothing is asked"), "{}", again.stderr);
+    assert!(world.segue(&["runs", "show", "last"]).stdout.contains("ada: approved `ask`"));
+}
+
+#[test]
+fn a_question_can_be_denied_and_a_waiting_run_cancelled() {
+    let world = World::with(ASK);
+    world.run(3, &[]);
+    let denied = world.segue(&["approve", "last", "--deny", "--json"]).exits(3).json();
+    assert_eq!(denied["status"], "denied");
+    world.run(3, &[]);
+    assert_eq!(world.segue(&["cancel", "last", "--json"]).exits(0).json()["status"], "cancelled");
+    assert!(world.segue(&["cancel", "last"]).exits(1).stderr.contains("is over"));
+}
+
+/// S7: what was done is taken back once, when somebody wants it.
+#[test]
+fn a_finished_run_is_taken_back_by_hand() {
+    let world = World::with(NOTE);
+    world.run(0, &[]);
+    let back = world.segue(&["rollback", "last", "--json"]).exits(0).json();
+    assert_eq!((&back["status"], &back["errors"]), (&json!("rolled_back"), &json!([])));
+    assert_eq!(checkpoints(&world), 0);
+    // There is nothing left to take back.
+    world.segue(&["rollback", "last", "--json"]);
+    assert_eq!(last(&world)["status"], "rolled_back");
+}
+
+#[test]
+fn runs_are_compared_and_forgotten() {
+    let world = World::with(
+        "name: c\ninput: { type: object, properties: { n: { type: integer } } }\n\
+         steps: [{ id: a, tool: echo, parameters: { n: '{{ input.n }}' } }]",
+    );
+    let one = world.run(0, &["-i", "n=1"]);
+    let two = world.run(0, &["-i", "n=2"]);
+    let ids = [one["run_id"].as_str().unwrap(), two["run_id"].as_str().unwrap()];
+    let compared = world.json(0, &["runs", "compare", ids[0], ids[1], "--json"]);
+    assert_eq!(compared["differences"][0]["output"]["second"], json!({ "n": 2 }));
+    let same = world.json(0, &["runs", "compare", ids[0], ids[0], "--json"]);
+    assert_eq!(same["differences"], json!([]));
+    world.segue(&["runs", "prune"]).exits(2);
+    assert_eq!(world.json(0, &["runs", "prune", "--keep", "1", "--json"])["forgotten"], 1);
+    assert_eq!(world.json(0, &["runs", "--json"])["runs"].as_array().unwrap().len(), 1);
+}
+
+/// J5: a run whose store is gone says so; a file that is no store is refused.
+#[test]
+fn a_store_that_cannot_be_used_is_named() {
+    let world = World::with(NOTE);
+    world.file("not.db", "this is not a database, and long enough to be looked at as one");
+    let refused = world.segue(&["run", "c.yaml", "--store", "sqlite:not.db"]).exits(2);
+    assert!(refused.stderr.contains("cannot open the store `not.db`"), "{}", refused.stderr);
+}
