@@ -15,17 +15,16 @@ use futures_util::future::join_all;
 use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
-use segue_core::run::Entry;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::store::{Store, StoreError};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 
 use crate::graph;
 use crate::measure::print;
+use crate::workload::Nowhere;
 
 /// Items of a loop that are under way at once.
 const LOOP_CONCURRENCY: usize = 16;
@@ -136,26 +135,12 @@ impl ToolRunner for Sum {
 /// Keeps sums small.
 const MODULUS: u64 = 1_000_000_007;
 
-/// Keeps nothing.
-struct Forgetful;
-
-#[async_trait]
-impl Store for Forgetful {
-    async fn append(&self, _: &Arc<str>, _: u64, _: &[Entry]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn load(&self, _: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
-        Ok(Vec::new())
-    }
-}
-
 fn engine(sum: &Sum, keeps: bool) -> Engine {
     let mut spec = ToolSpec::new(ToolId::new("bench", "sum"), "adds up", Schema::any_object());
     spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
     let tool = Tool { spec: Arc::new(spec), runner: Arc::new(sum.clone()) };
     let builder = Engine::builder().tools([tool]).limits(graph::limits());
-    if keeps { builder.build().0 } else { builder.store(Arc::new(Forgetful)).build().0 }
+    if keeps { builder.build().0 } else { builder.store(Arc::new(Nowhere)).build().0 }
 }
 
 fn plan(engine: &Engine, name: &str, text: String) -> Arc<Plan> {

@@ -32,7 +32,7 @@ impl ToolRunner for Echo {
 }
 
 /// Keeps nothing: what is measured is the engine, not a journal.
-struct Nowhere;
+pub(crate) struct Nowhere;
 
 #[async_trait]
 impl Store for Nowhere {
