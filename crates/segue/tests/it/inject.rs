@@ -110,6 +110,11 @@ fn the_process_dies_after_an_append() {
     assert_eq!(second.status.signal(), Some(9));
     assert!(second.stdout.is_empty());
     assert!(world.path("paid.txt").exists());
+    let resumed = world.segue(&["resume", "last", "--json"]).exits(0).json();
+    assert_eq!(
+        (&resumed["status"], &step(&resumed, "pay")["attempts"]),
+        (&"success".into(), &1.into())
+    );
     assert_eq!(died(1_000).status.code(), Some(0));
 }
 
