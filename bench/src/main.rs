@@ -4,6 +4,7 @@
 //! the median of the pairs' ratios is reported with a bootstrap interval. `just bench` prints the
 //! table and writes it to `bench/RESULTS.md`; `just bench scale` checks large runs and their memory.
 
+mod durable;
 mod floor;
 mod graph;
 mod measure;
@@ -17,12 +18,14 @@ fn main() -> Result<(), String> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => everything(),
+        // Apart from the rest: it writes for minutes, and its numbers are the disk's.
+        ["durable"] => measure::print(&measure::table(&durable::rows())),
         ["scale"] => scale::report()?,
         ["scale", case, size] => {
             let size = size.parse().map_err(|_| format!("`{size}` is not a number"))?;
             scale::one(case, size)?;
         }
-        _ => return Err("scale [CASE SIZE]".to_owned()),
+        _ => return Err("durable | scale [CASE SIZE]".to_owned()),
     }
     Ok(())
 }
