@@ -179,6 +179,38 @@ impl PartialOrd for Number {
 }
 
 impl Value {
+    /// The value with every text, names included, as `change` makes it; nothing when it changes
+    /// none, so that a large value is not copied.
+    pub fn map_texts(&self, change: &dyn Fn(&str) -> Option<String>) -> Option<Value> {
+        match self {
+            Value::String(text) => change(text).map(Value::from),
+            Value::Array(items) => {
+                let changed: Vec<Option<Value>> =
+                    items.iter().map(|item| item.map_texts(change)).collect();
+                changed.iter().any(Option::is_some).then(|| {
+                    let both = changed.into_iter().zip(items.iter());
+                    let items = both.map(|(new, old)| new.unwrap_or_else(|| old.clone()));
+                    Value::from(items.collect::<Vec<_>>())
+                })
+            }
+            Value::Object(members) => {
+                let changed: Vec<(Option<String>, Option<Value>)> = members
+                    .iter()
+                    .map(|(name, member)| (change(name), member.map_texts(change)))
+                    .collect();
+                changed.iter().any(|(name, member)| name.is_some() || member.is_some()).then(|| {
+                    let both = changed.into_iter().zip(members.iter());
+                    let members = both.map(|((name, member), (old_name, old))| {
+                        let name = name.map_or_else(|| old_name.clone(), Arc::from);
+                        (name, member.unwrap_or_else(|| old.clone()))
+                    });
+                    members.collect::<Map>().into()
+                })
+            }
+            _ => None,
+        }
+    }
+
     /// An empty object.
     pub fn empty_object() -> Value {
         Value::Object(Arc::new(Map::new()))

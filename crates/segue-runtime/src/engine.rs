@@ -28,6 +28,7 @@ use crate::inject::Faults;
 use crate::rehearse;
 use crate::store::{MemoryStore, Store, StoreError};
 use crate::tools::gate::{Concurrency, Gate};
+use crate::tools::secret::Secrets;
 use crate::tools::{Call, Registry, Tool, ToolError};
 
 pub use stored::{Recovered, ResumeRequest, Stored, Wish};
@@ -55,6 +56,7 @@ pub struct EngineBuilder {
     limits: Limits,
     store: Option<Arc<dyn Store>>,
     faults: Option<Faults>,
+    secrets: Option<Secrets>,
     compositions: Vec<Source>,
 }
 
@@ -96,6 +98,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Sets what no tool's answer may tell.
+    #[must_use]
+    pub fn secrets(mut self, secrets: Secrets) -> EngineBuilder {
+        self.secrets = Some(secrets);
+        self
+    }
+
     /// Has things break on purpose.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> EngineBuilder {
@@ -118,6 +127,9 @@ impl EngineBuilder {
         let gate = Gate::new(self.registry.ids(), &self.concurrency, &limits);
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
+        if let Some(secrets) = self.secrets {
+            registry = registry.map(|tool| secrets.around_tool(tool));
+        }
         if let Some(faults) = self.faults {
             registry = registry.map(|tool| faults.around_tool(tool));
             store = faults.around_store(store);

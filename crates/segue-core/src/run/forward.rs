@@ -181,6 +181,9 @@ impl Moment<'_> {
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.error = error.as_ref();
         let args = call.parameters.template.eval(&scope, self.limits).map_err(evaluation)?;
+        if let Some(failure) = self.state.forgotten(&args) {
+            return Err(failure);
+        }
         let violations = spec(call).input.violations(&args);
         match violations.first() {
             None => Ok(args),

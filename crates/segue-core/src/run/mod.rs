@@ -20,12 +20,14 @@ mod journal;
 mod node;
 mod program;
 mod recover;
+mod redact;
 mod retry;
 mod schedule;
 mod scope;
 mod state;
 mod view;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use admit::admit;
@@ -294,6 +296,11 @@ impl Run {
     /// The questions that stand.
     pub fn questions(&self) -> Vec<Question> {
         view::questions(&self.state).collect()
+    }
+
+    /// Entries of this run as they may be written down: without what is sensitive.
+    pub fn redacted<'a>(&self, entries: &'a [Entry]) -> Cow<'a, [Entry]> {
+        self.state.redacted(entries)
     }
 
     /// Who decided what in the journal of this run, and what it was.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::{IllegalFact, Node};
+use super::redact::Sensitive;
 use crate::composition::{Dialect, Flow, Step, StepKind, Undo, WaitFor};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
@@ -29,6 +30,10 @@ pub(super) struct State {
     pub(super) seq: u64,
     /// Who wants everything to be taken back.
     pub(super) rollback_asked: Option<Arc<str>>,
+    /// What must not be written down.
+    pub(super) sensitive: Sensitive,
+    /// Whether there can be anything of that kind.
+    pub(super) has_sensitive: bool,
     /// Visits of programs.
     pub(super) visits: u64,
     /// Steps that go on by themselves, and steps that ask a person.
@@ -60,6 +65,8 @@ impl State {
             calls: 0,
             seq: 0,
             rollback_asked: None,
+            sensitive: Sensitive::default(),
+            has_sensitive: has_sensitive(&plan),
             visits: 0,
             busy: 0,
             asking: 0,
@@ -276,6 +283,7 @@ impl State {
             }
             Fact::Expanded { node, plan, input } => {
                 self.advance(*node, entry)?;
+                self.has_sensitive |= has_sensitive(plan);
                 self.enter(*node, plan.clone(), input, false);
             }
             Fact::Visited { frame, position } => self.visit(*frame, *position),
@@ -340,8 +348,9 @@ impl State {
                 record.wake_ms = *until_ms;
                 record.rest_ms = until_ms.saturating_sub(entry.at_ms);
             }
-            Fact::Succeeded { node, given, .. } => {
+            Fact::Succeeded { node, given, output } => {
                 self.settle(*node, entry)?;
+                self.learn(*node, output);
                 for (name, value) in given.iter().flat_map(|given| given.iter()) {
                     self.name(node.frame, name.clone(), value.clone());
                 }
@@ -462,7 +471,16 @@ impl State {
         record.attempts += 1;
         record.attempt_ms = entry.at_ms;
         record.tries = if again { record.tries + 1 } else { 1 };
+        self.learn(node, args);
         Ok(())
+    }
+
+    /// Remembers what of a step's value must not be written down.
+    fn learn(&mut self, node: NodeId, value: &Value) {
+        if self.has_sensitive {
+            let step = self.step(node).clone();
+            self.sensitive.learn(&step.sensitive, value);
+        }
     }
 
     fn enter(&mut self, node: NodeId, plan: Arc<Plan>, input: &Value, is_undo: bool) {
@@ -695,4 +713,12 @@ impl State {
 
 fn index(position: usize) -> u32 {
     u32::try_from(position).expect("a run has far fewer than 2^32 steps")
+}
+
+/// Whether a step of a plan, or of one inside, names something sensitive.
+fn has_sensitive(plan: &Plan) -> bool {
+    plan.steps.iter().any(|planned| {
+        let inside = planned.nested.values().chain(planned.undo_plans.values());
+        !planned.step.sensitive.is_empty() || inside.into_iter().any(|plan| has_sensitive(plan))
+    })
 }

@@ -59,6 +59,7 @@ pub(super) fn run_view(state: &State) -> RunView {
     if let Some(failure) = state.failure.as_ref().filter(|failure| !said.contains(failure)) {
         view.errors.push(error_view(None, None, failure, 0, "run"));
     }
+    state.redact_view(&mut view);
     view
 }
 
@@ -242,8 +243,8 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         tool,
         status,
         attempts: record.attempts,
-        input: record.args.clone(),
-        output: record.node.output().cloned().unwrap_or_default(),
+        input: state.written(node, &record.args),
+        output: record.node.output().map(|o| state.written(node, o)).unwrap_or_default(),
         reason: match &record.node {
             Node::Skipped { reason, .. } => Some(reason.to_string()),
             _ => None,

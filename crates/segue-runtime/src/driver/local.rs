@@ -195,6 +195,7 @@ impl Driver<'_> {
         if !record.is_empty() {
             // Facts before acts. A crash between the two leaves a call in doubt, which recovery
             // can ask about; the other order leaves a call nobody knows of, which nothing can.
+            let record = self.run.redacted(&record);
             self.write(&record).await?;
             self.written += record.len() as u64;
             self.observer.observe(self.run, &record);

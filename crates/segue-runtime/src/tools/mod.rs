@@ -7,6 +7,7 @@ pub mod builtin;
 pub mod command;
 pub mod gate;
 pub mod http;
+pub mod secret;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,6 +14,7 @@ use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::store::{SqliteOptions, SqliteStore};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
+use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
 
 use super::{Exit, Global, complain, say};
@@ -109,6 +110,7 @@ impl App {
             .tools(tools)
             .concurrency(concurrency)
             .limits(config.limits.clone())
+            .secrets(Secrets::new(config.secrets.iter().cloned()))
             .compositions(composition_files(&config));
         let (engine, unloaded) = change(builder).build();
         if !global.quiet {

@@ -91,6 +91,8 @@ pub struct Config {
     pub store: StoreAt,
     /// Bounds.
     pub limits: Limits,
+    /// Values of the environment that it was given.
+    pub secrets: Vec<String>,
 }
 
 /// A configuration that cannot be used.

@@ -1,5 +1,6 @@
 //! The tree of `segue.yaml` → [`Config`], with every finding.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,9 +95,25 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
         Err(diagnostics) => return (Config::default(), diagnostics),
     };
     let folder = file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let mut reader = Reader { folder, env, findings: Vec::new() };
-    let config = reader.config(&root);
-    (config, reader.findings)
+    let given = RefCell::new(Vec::new());
+    let env = |name: &str| {
+        let value = env(name);
+        given.borrow_mut().extend(value.clone().filter(|_| !is_public(name)));
+        value
+    };
+    let mut reader = Reader { folder, env: &env, findings: Vec::new() };
+    let mut config = reader.config(&root);
+    let findings = reader.findings;
+    config.secrets = given.take();
+    (config, findings)
+}
+
+/// Variables that say where things are, and stand in every path.
+fn is_public(name: &str) -> bool {
+    matches!(
+        name,
+        "HOME" | "PWD" | "USER" | "LOGNAME" | "PATH" | "SHELL" | "LANG" | "TMPDIR" | "HOSTNAME"
+    ) || name.starts_with("XDG_")
 }
 
 struct Reader<'a> {

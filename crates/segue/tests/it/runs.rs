@@ -169,3 +169,71 @@ fn a_store_that_cannot_be_used_is_named() {
     let refused = world.segue(&["run", "c.yaml", "--store", "sqlite:not.db"]).exits(2);
     assert!(refused.stderr.contains("cannot open the store `not.db`"), "{}", refused.stderr);
 }
+
+/// Everything that was written anywhere in a world, as text.
+fn everything(world: &World) -> String {
+    let mut all = String::new();
+    let mut folders = vec![world.folder().parent().unwrap().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().unwrap() != "segue.yaml" {
+                all.push_str(&String::from_utf8_lossy(&std::fs::read(path).unwrap()));
+            }
+        }
+    }
+    all
+}
+
+/// D2: a secret of the configuration that a tool tells is seen nowhere.
+#[test]
+fn a_secret_that_a_tool_tells_is_written_nowhere() {
+    let world = World::with(
+        "name: c\nsteps:\n  - { id: leak, tool: leak }\n  - { id: say, tool: echo, parameters: { text: '{{ leak }}' } }\n",
+    );
+    world.file(
+        "segue.yaml",
+        "commands:\n  leak: { argv: [sh, -c, 'echo \"token $CANARY\"; echo \"$CANARY\" >&2'], env: { CANARY: '${CANARY}' }, read_only: true }\n",
+    );
+    let mut command = world.command(SEGUE);
+    command.env("CANARY", "canary-7f3a9b");
+    command.args(["run", "c.yaml", "--config", "segue.yaml", "-v"]);
+    let done = crate::support::Done::of(command.output().unwrap()).exits(0);
+    assert!(done.stdout.contains("token «secret»"), "{}", done.stdout);
+    let seen = done.stdout + &done.stderr + &everything(&world);
+    assert!(!seen.contains("canary-7f3a9b"));
+}
+
+/// D2: what an author calls sensitive is used and written nowhere, also where it went on to.
+#[test]
+fn what_is_sensitive_is_used_and_written_nowhere() {
+    let world = World::with(
+        "name: c\ninput: { type: object, properties: { pin: { type: string } } }\nsteps:\n\
+         \x20 - { id: login, tool: echo, parameters: { user: ada, token: 'canary-{{ 1 + 1 }}-x' }, sensitive: [/token] }\n\
+         \x20 - { id: use, tool: text_replace, parameters: { text: 'Bearer {{ login.token }}', find: Bearer, replace: '' } }\n\
+         output: { length: '{{ use.text | length }}' }\n",
+    );
+    let done = world.segue(&["run", "c.yaml", "-v", "--json"]).exits(0);
+    let view = done.json();
+    assert_eq!(view["output"], json!({ "length": "Bearer canary-2-x".len() - "Bearer".len() }));
+    assert_eq!(view["steps"][0]["output"], json!({ "user": "ada", "token": "«sensitive»" }));
+    let seen = done.stdout + &done.stderr + &everything(&world);
+    assert!(!seen.contains("canary-2-x"), "{seen}");
+}
+
+/// What was not written down is missed where it is needed, and nothing is done with its mark.
+#[test]
+fn a_sensitive_value_is_not_made_up_after_a_crash() {
+    let world = World::with(
+        "name: c\nsteps:\n\
+         \x20 - { id: login, tool: echo, parameters: { token: canary-9 }, sensitive: [/token] }\n\
+         \x20 - { id: pause, wait: 1ms, depends_on: login }\n\
+         \x20 - { id: use, tool: echo, parameters: { text: 'Bearer {{ login.token }}' }, depends_on: pause }\n",
+    );
+    assert_eq!(world.segue(&["run", "c.yaml", "-q", "--inject", "crash-after=2"]).code, None);
+    let resumed = world.segue(&["resume", "last", "--json"]).exits(1).json();
+    assert_eq!(resumed["errors"][0]["code"], "policy-violation");
+    assert!(!everything(&world).replace(include_str!("runs.rs"), "").contains("Bearer «"));
+}
