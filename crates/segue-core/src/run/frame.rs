@@ -31,6 +31,8 @@ pub(super) struct Activation {
     pub(super) strategy: Strategy,
     /// Steps whose needs are met, the most urgent first.
     pub(super) ready: BinaryHeap<Ready>,
+    /// Whether it is among those that may have a step to start.
+    pub(super) is_awake: bool,
     /// Activations of bodies, here and inside, that are not over.
     pub(super) open_frames: u32,
     /// What a chain knows by name.
@@ -60,6 +62,7 @@ impl Activation {
             strategy: composition.error_handling.strategy,
             running: 0,
             ready: BinaryHeap::new(),
+            is_awake: false,
             root,
             parent: None,
             depth: 0,

@@ -1,5 +1,7 @@
 //! Whose turn it is: slots, steps that are ready, and bodies that may be over.
 
+use std::cmp::Reverse;
+
 use super::frame::Ready;
 use super::journal::NodeId;
 use super::node::Node;
@@ -10,7 +12,21 @@ impl State {
         let remaining = self.planned(node).remaining_ms;
         let activation = self.frame(node.frame).activation;
         self.activations[activation as usize].ready.push(Ready::new(node, remaining));
-        self.awake.insert(activation);
+        self.wake(activation);
+    }
+
+    /// An activation may have a step to start.
+    pub(super) fn wake(&mut self, activation: u32) {
+        if !std::mem::replace(&mut self.activations[activation as usize].is_awake, true) {
+            self.awake.push(Reverse(activation));
+        }
+    }
+
+    /// Takes the oldest activation that may have a step to start out of their number.
+    fn lull(&mut self) {
+        if let Some(Reverse(activation)) = self.awake.pop() {
+            self.activations[activation as usize].is_awake = false;
+        }
     }
 
     /// A slot is one of the composition and of each composition around it.
@@ -30,7 +46,9 @@ impl State {
             around.running -= 1;
             at = around.parent;
         }
-        self.awake.extend(self.starved.drain(..));
+        while let Some(activation) = self.starved.pop() {
+            self.wake(activation);
+        }
     }
 
     fn has_room(&self, activation: u32) -> bool {
@@ -67,14 +85,14 @@ impl State {
 
     /// Takes the next step whose turn it is; steps of stopped bodies are passed over.
     pub(super) fn next_ready(&mut self) -> Option<NodeId> {
-        while let Some(at) = self.awake.first().copied() {
+        while let Some(Reverse(at)) = self.awake.peek().copied() {
             if !self.has_room(at) {
-                self.awake.remove(&at);
+                self.lull();
                 self.starved.push(at);
                 continue;
             }
             let Some(ready) = self.activations[at as usize].ready.pop() else {
-                self.awake.remove(&at);
+                self.lull();
                 continue;
             };
             let node = ready.node();

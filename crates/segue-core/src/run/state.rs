@@ -1,7 +1,8 @@
 //! Everything that is true of a run. Changed by [`State::apply`] alone, live or replayed; it is a
 //! table, one arm for each fact.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
@@ -41,8 +42,9 @@ pub(super) struct State {
     asking: u32,
     /// Activations on their way back.
     going_back: Vec<u32>,
-    /// Activations that may have a step to start.
-    pub(super) awake: BTreeSet<u32>,
+    /// Activations that may have a step to start, the oldest first, each once. A heap keeps its
+    /// memory when it runs empty, which it does after every step.
+    pub(super) awake: BinaryHeap<Reverse<u32>>,
     /// Activations that have a step to start and no room for it.
     pub(super) starved: Vec<u32>,
     /// Frames that may be over.
@@ -71,7 +73,7 @@ impl State {
             busy: 0,
             asking: 0,
             going_back: Vec::new(),
-            awake: BTreeSet::new(),
+            awake: BinaryHeap::new(),
             starved: Vec::new(),
             ending: VecDeque::new(),
             plan,
@@ -528,7 +530,7 @@ impl State {
                 }
             }
         }
-        self.awake.insert(activation);
+        self.wake(activation);
         self.count_open(activation, |open| *open += 1);
         let unsettled = index(nodes.len());
         let is_undo = self.takes_back(activation, body);
@@ -668,13 +670,15 @@ impl State {
         if frame.unsettled == 0 || frame.stopped.is_some() {
             self.ending.push_back(node.frame);
         }
-        self.awake.insert(frame.activation);
+        let at = frame.activation;
+        self.wake(at);
+        let frame = &mut self.frames[node.frame as usize];
         if let Some(visits) = &mut frame.visits {
             let position = visits.order[node.position as usize];
             visits.latest[position as usize] = Some(node.position);
             return Ok(());
         }
-        let activation = &mut self.activations[frame.activation as usize];
+        let activation = &mut self.activations[at as usize];
         let plan = &activation.plan;
         let step = plan.bodies[frame.body as usize].steps[node.position as usize];
         for dependant in &plan.step(step).dependants {
