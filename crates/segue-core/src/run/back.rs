@@ -237,7 +237,6 @@ impl Moment<'_> {
         self.record(Fact::UndoCalled { node, args: args.clone() });
         let record = self.state.record(node);
         let path = self.state.path(node);
-        let run = self.state.started.as_ref().map_or("", |started| &*started.run_id);
         let id = CallId { node, attempt: record.attempts };
         let attempt = record.undo_tries;
         self.turn.perform.push(Effect::Call(Call {
@@ -246,7 +245,7 @@ impl Moment<'_> {
             args,
             timeout_ms: Some(timeout_ms),
             // Another key than the step's own: it is other work.
-            key: format!("{run}/{}/undo", self.state.key(node)).into(),
+            key: (self.state.key(node) + "/undo").into(),
             step: path,
             attempt,
             purpose: Purpose::Undo,

@@ -55,13 +55,12 @@ impl Moment<'_> {
         };
         self.record(Fact::Probed { node, failure, args: args.clone() });
         let record = self.state.record(node);
-        let run = self.state.started.as_ref().map_or("", |started| &*started.run_id);
         self.turn.perform.push(Effect::Call(Call {
             id: CallId { node, attempt: record.attempts },
             tool: spec(&probe.call).id.clone(),
             args,
             timeout_ms: step.timeout_ms,
-            key: format!("{run}/{}/probe", self.state.key(node)).into(),
+            key: (self.state.key(node) + "/probe").into(),
             step: self.state.path(node),
             attempt: record.probes,
             purpose: Purpose::Probe,

@@ -207,13 +207,12 @@ impl Moment<'_> {
         self.record(Fact::Called { node, candidate, args: args.clone() });
         let attempt = self.state.record(node).attempts;
         let path = self.state.path(node);
-        let run = self.state.started.as_ref().map_or("", |started| &*started.run_id);
         self.turn.perform.push(Effect::Call(Call {
             id: CallId { node, attempt },
             tool,
             args,
             timeout_ms: step.timeout_ms,
-            key: format!("{run}/{}", self.state.key(node)).into(),
+            key: self.state.key(node).into(),
             step: path,
             attempt: self.state.record(node).tries,
             purpose: Purpose::Do,

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
@@ -14,6 +15,9 @@ use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::Value;
 use crate::view::{RunStatus, rfc3339};
+
+/// Room for what a key has after the run's id; longer ones grow.
+const KEY_BYTES: usize = 64;
 
 /// The state of a run.
 #[derive(Debug)]
@@ -171,25 +175,33 @@ impl State {
         }
     }
 
-    /// What tells the work of a step from all other work of the run: its path, with the rounds and
-    /// attempts around it that a path does not show, and the fallback at hand.
+    /// What tells the work of a step from all other work: the run, the step's path with the rounds
+    /// and attempts around it that a path does not show, and the fallback at hand. Written in one
+    /// go, for every call has one.
     pub(super) fn key(&self, node: NodeId) -> String {
-        let mut key = match self.frame(node.frame).parent {
-            None => self.step(node).id.to_string(),
-            Some(parent) => {
-                let frame = self.frame(node.frame);
-                let back = if self.takes_back(frame.activation, frame.body) { "~undo" } else { "" };
-                format!("{}{back}[{}]/{}", self.key(parent), frame.ordinal, self.step(node).id)
-            }
-        };
+        let run = self.started.as_ref().map_or("", |started| &*started.run_id);
+        let mut key = String::with_capacity(run.len() + KEY_BYTES);
+        key.push_str(run);
+        key.push('/');
+        self.write_key(&mut key, node);
+        key
+    }
+
+    fn write_key(&self, key: &mut String, node: NodeId) {
+        let frame = self.frame(node.frame);
+        if let Some(parent) = frame.parent {
+            self.write_key(key, parent);
+            let back = if self.takes_back(frame.activation, frame.body) { "~undo" } else { "" };
+            let _ = write!(key, "{back}[{}]/", frame.ordinal);
+        }
+        key.push_str(&self.step(node).id);
         let Record { candidate, visit, .. } = *self.record(node);
         if visit > 1 {
-            key = format!("{key}#{visit}");
+            let _ = write!(key, "#{visit}");
         }
         if candidate > 0 {
-            key = format!("{key}~{candidate}");
+            let _ = write!(key, "~{candidate}");
         }
-        key
     }
 
     /// What takes a step back: of the tool that was tried last.
