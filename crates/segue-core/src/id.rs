@@ -32,6 +32,11 @@ impl ToolId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The whole id, to keep without copying it.
+    pub fn shared(&self) -> &Arc<str> {
+        &self.0
+    }
 }
 
 impl From<&str> for ToolId {

@@ -34,7 +34,7 @@ impl Moment<'_> {
         if is_probe {
             return self.probe_answered(node, &step, candidate, answer);
         }
-        let tool = spec(candidate_call(&step, candidate)).clone();
+        let tool = spec(candidate_call(&step, candidate));
         match answer {
             Answer::Value(value) => self.attempt_returned(node, &step, candidate, value),
             Answer::Failure(failure) => {

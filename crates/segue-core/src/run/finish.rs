@@ -93,15 +93,14 @@ impl Moment<'_> {
 
 /// Every output key of an activation with its value; of a program's step, the last visit's.
 pub(super) fn results(state: &State, frame: u32) -> Map {
-    let nodes = state.nodes_of(frame);
-    nodes
-        .filter_map(|node| {
-            let (step, record) = (state.step(node), state.record(node));
+    let mut results = Map::with_capacity(state.frame(frame).nodes.len());
+    for node in state.nodes_of(frame) {
+        // What was taken back is no result.
+        if let Node::Done { output } | Node::Tolerated { output, .. } = &state.record(node).node {
+            let step = state.step(node);
             let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
-            // What was taken back is no result.
-            let is_result = matches!(record.node, Node::Done { .. } | Node::Tolerated { .. });
-            let output = record.node.output().filter(|_| is_result)?;
-            Some((key.clone(), output.clone()))
-        })
-        .collect()
+            results.insert(key.clone(), output.clone());
+        }
+    }
+    results
 }

@@ -46,6 +46,7 @@ pub(super) fn run_view(state: &State) -> RunView {
         view.duration_ms = state.ended_ms.saturating_sub(state.started_ms);
         view.duration = view.duration_ms.saturating_mul(1_000_000);
     }
+    view.steps.reserve(state.frames.iter().map(|frame| frame.nodes.len()).sum());
     let mut said = Vec::new();
     add_steps(state, 0, true, &mut said, &mut view);
     // The cause before what came of it.
@@ -113,7 +114,7 @@ pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<(Arc<str>, Stri
 
 fn wait_view(question: &Question) -> WaitView {
     let step = question.step.clone();
-    let text = |tool: &ToolId| Some(Arc::from(tool.as_str()));
+    let text = |tool: &ToolId| Some(tool.shared().clone());
     match &question.kind {
         QuestionKind::Call { tool, args } => WaitView {
             message: format!("may `{tool}` be called?").into(),
@@ -217,7 +218,7 @@ fn count(step: &StepView, record: &Record, view: &mut RunView) {
 fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
     let step = state.step(node);
     let tool = match &step.kind {
-        StepKind::Tool(call) => call.tool.as_ref().map(|tool| Arc::from(tool.id.as_str())),
+        StepKind::Tool(call) => call.tool.as_ref().map(|tool| tool.id.shared().clone()),
         _ => None,
     };
     let path = state.path(node);
@@ -261,7 +262,7 @@ fn call_error(state: &State, node: NodeId, record: &Record, failure: &Failure) -
     let tool = match &state.step(node).kind {
         StepKind::Tool(_) => {
             let call = candidate_call(state.step(node), record.candidate);
-            call.tool.as_ref().map(|tool| Arc::from(tool.id.as_str()))
+            call.tool.as_ref().map(|tool| tool.id.shared().clone())
         }
         _ => None,
     };
