@@ -3,12 +3,11 @@
 //! Record, then perform: a turn's entries are appended to the store before any of its effects
 //! begins. A failing store therefore starts nothing.
 
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{BoxFuture, FutureExt, Shared, poll_fn};
+use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
 use segue_core::plan::Plan;
@@ -66,7 +65,6 @@ pub enum First {
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
-    let cancel = drive.cancel.shared();
     let (run_id, lease, written, events) = match first {
         First::Start(started) => (started.run_id.clone(), None, 0, vec![EventKind::Start(started)]),
         First::Resume { lease, written, then } => {
@@ -88,14 +86,14 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         chance: drive.chance,
         expand: drive.expand,
         under_way: FuturesUnordered::new(),
-        ends: BTreeMap::new(),
+        ends: Vec::new(),
         questions: 0,
         written,
     };
     for event in events {
         driver.handle(event).await?;
     }
-    driver.until_finished(cancel).await?;
+    driver.until_finished(drive.cancel).await?;
     driver.leave().await
 }
 
@@ -128,8 +126,8 @@ struct Driver<'a> {
     chance: &'a Chance,
     expand: &'a Expand<'a>,
     under_way: UnderWay<'a>,
-    /// Ends a call that is under way.
-    ends: BTreeMap<CallId, oneshot::Sender<()>>,
+    /// Ends a call that is under way. A list: there are few, and the first ones answer first.
+    ends: Vec<(CallId, oneshot::Sender<()>)>,
     /// Questions that somebody is being asked.
     questions: usize,
     /// Entries that are in the store.
@@ -137,10 +135,7 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    async fn until_finished(
-        &mut self,
-        cancel: Shared<BoxFuture<'_, ()>>,
-    ) -> Result<(), StoreError> {
+    async fn until_finished(&mut self, cancel: BoxFuture<'_, ()>) -> Result<(), StoreError> {
         let mut cancel = Some(cancel);
         while !self.run.is_finished() {
             if self.run.is_waiting() && self.questions == 0 {
@@ -185,7 +180,7 @@ impl Driver<'_> {
     async fn handle(&mut self, kind: EventKind) -> Result<(), StoreError> {
         match &kind {
             EventKind::Answered { call, .. } => {
-                self.ends.remove(call);
+                self.take_end(*call);
             }
             EventKind::Decided { .. } => self.questions -= 1,
             _ => {}
@@ -237,7 +232,7 @@ impl Driver<'_> {
             Effect::Call(call) => self.call(call),
             Effect::End(call) => {
                 // An answer that is on its way already leaves nobody to tell.
-                if let Some(end) = self.ends.remove(&call) {
+                if let Some(end) = self.take_end(call) {
                     let _ = end.send(());
                 }
             }
@@ -265,9 +260,15 @@ impl Driver<'_> {
 
     fn call(&mut self, call: Call) {
         let (end, ended) = oneshot::channel();
-        self.ends.insert(call.id, end);
+        self.ends.push((call.id, end));
         let future = perform_call(self.registry, self.gate, self.run_id.clone(), call, ended);
         self.under_way.push(Box::pin(future));
+    }
+
+    /// What ends a call, out of those that are under way.
+    fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<()>> {
+        let at = self.ends.iter().position(|(id, _)| *id == call)?;
+        Some(self.ends.swap_remove(at).1)
     }
 }
 
