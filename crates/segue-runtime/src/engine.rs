@@ -21,7 +21,6 @@ use segue_core::run::{self, Failure, Options, Purpose, Run, Started};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
-use uuid::Uuid;
 
 use crate::driver::{self, Chance, Confirmer, Drive, Expand, First, Nobody, Observer, Unobserved};
 use crate::inject::Faults;
@@ -407,10 +406,10 @@ impl Engine {
     fn started(&self, plan: &Plan, input: Value, context: Value, options: Options) -> Started {
         let chance = &self.inner.chance;
         Started {
-            run_id: Uuid::now_v7().to_string().into(),
+            run_id: chance.ordered_id(),
             request_id: chance.stamped_id("req"),
             plan_id: chance.stamped_id("plan"),
-            chain_id: Uuid::new_v4().to_string().into(),
+            chain_id: chance.random_id(),
             input,
             context,
             options,
@@ -427,7 +426,7 @@ impl Engine {
         }
         let unknown = || EngineError::UnknownTool { name: name.to_owned(), nearest: None };
         let tool = self.inner.registry.get(&spec.id).ok_or_else(unknown)?;
-        let key: Arc<str> = Uuid::now_v7().to_string().into();
+        let key = self.inner.chance.ordered_id();
         let call = Call {
             tool: spec.id.clone(),
             args,
@@ -465,10 +464,10 @@ impl Engine {
 pub fn stillborn(errors: Vec<ErrorView>) -> RunView {
     let chance = Chance::default();
     RunView {
-        run_id: Uuid::now_v7().to_string().into(),
+        run_id: chance.ordered_id(),
         request_id: chance.stamped_id("req"),
         plan_id: chance.stamped_id("plan"),
-        chain_id: Uuid::new_v4().to_string().into(),
+        chain_id: chance.random_id(),
         status: RunStatus::Failed,
         errors,
         ..RunView::default()
