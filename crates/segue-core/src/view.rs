@@ -143,7 +143,7 @@ pub struct RunView {
     /// The composition's result.
     pub output: Value,
     /// Every output key with its value.
-    pub results: Map,
+    pub results: Arc<Map>,
     /// What went wrong.
     pub errors: Vec<ErrorView>,
     /// What was noticed.

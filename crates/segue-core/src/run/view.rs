@@ -36,7 +36,7 @@ pub(super) fn run_view(state: &State) -> RunView {
         status: if state.is_waiting() { RunStatus::Waiting } else { state.status },
         success: state.status == RunStatus::Success,
         output: state.output.clone(),
-        results: results(state, 0),
+        results: shared_results(state),
         started_at: Some(Timestamp(state.started_ms)),
         plan_hash: started.plan_hash.clone(),
         ..RunView::default()
@@ -62,6 +62,15 @@ pub(super) fn run_view(state: &State) -> RunView {
     }
     state.redact_view(&mut view);
     view
+}
+
+/// Every output key with its value. Where a composition says nothing else, that is its output.
+fn shared_results(state: &State) -> Arc<Map> {
+    let has_own_output = state.plan_of(0).composition.output.is_some();
+    match &state.output {
+        Value::Object(output) if state.ended_ms > 0 && !has_own_output => output.clone(),
+        _ => Arc::new(results(state, 0)),
+    }
 }
 
 /// The questions that stand.
