@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::journal::{Failure, Item, NodeId};
 use super::node::Node;
 use crate::composition::Strategy;
+use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan};
 use crate::value::{Map, Value};
 
@@ -153,6 +154,8 @@ impl Visits {
 /// A step and what is remembered of it.
 #[derive(Debug, Default)]
 pub(super) struct Record {
+    /// Which step of the plan it is.
+    pub(super) step: StepIndex,
     pub(super) node: Node,
     /// Needs that are not settled.
     pub(super) waiting: u32,

@@ -117,9 +117,7 @@ impl State {
     }
 
     pub(super) fn step_index(&self, node: NodeId) -> StepIndex {
-        let frame = self.frame(node.frame);
-        let position = frame.step_position(node.position);
-        self.plan_of(node.frame).bodies[frame.body as usize].steps[position as usize]
+        self.record(node).step
     }
 
     /// Whether an activation of a body is that of a composition's own steps.
@@ -533,7 +531,7 @@ impl State {
                 nodes.reserve_exact(planned.steps.len());
                 for (position, planned) in plan.steps_of(body).enumerate() {
                     let waiting = index(planned.step.needs.len());
-                    nodes.push(Record { waiting, ..Record::default() });
+                    nodes.push(Record { step: planned.step.index, waiting, ..Record::default() });
                     if waiting == 0 {
                         let node = NodeId { frame, position: index(position) };
                         let ready = Ready::new(node, planned.remaining_ms);
@@ -590,7 +588,9 @@ impl State {
         visits.order.push(position);
         let count = &mut visits.counts[position as usize];
         *count += 1;
-        here.nodes.push(Record { visit: *count, ..Record::default() });
+        let plan = &self.activations[here.activation as usize].plan;
+        let step = plan.bodies[here.body as usize].steps[position as usize];
+        here.nodes.push(Record { step, visit: *count, ..Record::default() });
         here.unsettled += 1;
         let node = NodeId { frame, position: index(here.nodes.len() - 1) };
         self.push_ready(node);
