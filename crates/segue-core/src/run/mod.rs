@@ -18,6 +18,7 @@ mod forward;
 mod frame;
 mod journal;
 mod node;
+mod place;
 mod program;
 mod recover;
 mod redact;

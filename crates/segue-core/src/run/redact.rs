@@ -86,17 +86,18 @@ impl State {
         if !self.has_sensitive {
             return;
         }
+        let mut results = (*view.results).clone();
         for node in self.nodes_of(0) {
             let (step, record) = (self.step(node), self.record(node));
             let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
-            if let (Some(shown), Some(output)) = (view.results.get_mut(key), record.node.output()) {
+            if let (Some(shown), Some(output)) = (results.get_mut(key), record.node.output()) {
                 *shown = self.written(node, output);
             }
         }
-        view.results = self.sensitive.map(&view.results);
+        view.results = Arc::new(self.sensitive.map(&results));
         view.state = self.sensitive.map(&view.state);
         if self.plan_of(0).composition.output.is_none() {
-            view.output = view.results.clone().into();
+            view.output = Value::Object(view.results.clone());
         }
         for error in &mut view.errors {
             if let Some(message) = self.sensitive.text(&error.message) {

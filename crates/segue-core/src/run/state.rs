@@ -3,21 +3,17 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::{IllegalFact, Node};
 use super::redact::Sensitive;
-use crate::composition::{Dialect, Flow, Step, StepKind, Undo, WaitFor};
+use crate::composition::{Dialect, Flow, Step};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::Value;
 use crate::view::{RunStatus, rfc3339};
-
-/// Room for what a key has after the run's id; longer ones grow.
-const KEY_BYTES: usize = 64;
 
 /// The state of a run.
 #[derive(Debug)]
@@ -148,95 +144,6 @@ impl State {
         let here = self.frame(frame);
         let outer = here.parent?.frame;
         (self.frame(outer).activation == here.activation).then_some(outer)
-    }
-
-    /// The step's id with the bodies and iterations around it: `each[2]/parse`. A later visit of
-    /// a program's step says which it is: `poll#2`.
-    pub(super) fn path(&self, node: NodeId) -> Arc<str> {
-        let id = &self.step(node).id;
-        let again = self.record(node).visit;
-        let again = if again > 1 { Some(Arc::from(format!("{id}#{again}"))) } else { None };
-        let id = again.as_ref().unwrap_or(id);
-        let frame = self.frame(node.frame);
-        match frame.parent {
-            None => id.clone(),
-            Some(parent) => {
-                let mut outer = self.path(parent);
-                if self.takes_back(frame.activation, frame.body) {
-                    outer = format!("{outer}~undo").into();
-                }
-                match &frame.item {
-                    Some(item) => format!("{outer}[{}]/{id}", item.index).into(),
-                    None => format!("{outer}/{id}").into(),
-                }
-            }
-        }
-    }
-
-    /// What tells the work of a step from all other work: the run, the step's path with the rounds
-    /// and attempts around it that a path does not show, and the fallback at hand. Written in one
-    /// go, for every call has one.
-    pub(super) fn key(&self, node: NodeId) -> String {
-        let run = self.started.as_ref().map_or("", |started| &*started.run_id);
-        let mut key = String::with_capacity(run.len() + KEY_BYTES);
-        key.push_str(run);
-        key.push('/');
-        self.write_key(&mut key, node);
-        key
-    }
-
-    fn write_key(&self, key: &mut String, node: NodeId) {
-        let frame = self.frame(node.frame);
-        if let Some(parent) = frame.parent {
-            self.write_key(key, parent);
-            let back = if self.takes_back(frame.activation, frame.body) { "~undo" } else { "" };
-            let _ = write!(key, "{back}[{}]/", frame.ordinal);
-        }
-        key.push_str(&self.step(node).id);
-        let Record { candidate, visit, .. } = *self.record(node);
-        if visit > 1 {
-            let _ = write!(key, "#{visit}");
-        }
-        if candidate > 0 {
-            let _ = write!(key, "~{candidate}");
-        }
-    }
-
-    /// What takes a step back: of the tool that was tried last.
-    pub(super) fn undo_of(&self, node: NodeId) -> &Undo {
-        let step = self.step(node);
-        match self.record(node).candidate {
-            0 => &step.undo,
-            fallback => &step.fallback_undos[usize::from(fallback) - 1],
-        }
-    }
-
-    /// Whether a failure was tolerated anywhere below; branches that lost a race do not count.
-    pub(super) fn has_tolerated(&self, frame: u32) -> bool {
-        self.frame(frame).nodes.iter().enumerate().any(|(position, record)| {
-            let node = NodeId { frame, position: index(position) };
-            let kind = &self.step(node).kind;
-            let done = matches!(record.node, Node::Done { .. });
-            let lost = matches!(
-                kind,
-                StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }
-            );
-            matches!(record.node, Node::Tolerated { .. })
-                || (done && matches!(kind, StepKind::Loop(_)) && record.has_failed_body)
-                || (!(lost && done) && record.frames.iter().any(|inner| self.has_tolerated(*inner)))
-        })
-    }
-
-    /// Whether nobody knows if a call below, that failed or was ended, did its work.
-    pub(super) fn has_doubt(&self, frame: u32) -> bool {
-        self.frame(frame).nodes.iter().any(|record| {
-            let doubt = match &record.node {
-                Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.in_doubt,
-                Node::Cancelled { in_doubt } => *in_doubt,
-                _ => false,
-            };
-            doubt || record.frames.iter().any(|inner| self.has_doubt(*inner))
-        })
     }
 
     /// The names that a chain begins with.
@@ -566,7 +473,7 @@ impl State {
     }
 
     /// Whether a body is what a composition takes a step back with.
-    fn takes_back(&self, activation: u32, body: BodyIndex) -> bool {
+    pub(super) fn takes_back(&self, activation: u32, body: BodyIndex) -> bool {
         self.activations[activation as usize].is_undo && body == 0
     }
 
@@ -727,7 +634,7 @@ impl State {
     }
 }
 
-fn index(position: usize) -> u32 {
+pub(super) fn index(position: usize) -> u32 {
     u32::try_from(position).expect("a run has far fewer than 2^32 steps")
 }
 
