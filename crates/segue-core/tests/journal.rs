@@ -170,7 +170,8 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Lost { node },
         Fact::Paused { node, until_ms },
         Fact::RollbackAsked { by },
-        Fact::UndoEntered { node, input: value },
+        Fact::UndoEntered { node, input: value.clone() },
+        Fact::Reused { node, output: value, given: None },
     ]
 }
 
@@ -212,6 +213,7 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::Paused { .. } => 32,
         Fact::RollbackAsked { .. } => 33,
         Fact::UndoEntered { .. } => 34,
+        Fact::Reused { .. } => 35,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }

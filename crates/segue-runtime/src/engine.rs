@@ -17,7 +17,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::rehearsal;
-use segue_core::run::{self, Failure, Options, Purpose, Run, Started};
+use segue_core::run::{self, Failure, Options, Purpose, Reused, Run, Started};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
@@ -203,6 +203,8 @@ pub struct RunRequest<'a> {
     pub context: Value,
     /// What the caller asks for beyond the composition.
     pub options: Options,
+    /// Values of an earlier run: see [`Run::reusable`].
+    pub reused: Vec<Reused>,
     /// Who is asked before a call that destroys; nobody means no.
     pub confirmer: &'a dyn Confirmer,
     /// Who watches.
@@ -219,6 +221,7 @@ impl RunRequest<'_> {
             input,
             context: Value::empty_object(),
             options: Options::default(),
+            reused: Vec::new(),
             confirmer: &Nobody,
             observer: &Unobserved,
             cancel: Box::pin(std::future::pending()),
@@ -354,7 +357,7 @@ impl Engine {
             expand,
             cancel: request.cancel,
         };
-        driver::drive(&mut run, First::Start(Box::new(started)), drive).await?;
+        driver::drive(&mut run, First::Start(Box::new(started), request.reused), drive).await?;
         let mut view = run.view();
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(view)

@@ -99,8 +99,9 @@ impl Moment<'_> {
     }
 
     fn is_to_be_undone(&self, node: NodeId, root: u32, by_hand: bool) -> bool {
-        // What takes something back is not taken back itself.
-        if self.state.activation_of(node.frame).is_inside_undo {
+        // What takes something back is not taken back itself, and what another run did is not ours.
+        let is_reused = self.state.record(node).is_reused;
+        if self.state.activation_of(node.frame).is_inside_undo || is_reused {
             return false;
         }
         let state = &self.state.record(node).node;

@@ -32,6 +32,7 @@ impl Moment<'_> {
     pub(super) fn handle(&mut self, event: EventKind) {
         match event {
             EventKind::Start(started) => self.start_run(started),
+            EventKind::Rerun { started, reused } => self.start_again(started, reused),
             EventKind::Answered { call, answer } => self.answered(call, answer),
             EventKind::Decided { node, granted, by, data } => {
                 self.decided(node, granted, by, data);
@@ -54,7 +55,7 @@ impl Moment<'_> {
         self.turn.record.push(entry);
     }
 
-    fn start_run(&mut self, started: Box<Started>) {
+    pub(super) fn start_run(&mut self, started: Box<Started>) {
         if self.state.started.is_some() {
             return;
         }

@@ -179,6 +179,8 @@ pub(super) struct Record {
     pub(super) settled_seq: u64,
     /// Which visit of its step it is, in a program.
     pub(super) visit: u32,
+    /// Whether its value is that of an earlier run.
+    pub(super) is_reused: bool,
     /// Attempts to take it back, and what the last one was given.
     pub(super) undo_tries: u32,
     pub(super) undo_args: Value,

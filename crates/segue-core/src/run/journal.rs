@@ -313,6 +313,16 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given: Option<Arc<Map>>,
     },
+    /// A step has the value that it had in an earlier run; nothing was done for it.
+    Reused {
+        /// The step.
+        node: NodeId,
+        /// Its value.
+        output: Value,
+        /// Names that it gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given: Option<Arc<Map>>,
+    },
     /// A step failed, and its author had a value ready for that.
     Tolerated {
         /// The step.
@@ -458,6 +468,7 @@ impl Fact {
             | Fact::Paused { node, .. }
             | Fact::Slept { node, .. }
             | Fact::Succeeded { node, .. }
+            | Fact::Reused { node, .. }
             | Fact::Tolerated { node, .. }
             | Fact::Failed { node, .. }
             | Fact::Skipped { node, .. }

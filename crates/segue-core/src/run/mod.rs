@@ -22,6 +22,7 @@ mod place;
 mod program;
 mod recover;
 mod redact;
+mod rerun;
 mod retry;
 mod schedule;
 mod scope;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 pub use admit::admit;
 pub use dry::dry_run;
 pub use journal::{Entry, Fact, Failure, Item, JOURNAL_FORMAT, NodeId, Options, Started};
+pub use rerun::Reused;
 
 use crate::composition::StepKind;
 use crate::id::ToolId;
@@ -86,6 +88,13 @@ pub struct Event {
 pub enum EventKind {
     /// The run begins.
     Start(Box<Started>),
+    /// The run begins with values of an earlier one.
+    Rerun {
+        /// What it is started with.
+        started: Box<Started>,
+        /// What it takes over.
+        reused: Vec<Reused>,
+    },
     /// A call was answered.
     Answered {
         /// Which call.
@@ -292,6 +301,13 @@ impl Run {
     /// Whether nothing happens until a person answers.
     pub fn is_waiting(&self) -> bool {
         self.state.is_waiting()
+    }
+
+    /// What the run was given: its input, and what its caller brought.
+    pub fn given(&self) -> (&Value, &Value) {
+        const NOTHING: &Value = &Value::Null;
+        let started = self.state.started.as_ref();
+        started.map_or((NOTHING, NOTHING), |started| (&started.input, &started.context))
     }
 
     /// The questions that stand.

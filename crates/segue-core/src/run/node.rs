@@ -128,7 +128,8 @@ impl Node {
                 | N::Sleeping
                 | N::Open { .. },
                 F::Succeeded { output, .. },
-            ) => N::Done { output: output.clone() },
+            )
+            | (N::Pending, F::Reused { output, .. }) => N::Done { output: output.clone() },
             (node, F::Tolerated { output, failure, .. }) if node.may_fail() => {
                 N::Tolerated { output: output.clone(), failure: failure.clone() }
             }

@@ -141,7 +141,7 @@ impl State {
                 own(args);
                 *why = failure(why);
             }
-            Fact::Succeeded { output, given, .. } => {
+            Fact::Succeeded { output, given, .. } | Fact::Reused { output, given, .. } => {
                 own(output);
                 *given = given.as_ref().map(|given| Arc::new(self.sensitive.map(given)));
             }

@@ -267,6 +267,13 @@ impl State {
                 record.wake_ms = *until_ms;
                 record.rest_ms = until_ms.saturating_sub(entry.at_ms);
             }
+            Fact::Reused { node, given, output } => {
+                self.settle(*node, entry)?;
+                self.learn(*node, output);
+                let record = self.record_mut(*node);
+                record.given.clone_from(given);
+                record.is_reused = true;
+            }
             Fact::Succeeded { node, given, output } => {
                 self.settle(*node, entry)?;
                 self.learn(*node, output);

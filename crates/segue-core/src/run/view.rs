@@ -217,6 +217,9 @@ fn merge(into: &mut Map, given: &Map) {
 }
 
 fn count(step: &StepView, record: &Record, view: &mut RunView) {
+    if record.is_reused {
+        return;
+    }
     let ran = !matches!(step.status, StepStatus::Pending | StepStatus::Skipped);
     view.steps_executed += usize::from(ran && record.started_ms > 0);
     view.steps_succeeded += usize::from(step.status == StepStatus::Success);
@@ -257,6 +260,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         output: record.node.output().map(|o| state.written(node, o)).unwrap_or_default(),
         reason: match &record.node {
             Node::Skipped { reason, .. } => Some(reason.to_string()),
+            _ if record.is_reused => Some("its value is that of an earlier run".to_owned()),
             _ => None,
         },
         started_at: began.then_some(Timestamp(record.started_ms)),

@@ -363,6 +363,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
         }
         Fact::Woke { node } => format!("{} wakes", path(node)),
         Fact::GaveUp { node, failure } => format!("{} gives up: {}", path(node), failure.message),
+        Fact::Reused { node, output, .. } => format!("{} is reused as {output}", path(node)),
         Fact::Visited { frame, position } => format!("body {frame} goes on with step {position}"),
         Fact::Expanding { node, document } => format!("{} has {document} checked", path(node)),
         Fact::Expanded { node, plan, input } => {

@@ -12,8 +12,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
 use segue_core::plan::Plan;
 use segue_core::run::{
-    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Run, Started, TimerId,
-    Turn,
+    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Reused, Run, Started,
+    TimerId, Turn,
 };
 use segue_core::value::Value;
 use tokio::sync::oneshot;
@@ -50,8 +50,8 @@ pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync
 
 /// How a run is set in motion.
 pub enum First {
-    /// It begins.
-    Start(Box<Started>),
+    /// It begins, with what it takes over from an earlier one.
+    Start(Box<Started>, Vec<Reused>),
     /// It was read from its journal, and goes on; then this happens.
     Resume {
         /// The right to write it.
@@ -66,7 +66,10 @@ pub enum First {
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
     let (run_id, lease, written, events) = match first {
-        First::Start(started) => (started.run_id.clone(), None, 0, vec![EventKind::Start(started)]),
+        First::Start(started, reused) => {
+            let run_id = started.run_id.clone();
+            (run_id, None, 0, vec![EventKind::Rerun { started, reused }])
+        }
         First::Resume { lease, written, then } => {
             let events = std::iter::once(EventKind::Resumed).chain(then).collect();
             (lease.run_id.clone(), Some(lease), written, events)

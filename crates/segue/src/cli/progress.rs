@@ -115,6 +115,7 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         Fact::GaveUp { node, failure } => {
             (*node, Change::Retrying(format!("falls back: {}", clean(&failure.message))))
         }
+        Fact::Reused { node, .. } => (*node, Change::Skipped("done by an earlier run".to_owned())),
         Fact::Succeeded { node, .. } => (*node, Change::Done),
         Fact::Tolerated { node, failure, .. } => {
             (*node, Change::Failed(format!("{} (tolerated)", clean(&failure.message))))

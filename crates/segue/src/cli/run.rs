@@ -8,7 +8,7 @@ use clap::Args;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::{Plan, explain};
-use segue_core::run::{Options, Question, QuestionKind};
+use segue_core::run::{Options, Question, QuestionKind, Reused};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView};
@@ -54,6 +54,12 @@ pub(super) struct RunArgs {
     /// What a failed step means, in place of the composition's own word
     #[arg(long, value_name = "STRATEGY", value_parser = parse_strategy)]
     error_strategy: Option<Strategy>,
+    /// Begin with this step; what comes before it has the values of the run given by `--run`
+    #[arg(long, value_name = "STEP", requires = "run", conflicts_with = "dry_run")]
+    from: Option<String>,
+    /// With `--from`: the earlier run, whose input is used unless another is given
+    #[arg(long, value_name = "RUN", requires = "from")]
+    run: Option<String>,
     /// Break something on purpose: `fail=STEP[:N]`, `slow=STEP:500ms`, `lost=STEP[:N]`,
     /// `rollback-fail=STEP`, `crash-after=N`
     #[arg(long, value_name = "FAULT", conflicts_with = "dry_run")]
@@ -111,6 +117,7 @@ struct Prepared {
     plan: Arc<Plan>,
     input: Value,
     context: Value,
+    reused: Vec<Reused>,
 }
 
 fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
@@ -140,12 +147,29 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let wrong = |message: String| Refusal::new(Code::InputSchema, message);
     let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
     let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
-    Ok(Prepared { app, plan, input, context })
+    let mut prepared = Prepared { app, plan, input, context, reused: Vec::new() };
+    if let (Some(from), Some(run)) = (&args.from, &args.run) {
+        prepared.take_over(from, run).map_err(|message| Refusal::new(Code::NotFound, message))?;
+    }
+    Ok(prepared)
 }
 
 impl Prepared {
+    /// Takes over what an earlier run has found out, and its input where nothing else is given.
+    fn take_over(&mut self, from: &str, run: &str) -> Result<(), String> {
+        let stored = runtime().block_on(async {
+            let run_id = super::runs::find(&self.app, run).await?;
+            self.app.engine.stored(&run_id).await.map_err(|error| error.to_string())
+        })?;
+        self.reused = stored.run.reusable(&self.plan, from)?;
+        let (input, context) = stored.run.given();
+        self.input = merged(input, &self.input);
+        self.context = merged(context, &self.context);
+        Ok(())
+    }
+
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
-        let Prepared { app, plan, input, context } = self;
+        let Prepared { app, plan, input, context, reused } = self;
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
@@ -161,6 +185,7 @@ impl Prepared {
                 strategy: args.error_strategy,
                 approved: args.yes,
             },
+            reused,
             confirmer: &*confirmer,
             observer: if args.dry_run { &Unobserved } else { progress.observer() },
             cancel: Box::pin(interrupted()),
@@ -179,6 +204,18 @@ impl Prepared {
                 Exit::RunFailed
             }
         }
+    }
+}
+
+/// An object with the members of another in place of its own.
+fn merged(earlier: &Value, edited: &Value) -> Value {
+    match (earlier, edited) {
+        (Value::Object(earlier), Value::Object(edited)) => {
+            let mut all = (**earlier).clone();
+            all.extend(edited.iter().map(|(name, value)| (name.clone(), value.clone())));
+            all.into()
+        }
+        _ => edited.clone(),
     }
 }
 

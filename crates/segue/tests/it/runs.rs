@@ -237,3 +237,24 @@ fn a_sensitive_value_is_not_made_up_after_a_crash() {
     assert_eq!(resumed["errors"][0]["code"], "policy-violation");
     assert!(!everything(&world).replace(include_str!("runs.rs"), "").contains("Bearer «"));
 }
+
+#[test]
+fn a_run_begins_again_at_a_step_with_edited_input() {
+    let world = World::with(
+        "name: c\ninput: { type: object, properties: { n: { type: integer }, m: { type: integer, default: 1 } } }\n\
+         steps:\n\
+         \x20 - { id: save, tool: checkpoint_save, parameters: { content: 'n is {{ input.n }}' } }\n\
+         \x20 - { id: aside, tool: echo, parameters: { m: '{{ input.m }}' } }\n\
+         \x20 - { id: say, tool: echo, parameters: { id: '{{ save.id }}', m: '{{ input.m }}' } }\n",
+    );
+    let first = world.run(0, &["-i", "n=7"]);
+    let again = world.run(0, &["--from", "say", "--run", "last", "-i", "m=2"]);
+    assert_eq!(again["results"]["say"], json!({ "id": first["results"]["save"]["id"], "m": 2 }));
+    assert_eq!(again["results"]["aside"], json!({ "m": 1 }), "it has nothing to do with `say`");
+    assert_eq!((&again["steps_executed"], checkpoints(&world)), (&json!(1), 1));
+    // What another run did is not this one's to take back.
+    world.segue(&["rollback", again["run_id"].as_str().unwrap()]).exits(0);
+    assert_eq!(checkpoints(&world), 1);
+    let wrong = world.segue(&["run", "c.yaml", "--from", "sey", "--run", "last"]).exits(2);
+    assert!(wrong.stderr.contains("did you mean `say`?"), "{}", wrong.stderr);
+}
