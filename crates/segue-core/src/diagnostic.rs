@@ -75,7 +75,7 @@ codes! {
     UnreachableStep "unreachable-step" "a step can never run",
     Irreversible "irreversible" "a step that cannot be undone runs before one that may fail",
     Unused "unused" "an output is never used",
-    Practice "practice" "a habit that makes chains better is not followed",
+    Practice "practice" "a habit that makes compositions better is not followed",
     Config "config" "the configuration is wrong",
     Unsupported "unsupported" "this version cannot do this yet",
     Internal "internal" "a fault of Segue itself",

@@ -116,8 +116,28 @@ pub struct ToolSpec {
     pub tags: Vec<Arc<str>>,
     /// The composition behind it, when it is one.
     pub composition: Option<Arc<Composition>>,
-    /// How long a call usually takes, when that is known. No part of the definition.
-    pub typical_ms: Option<u64>,
+    /// What earlier calls have shown. No part of the definition.
+    pub observed: Option<Observed>,
+}
+
+/// What earlier calls of a tool have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Calls that ended.
+    pub calls: u64,
+    /// Those that failed.
+    pub failures: u64,
+    /// Half of them took no longer, in milliseconds.
+    pub p50_ms: u64,
+    /// Of twenty, nineteen took no longer.
+    pub p95_ms: u64,
+}
+
+impl Observed {
+    /// Whether there were enough calls to conclude anything from them.
+    pub fn is_telling(&self) -> bool {
+        self.calls >= 20
+    }
 }
 
 impl ToolSpec {
@@ -134,7 +154,7 @@ impl ToolSpec {
             scopes: Vec::new(),
             tags: Vec::new(),
             composition: None,
-            typical_ms: None,
+            observed: None,
         }
     }
 

@@ -43,7 +43,10 @@ fn whole(plan: &Plan) -> String {
 fn comes_back(plan: &Plan) -> Arc<Plan> {
     let again = unbundle(&plan.bundle(), &Limits::default()).unwrap();
     assert_eq!(again.hash(), plan.hash());
-    assert_eq!(whole(&again), whole(plan));
+    // What was observed of a tool is not kept, and with it goes the guess how long things take.
+    if plan.tools.values().all(|tool| tool.observed.is_none()) {
+        assert_eq!(whole(&again), whole(plan));
+    }
     again
 }
 

@@ -18,14 +18,14 @@ use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::rehearsal;
 use segue_core::run::{self, Failure, Options, Purpose, Reused, Run, Started};
-use segue_core::tool::{COMPOSITION, Catalog, Lookup, ToolSpec};
+use segue_core::tool::{COMPOSITION, Catalog, Lookup, Observed, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 
 use crate::driver::{self, Chance, Confirmer, Drive, Expand, First, Nobody, Observer, Unobserved};
 use crate::inject::Faults;
 use crate::rehearse;
-use crate::store::{MemoryStore, Store, StoreError};
+use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::secret::Secrets;
 use crate::tools::{Call, Registry, Tool, ToolError};
@@ -56,6 +56,7 @@ pub struct EngineBuilder {
     store: Option<Arc<dyn Store>>,
     faults: Option<Faults>,
     secrets: Option<Secrets>,
+    observed: BTreeMap<ToolId, Observed>,
     compositions: Vec<Source>,
 }
 
@@ -104,6 +105,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Sets what earlier calls have shown of the tools.
+    #[must_use]
+    pub fn observed(mut self, stats: &[ToolStats]) -> EngineBuilder {
+        let known = stats.iter().filter_map(|stats| Some((stats.tool.clone(), stats.observed()?)));
+        self.observed = known.collect();
+        self
+    }
+
     /// Has things break on purpose.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> EngineBuilder {
@@ -119,7 +128,8 @@ impl EngineBuilder {
     }
 
     /// The engine, and the compositions that it could not load.
-    pub fn build(self) -> (Engine, Vec<Unloaded>) {
+    pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
+        self.registry.observe(&self.observed);
         let limits = Arc::new(self.limits);
         let mut catalog = self.registry.catalog();
         let unloaded = load_compositions(&mut catalog, self.compositions, &limits);

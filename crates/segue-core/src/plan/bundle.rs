@@ -84,8 +84,6 @@ struct BundledTool {
     tags: Vec<Arc<str>>,
     /// The position of the composition behind it.
     composition: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    typical_ms: Option<u64>,
 }
 
 impl Plan {
@@ -149,7 +147,6 @@ impl Packing {
             scopes: tool.scopes.clone(),
             tags: tool.tags.clone(),
             composition,
-            typical_ms: tool.typical_ms,
         };
         self.tools.push((tool.clone(), bundled));
         self.tools.len() - 1
@@ -257,7 +254,8 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         scopes: bundled.scopes.clone(),
         tags: bundled.tags.clone(),
         composition,
-        typical_ms: bundled.typical_ms,
+        // What was observed changes from day to day; a plan is the same all the same.
+        observed: None,
     })
 }
 

@@ -19,7 +19,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Catalog, DeclaredRollback, ToolSpec};
+use segue_core::tool::{Annotations, Catalog, DeclaredRollback, Observed, ToolSpec};
 use segue_core::value::Value;
 
 pub(crate) fn corpus() -> PathBuf {
@@ -85,7 +85,9 @@ fn tool_spec(node: &Node) -> ToolSpec {
     let mut spec =
         ToolSpec::new(ToolId::from(&*id), text("description").unwrap_or_default(), input);
     spec.output = schema("output");
-    spec.typical_ms = node.get("typical_ms").and_then(|node| node.to_value().as_u64());
+    let observed = node.get("typical_ms").and_then(|node| node.to_value().as_u64());
+    spec.observed =
+        observed.map(|ms| Observed { calls: 20, failures: 1, p50_ms: ms, p95_ms: 2 * ms });
     if let Some(annotations) = node.get("annotations") {
         let flag = |name: &str| annotations.get(name).and_then(|node| node.to_value().as_bool());
         spec.annotations = Annotations {

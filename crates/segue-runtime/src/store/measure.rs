@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
+use segue_core::tool::Observed;
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +110,17 @@ impl ToolStats {
             Ok(value) => self.output_bytes.add(value.size_up_to(OUTPUT_BYTES_MAX) as u64),
             Err(code) => *self.errors.entry(*code).or_default() += 1,
         }
+    }
+
+    /// What the core makes of it; nothing when nothing was counted.
+    pub fn observed(&self) -> Option<Observed> {
+        let millis = |share: f64| Some(self.took_us.quantile(share)?.div_ceil(1_000));
+        Some(Observed {
+            calls: self.calls,
+            failures: self.errors.values().sum(),
+            p50_ms: millis(0.5)?,
+            p95_ms: millis(0.95)?,
+        })
     }
 
     /// Adds what was counted elsewhere.

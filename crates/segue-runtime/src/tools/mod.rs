@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::run::Purpose;
-use segue_core::tool::{Catalog, ToolSpec};
+use segue_core::tool::{Catalog, Observed, ToolSpec};
 use segue_core::value::Value;
 
 /// One call of a tool.
@@ -119,6 +119,15 @@ impl Registry {
     #[must_use]
     pub fn map(self, mut change: impl FnMut(Tool) -> Tool) -> Registry {
         Registry { tools: self.tools.into_iter().map(|(id, tool)| (id, change(tool))).collect() }
+    }
+
+    /// Makes known what earlier calls have shown.
+    pub fn observe(&mut self, observed: &BTreeMap<ToolId, Observed>) {
+        for (id, tool) in &mut self.tools {
+            if let Some(observed) = observed.get(id) {
+                Arc::make_mut(&mut tool.spec).observed = Some(*observed);
+            }
+        }
     }
 
     /// The id of every tool.

@@ -11,7 +11,7 @@ use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, EngineBuilder, Unloaded};
 use segue_runtime::inject::{Fault, Faults};
-use segue_runtime::store::{SqliteOptions, SqliteStore};
+use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::secret::Secrets;
@@ -60,9 +60,13 @@ pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
 }
 
 impl App {
-    /// An engine that keeps nothing, for those who only look.
+    /// An engine that keeps nothing, for those who only look. It knows what earlier runs have shown.
     pub(super) fn open(global: &Global) -> Result<App, Exit> {
-        App::build(global, load_config(global)?, |builder| builder)
+        let config = load_config(global)?;
+        let file = store_file(&config.store).filter(|file| file.exists());
+        let store = file.and_then(|file| SqliteStore::open(&file, SqliteOptions::default()).ok());
+        let stats = store.map(|store| stats_of(&store)).unwrap_or_default();
+        App::build(global, config, |builder| builder.observed(&stats))
     }
 
     /// An engine with the store of runs, in which these things break on purpose.
@@ -84,7 +88,7 @@ impl App {
         };
         App::build(global, config, |mut builder| {
             if let Some(store) = store {
-                builder = builder.store(store);
+                builder = builder.observed(&stats_of(&store)).store(store);
             }
             if !faults.is_empty() {
                 builder = builder.faults(Faults::new(faults.to_vec()));
@@ -259,6 +263,11 @@ fn concurrency(config: &Config, tools: &[Tool]) -> Result<Concurrency, String> {
 /// Whether a name in `tools` means this tool.
 fn is_meant(tool: &Tool, name: &str) -> bool {
     tool.spec.id.as_str() == name || tool.spec.id.name() == name
+}
+
+/// What earlier runs have shown of tools: hints, and no reason to stop when they cannot be had.
+fn stats_of(store: &SqliteStore) -> Vec<ToolStats> {
+    super::run::runtime().block_on(store.tools()).unwrap_or_default()
 }
 
 /// The file in which runs and checkpoints are kept, if there is one.

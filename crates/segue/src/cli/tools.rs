@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::app::App;
 use super::{Exit, Global, complain, print_data, print_json, to_json};
+use crate::print::duration;
 
 /// List the tools, or show one
 #[derive(Args, Debug)]
@@ -72,6 +73,12 @@ fn definition(tool: &ToolSpec) -> serde_json::Value {
         }
         DeclaredRollback::Impossible { reason } => json!({ "impossible": &**reason }),
     };
+    if let Some(seen) = tool.observed {
+        definition["observed"] = json!({
+            "calls": seen.calls, "failures": seen.failures,
+            "p50_ms": seen.p50_ms, "p95_ms": seen.p95_ms,
+        });
+    }
     definition["confirms"] = json!(tool.needs_confirmation());
     definition["hash"] = json!(tool.hash());
     definition
@@ -91,6 +98,15 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
     }
     print_data(&format!("{}\n{}\n", tool.id, tool.description));
     print_data(&format!("effect: {}", effect_word(tool.annotations.impact())));
+    if let Some(seen) = tool.observed.filter(|seen| seen.calls > 0) {
+        print_data(&format!(
+            "seen: {} calls, {} failed, half within {}, 19 of 20 within {}",
+            seen.calls,
+            seen.failures,
+            duration(seen.p50_ms),
+            duration(seen.p95_ms)
+        ));
+    }
     let parameters = tool.input.json().get("properties");
     if let Some(Value::Object(properties)) = parameters {
         print_data("\nparameters:");

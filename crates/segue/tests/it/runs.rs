@@ -258,3 +258,30 @@ fn a_run_begins_again_at_a_step_with_edited_input() {
     let wrong = world.segue(&["run", "c.yaml", "--from", "sey", "--run", "last"]).exits(2);
     assert!(wrong.stderr.contains("did you mean `say`?"), "{}", wrong.stderr);
 }
+
+/// What runs teach: how long a tool takes and how often it fails is shown, and used by `check`.
+#[test]
+fn what_runs_teach_is_shown_and_used() {
+    let world = World::with(
+        "name: c\nsteps:\n\
+         \x20 - id: each\n    loop: { over: '{{ range(20) | list }}', as: n, max_concurrency: 20, steps: [{ id: nap, tool: sleep, parameters: { ms: 30 } }] }\n\
+         \x20 - { id: broken, tool: fail, depends_on: each }\n",
+    );
+    world.run(1, &[]);
+    let shown = world.json(0, &["tools", "show", "sleep", "--json"]);
+    assert_eq!(
+        (&shown["observed"]["calls"], &shown["observed"]["failures"]),
+        (&json!(20), &json!(0))
+    );
+    assert!(shown["observed"]["p50_ms"].as_u64().unwrap() >= 30, "{shown}");
+    let broken = world.json(0, &["tools", "show", "fail", "--json"]);
+    assert_eq!(broken["observed"]["failures"], 1);
+    assert!(world.segue(&["tools", "show", "sleep"]).stdout.contains("seen: 20 calls, 0 failed"));
+    world.file(
+        "d.yaml",
+        "name: d\nsteps: [{ id: nap, tool: sleep, parameters: { ms: 5 }, timeout: 10ms }]\n",
+    );
+    let checked = world.json(0, &["check", "d.yaml", "--json"]);
+    let hint = checked["diagnostics"].as_array().unwrap().iter().find(|d| d["code"] == "practice");
+    assert!(hint.unwrap()["message"].as_str().unwrap().contains("times out after 10 ms"));
+}

@@ -7,7 +7,7 @@ use crate::compile::typing::Typing;
 use crate::composition::{Body, Composition, Flow, Step, StepKind, StepRollback, Strategy};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{Ast, Expr, Kind, Root, StepIndex, Template};
-use crate::tool::{DeclaredRollback, Impact};
+use crate::tool::{DeclaredRollback, Impact, Observed};
 use crate::value::Value;
 
 pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagnostic> {
@@ -15,7 +15,29 @@ pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagn
     unreachable(composition, &mut findings);
     irreversible(composition, &mut findings);
     unused(composition, typing, &mut findings);
+    too_short(composition, &mut findings);
     findings
+}
+
+/// Steps whose time is shorter than what their tool is known to need.
+fn too_short(composition: &Composition, findings: &mut Vec<Diagnostic>) {
+    composition.body.walk(&mut |step| {
+        let StepKind::Tool(call) = &step.kind else { return };
+        let observed = call.tool.as_ref().and_then(|tool| tool.observed);
+        let Some(observed) = observed.filter(|observed| observed.calls >= CALLS_MIN) else {
+            return;
+        };
+        if let Some(timeout) = step.timeout_ms.filter(|timeout| *timeout < observed.p95_ms) {
+            let message = format!(
+                "step `{}` times out after {timeout} ms, and of 20 calls of `{}` one takes longer \
+                 than {} ms",
+                step.id, call.name, observed.p95_ms
+            );
+            let finding = Diagnostic::hint(Code::Practice, message, step.id_span)
+                .help("raise `timeout`, or expect it to fail at times");
+            findings.push(finding);
+        }
+    });
 }
 
 /// Conditions that are literally false, and cases behind one that is literally true.
