@@ -24,7 +24,7 @@ fn too_short(composition: &Composition, findings: &mut Vec<Diagnostic>) {
     composition.body.walk(&mut |step| {
         let StepKind::Tool(call) = &step.kind else { return };
         let observed = call.tool.as_ref().and_then(|tool| tool.observed);
-        let Some(observed) = observed.filter(|observed| observed.calls >= CALLS_MIN) else {
+        let Some(observed) = observed.filter(Observed::is_telling) else {
             return;
         };
         if let Some(timeout) = step.timeout_ms.filter(|timeout| *timeout < observed.p95_ms) {
