@@ -122,11 +122,11 @@ pub(crate) fn rows() -> Vec<Row> {
     let runtime = runtime.expect("a runtime can be made");
     let bench = Bench::new(&folder.0.join("runs.db"));
     let mut rows = Vec::new();
-    let mut row = |name, steps: u32, target, (took, syncs): (Duration, u64)| {
+    let mut row = |name: &str, steps: u32, target, (took, syncs): (Duration, u64)| {
         let sync = fdatasync(&folder.0);
         let per_step = took / steps;
         rows.push(Row {
-            name,
+            name: name.to_owned(),
             floor: format!("{} a sync", show(sync)),
             engine: format!(
                 "{} a step, {:.2} syncs",

@@ -1,41 +1,185 @@
-//! What one would write by hand, without an engine.
+//! What one would write by hand, without an engine: the floor that Segue is compared with.
+//!
+//! It is an inline dataflow over plain `serde_json` values. A step says which tool it calls and where
+//! each argument comes from; a step starts when what it needs is there; all calls are futures polled
+//! in one place (`FuturesUnordered`), none is a task of its own. Arguments are built anew for every
+//! call, and a value that is read is cloned, every text and every map, as a program does that does not
+//! share. It checks nothing, writes nothing down, cannot be stopped and cannot fail.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use segue_core::value::{Map, Value};
+use async_trait::async_trait;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use serde_json::{Map, Value as Json, json};
 
-/// A step of the layered graph: its name and the names that it needs.
+/// A tool, called by hand.
+#[async_trait]
+pub(crate) trait FloorTool: Send + Sync {
+    async fn call(&self, args: Json) -> Json;
+}
+
+/// Answers with what it was given.
+pub(crate) struct Echo;
+
+#[async_trait]
+impl FloorTool for Echo {
+    async fn call(&self, args: Json) -> Json {
+        args
+    }
+}
+
+/// Where an argument comes from: a member of the input or of a step's value, or it is a number.
+pub(crate) enum From {
+    Input(&'static str),
+    Step(usize, &'static str),
+    Number(usize),
+}
+
+/// A step by hand: its arguments by name, and so what it needs.
 pub(crate) struct FloorStep {
     pub(crate) id: String,
-    pub(crate) needs: Vec<String>,
+    pub(crate) arguments: Vec<(String, From)>,
 }
 
-/// The layered graph: `width` steps a layer, three needs each.
-pub(crate) fn layered(steps: usize, width: usize) -> Vec<FloorStep> {
-    (0..steps)
-        .map(|at| {
-            let layer = at / width;
-            let needs = if layer == 0 {
-                Vec::new()
-            } else {
-                (0..3)
-                    .map(|n| format!("s{}", (layer - 1) * width + (at * 7 + n * 3) % width))
-                    .collect()
+/// Steps in an order in which they can run, and who waits for whom.
+pub(crate) struct Flow {
+    pub(crate) steps: Vec<FloorStep>,
+    dependants: Vec<Vec<usize>>,
+    waiting: Vec<usize>,
+}
+
+impl Flow {
+    pub(crate) fn new(steps: Vec<FloorStep>) -> Flow {
+        let mut dependants = vec![Vec::new(); steps.len()];
+        let mut waiting = vec![0; steps.len()];
+        for (at, step) in steps.iter().enumerate() {
+            for (_, from) in &step.arguments {
+                if let From::Step(need, _) = from {
+                    dependants[*need].push(at);
+                    waiting[at] += 1;
+                }
+            }
+        }
+        Flow { steps, dependants, waiting }
+    }
+
+    /// Runs every step once; the value of each.
+    pub(crate) async fn run(&self, tool: &dyn FloorTool, input: &Json) -> Vec<Json> {
+        let mut waiting = self.waiting.clone();
+        let mut values = vec![Json::Null; self.steps.len()];
+        let mut calls = FuturesUnordered::new();
+        let call = |at: usize, values: &[Json]| {
+            let args = self.arguments(at, input, values);
+            async move { (at, tool.call(args).await) }
+        };
+        for at in (0..self.steps.len()).filter(|at| self.waiting[*at] == 0) {
+            calls.push(call(at, &values));
+        }
+        while let Some((at, value)) = calls.next().await {
+            values[at] = value;
+            for next in &self.dependants[at] {
+                waiting[*next] -= 1;
+                if waiting[*next] == 0 {
+                    calls.push(call(*next, &values));
+                }
+            }
+        }
+        values
+    }
+
+    fn arguments(&self, at: usize, input: &Json, values: &[Json]) -> Json {
+        let mut args = Map::new();
+        for (name, from) in &self.steps[at].arguments {
+            let value = match from {
+                From::Input(member) => input[*member].clone(),
+                From::Step(need, member) => values[*need][*member].clone(),
+                From::Number(number) => Json::from(*number),
             };
-            FloorStep { id: format!("s{at}"), needs }
-        })
-        .collect()
+            args.insert(name.clone(), value);
+        }
+        args.into()
+    }
 }
 
-/// Names → positions, who waits for whom, and one valid order.
-pub(crate) fn plan(steps: &[FloorStep]) -> (Vec<Vec<usize>>, Vec<usize>) {
+/// A loop by hand: a call per item, so many at once, the values in the order of the items.
+pub(crate) async fn map(tool: &dyn FloorTool, items: &[Json], at_once: usize) -> Vec<Json> {
+    let mut values = vec![Json::Null; items.len()];
+    let mut calls = FuturesUnordered::new();
+    let mut next = 0;
+    loop {
+        while calls.len() < at_once && next < items.len() {
+            let mut args = Map::new();
+            args.insert("value".to_owned(), items[next].clone());
+            let at = next;
+            calls.push(async move { (at, tool.call(args.into()).await) });
+            next += 1;
+        }
+        let Some((at, value)) = calls.next().await else { return values };
+        values[at] = value;
+    }
+}
+
+/// A record of about 200 bytes, as tools answer with.
+pub(crate) fn record() -> Json {
+    json!({
+        "id": "c0ffee12-7a31",
+        "name": "Ada Lovelace",
+        "email": "ada@example.org",
+        "score": 97.5,
+        "active": true,
+        "tags": ["engine", "notes", "numbers"],
+        "address": { "street": "12 St James's Square", "city": "London", "code": "SW1Y" },
+    })
+}
+
+/// W1: each step reads the one before it.
+pub(crate) fn chain(steps: usize) -> Vec<FloorStep> {
+    let from = |at: usize| match at {
+        0 => From::Input("value"),
+        _ => From::Step(at - 1, "value"),
+    };
+    let step = |at| FloorStep { id: format!("s{at}"), arguments: vec![("value".into(), from(at))] };
+    (0..steps).map(step).collect()
+}
+
+/// W2: one step, `width` that read it, one that reads all of them.
+pub(crate) fn wide(width: usize) -> Vec<FloorStep> {
+    let mut steps = chain(1);
+    steps.extend((1..=width).map(|at| FloorStep {
+        id: format!("s{at}"),
+        arguments: vec![("value".into(), From::Step(0, "value"))],
+    }));
+    let all = (1..=width).map(|at| (format!("p{at}"), From::Step(at, "value")));
+    steps.push(FloorStep { id: "last".into(), arguments: all.collect() });
+    steps
+}
+
+/// W5: `width` steps a layer; each reads the record of one step of the layer before, and the numbers
+/// of two others.
+pub(crate) fn layered(steps: usize, width: usize) -> Vec<FloorStep> {
+    let step = |at: usize| {
+        let need = |n: usize| (at / width - 1) * width + (at * 7 + n * 3) % width;
+        let mut arguments = vec![("n".to_owned(), From::Number(at))];
+        if at < width {
+            arguments.push(("value".into(), From::Input("value")));
+        } else {
+            arguments.push(("value".into(), From::Step(need(0), "value")));
+            arguments.push(("second".into(), From::Step(need(1), "n")));
+            arguments.push(("third".into(), From::Step(need(2), "n")));
+        }
+        FloorStep { id: format!("s{at}"), arguments }
+    };
+    (0..steps).map(step).collect()
+}
+
+/// Names → positions, who waits for whom, and one valid order: what planning a graph costs by hand.
+pub(crate) fn plan(steps: &[(String, Vec<String>)]) -> (Vec<Vec<usize>>, Vec<usize>) {
     let by_name: HashMap<&str, usize> =
-        steps.iter().enumerate().map(|(at, step)| (step.id.as_str(), at)).collect();
+        steps.iter().enumerate().map(|(at, (id, _))| (id.as_str(), at)).collect();
     let mut dependants = vec![Vec::new(); steps.len()];
     let mut waiting = vec![0usize; steps.len()];
-    for (at, step) in steps.iter().enumerate() {
-        for need in &step.needs {
+    for (at, (_, needs)) in steps.iter().enumerate() {
+        for need in needs {
             dependants[by_name[need.as_str()]].push(at);
             waiting[at] += 1;
         }
@@ -52,45 +196,4 @@ pub(crate) fn plan(steps: &[FloorStep]) -> (Vec<Vec<usize>>, Vec<usize>) {
         }
     }
     (dependants, order)
-}
-
-/// An echo tool, called by hand.
-#[allow(clippy::unused_async, reason = "a tool is asynchronous, also the one that need not be")]
-pub(crate) async fn echo(args: Value) -> Value {
-    args
-}
-
-/// A value of about 200 bytes.
-pub(crate) fn payload() -> Value {
-    let mut map = Map::new();
-    map.insert("n".into(), Value::from(1));
-    map.insert("text".into(), Value::from("x".repeat(120)));
-    map.insert("flag".into(), Value::Bool(true));
-    map.insert("list".into(), Value::from(vec![Value::from(1), Value::from(2), Value::from(3)]));
-    map.into()
-}
-
-/// W1 by hand: ten steps, each reads the last one's value, copied as a plain program would.
-pub(crate) async fn chain(steps: usize) -> Value {
-    let mut value = payload();
-    for _ in 0..steps {
-        let mut args = Map::new();
-        args.insert("value".into(), deep_copy(value.get("value").unwrap_or(&value)));
-        value = echo(args.into()).await;
-    }
-    value
-}
-
-/// What `serde_json::Value::clone` does: every text and every map again.
-pub(crate) fn deep_copy(value: &Value) -> Value {
-    match value {
-        Value::String(text) => Value::from(text.to_string()),
-        Value::Array(items) => items.iter().map(deep_copy).collect::<Vec<_>>().into(),
-        Value::Object(members) => {
-            let members =
-                members.iter().map(|(key, value)| (Arc::from(key.to_string()), deep_copy(value)));
-            Value::Object(Arc::new(members.collect()))
-        }
-        other => other.clone(),
-    }
 }

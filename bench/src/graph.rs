@@ -1,6 +1,5 @@
 //! Plan, and how compiling grows.
 
-use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +12,12 @@ use segue_core::plan::plan;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Catalog, ToolSpec};
 
-use crate::floor;
-use crate::measure::{Row, compare, median_time, show};
+use crate::floor::{self, From};
+use crate::measure::{Row, compare, interval, median, median_time, show};
+use crate::workload::source;
 
 /// Steps side by side in the layered graph.
-const WIDTH: usize = 20;
+pub(crate) const WIDTH: usize = 20;
 
 pub(crate) fn catalog() -> Catalog {
     let mut spec = ToolSpec::new(ToolId::new("bench", "echo"), "echoes", Schema::any_object());
@@ -30,41 +30,33 @@ pub(crate) fn limits() -> Limits {
     Limits { document_nodes_max: 2_000_000, document_bytes_max: 64 << 20, ..Limits::default() }
 }
 
-/// The layered graph as a composition: needs are references, as people write them.
-pub(crate) fn layered_source(steps: usize) -> Source {
-    let mut text = String::from("{\"name\":\"layered\",\"steps\":[");
-    for (at, step) in floor::layered(steps, WIDTH).iter().enumerate() {
-        let comma = if at > 0 { "," } else { "" };
-        let _ = write!(
-            text,
-            "{comma}{{\"id\":\"{}\",\"tool\":\"bench:echo\",\"parameters\":{{",
-            step.id
-        );
-        let mut parameters: Vec<String> = step
-            .needs
-            .iter()
-            .enumerate()
-            .map(|(n, need)| format!("\"p{n}\":\"{{{{ {need}.n }}}}\""))
-            .collect();
-        parameters.push(format!("\"n\":{at}"));
-        let _ = write!(text, "{}}}}}", parameters.join(","));
-    }
-    text.push_str("]}");
-    Source::new("layered.json", text)
+fn layered_source(steps: usize) -> Source {
+    source(&floor::layered(steps, WIDTH))
 }
 
 pub(crate) fn rows() -> Vec<Row> {
     let (catalog, limits) = (catalog(), limits());
     let steps = floor::layered(1_000, WIDTH);
-    let source = layered_source(1_000);
-    let composition = compile(&source, &catalog, &limits).composition.expect("the graph is sound");
+    let names: Vec<(String, Vec<String>)> = steps
+        .iter()
+        .map(|step| {
+            let needs = step.arguments.iter().filter_map(|(_, from)| match from {
+                From::Step(need, _) => Some(steps[*need].id.clone()),
+                From::Input(_) | From::Number(_) => None,
+            });
+            (step.id.clone(), needs.collect())
+        })
+        .collect();
+    let composition =
+        compile(&source(&steps), &catalog, &limits).composition.expect("the graph is sound");
     let plan_row = compare(
         "plan of the 1,000-step graph",
         "≤ 3×",
-        || {
-            black_box(floor::plan(black_box(&steps)));
+        1,
+        &mut || {
+            black_box(floor::plan(black_box(&names)));
         },
-        || {
+        &mut || {
             black_box(plan(black_box(&composition), &limits).expect("the graph is sound"));
         },
     );
@@ -86,14 +78,14 @@ fn growth(catalog: &Catalog, limits: &Limits) -> Row {
     };
     let pairs: Vec<(Duration, Duration)> =
         (0..PAIRS).map(|_| (time(&small, 10), time(&large, 1))).collect();
-    let mut ratios: Vec<f64> =
+    let ratios: Vec<f64> =
         pairs.iter().map(|(small, large)| large.as_secs_f64() / small.as_secs_f64()).collect();
-    ratios.sort_by(f64::total_cmp);
+    let (low, high) = interval(&ratios);
     Row {
-        name: "compile + check + plan, 1,000 → 10,000 steps",
+        name: "compile + check + plan, 1,000 → 10,000 steps".to_owned(),
         floor: show(median_time(pairs.iter().map(|(small, _)| *small))),
         engine: show(median_time(pairs.iter().map(|(_, large)| *large))),
-        ratio: format!("{:.1} ({:.1}–{:.1})", ratios[PAIRS / 2], ratios[0], ratios[PAIRS - 1]),
+        ratio: format!("{:.1} ({low:.1}–{high:.1})", median(&ratios)),
         target: "≤ 12×",
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn one(case: &str, size: usize) -> Result<(), String> {
 }
 
 /// The most memory that this process ever had, as Linux tells it; 0 elsewhere.
-fn peak_kib() -> u64 {
+pub(crate) fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)

@@ -27,8 +27,8 @@ pub(crate) fn rows() -> Vec<Row> {
     let help = start(&binary, &["--help"]);
     let run = start(&binary, &["--store", "memory", "--json", "run", &one.display().to_string()]);
     let _ = std::fs::remove_dir_all(&folder);
-    let row = |name, target, took: Duration| Row {
-        name,
+    let row = |name: &str, target, took: Duration| Row {
+        name: name.to_owned(),
         floor: show(nothing),
         engine: show(took),
         ratio: format!("{:.1}", took.as_secs_f64() / nothing.as_secs_f64()),

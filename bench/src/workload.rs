@@ -1,27 +1,49 @@
-//! Runs without a durable journal: W1 (chain), W2 (wide), W5 (graph), W6 (large).
+//! The workloads, each twice: by hand and with the engine. No journal is kept: what is measured is
+//! the engine, not a disk.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use futures_util::future::join_all;
 use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
-use segue_core::value::{Map, Value};
+use segue_core::value::Value;
+use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
     Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver,
     ToolStats,
 };
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use serde_json::{Value as Json, json};
+use tokio::runtime::Runtime;
 
-use crate::floor::{self, deep_copy, echo, payload};
+use crate::floor::{self, FloorStep, Flow, From, record};
 use crate::graph;
-use crate::measure::{Row, compare};
 
+/// Runs at once in W3.
+const RUNS: usize = 64;
+/// Items of W4 that are under way at once.
+const ITEMS_AT_ONCE: usize = 16;
+/// Records of W6: about 10 MB of text.
+const LARGE_RECORDS: usize = 48_000;
+
+/// One workload, by hand and with the engine.
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    pub(crate) target: &'static str,
+    /// What a time is divided by before it is shown.
+    pub(crate) steps: usize,
+    pub(crate) floor: Box<dyn FnMut()>,
+    pub(crate) engine: Box<dyn FnMut()>,
+}
+
+/// Answers with what it was given.
 struct Echo;
 
 #[async_trait]
@@ -31,7 +53,7 @@ impl ToolRunner for Echo {
     }
 }
 
-/// Keeps nothing: what is measured is the engine, not a journal.
+/// Keeps nothing.
 pub(crate) struct Nowhere;
 
 #[async_trait]
@@ -96,126 +118,203 @@ fn plan(engine: &Engine, source: &Source) -> Arc<Plan> {
     plan.unwrap_or_else(|| panic!("{findings:?}"))
 }
 
-fn chain_source(steps: usize) -> Source {
-    let mut text = String::from("name: chain\nsteps:\n");
-    for at in 0..steps {
-        let from = if at == 0 { "input".to_owned() } else { format!("s{}", at - 1) };
-        let _ = writeln!(
-            text,
-            "  - {{ id: s{at}, tool: 'bench:echo', parameters: {{ value: '{{{{ {from}.value }}}}' }} }}"
-        );
-    }
-    Source::new("chain.yaml", text)
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn wide_source(width: usize) -> Source {
-    let mut text = String::from(
-        "name: wide\nmax_concurrency: 128\nsteps:\n  - { id: first, tool: 'bench:echo', parameters: { value: '{{ input.value }}' } }\n",
+async fn run(engine: &Engine, plan: &Arc<Plan>, input: &Value) -> RunView {
+    let request = RunRequest::new(plan.clone(), input.clone());
+    let view = engine.run(request).await.expect("the store cannot fail");
+    assert!(view.success, "{:?}", view.errors);
+    view
+}
+
+/// The steps as a composition: what a step needs is what it reads, as people write it.
+pub(crate) fn source(steps: &[FloorStep]) -> Source {
+    let mut text = String::from("{\"name\":\"bench\",\"max_concurrency\":128,\"steps\":[");
+    for (at, step) in steps.iter().enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        let parameters: Vec<String> = step
+            .arguments
+            .iter()
+            .map(|(name, from)| match from {
+                From::Input(member) => format!("\"{name}\":\"{{{{ input.{member} }}}}\""),
+                From::Step(need, member) => {
+                    format!("\"{name}\":\"{{{{ {}.{member} }}}}\"", steps[*need].id)
+                }
+                From::Number(number) => format!("\"{name}\":{number}"),
+            })
+            .collect();
+        let _ = write!(
+            text,
+            "{comma}{{\"id\":\"{}\",\"tool\":\"bench:echo\",\"parameters\":{{{}}}}}",
+            step.id,
+            parameters.join(",")
+        );
+    }
+    text.push_str("]}");
+    Source::new("bench.json", text)
+}
+
+fn map_source() -> Source {
+    let text = format!(
+        "name: map\nsteps:\n  - id: each\n    loop:\n      over: '{{{{ input.items }}}}'\n      \
+         max_concurrency: {ITEMS_AT_ONCE}\n      steps:\n        \
+         - {{ id: one, tool: 'bench:echo', parameters: {{ value: '{{{{ item }}}}' }} }}\n"
     );
-    for at in 0..width {
-        let _ = writeln!(
-            text,
-            "  - {{ id: w{at}, tool: 'bench:echo', parameters: {{ value: '{{{{ first.value }}}}' }} }}"
-        );
-    }
-    text.push_str("  - id: last\n    tool: 'bench:echo'\n    parameters:\n");
-    for at in 0..width {
-        let _ = writeln!(text, "      p{at}: '{{{{ w{at}.value }}}}'");
-    }
-    Source::new("wide.yaml", text)
+    Source::new("map.yaml", text)
 }
 
-pub(crate) fn rows() -> Vec<Row> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+/// The workload of a short name, for counting and for profilers.
+pub(crate) fn named(key: &str) -> Option<Workload> {
+    match key {
+        "w1" => Some(chain(10)),
+        "w2" => Some(wide()),
+        "w3" => Some(many()),
+        "w4" => Some(map(1_000)),
+        "w5" => Some(layered()),
+        "w6" => Some(large()),
+        _ => None,
+    }
+}
+
+/// A workload of steps that read each other.
+fn flow(name: &str, target: &'static str, steps: Vec<FloorStep>) -> Workload {
+    let (runtime, engine) = (Rc::new(runtime()), engine());
+    let plan = plan(&engine, &source(&steps));
+    let flow = Flow::new(steps);
+    let json = json!({ "value": record() });
+    let input = Value::from(json.clone());
+    let by_hand = runtime.clone();
+    Workload {
+        name: name.to_owned(),
+        target,
+        steps: flow.steps.len(),
+        floor: Box::new(move || {
+            black_box(by_hand.block_on(flow.run(&floor::Echo, &json)));
+        }),
+        engine: Box::new(move || {
+            black_box(runtime.block_on(run(&engine, &plan, &input)));
+        }),
+    }
+}
+
+/// W1, and how it grows.
+pub(crate) fn chain(steps: usize) -> Workload {
+    flow(&format!("W1 chain of {steps}, per step"), "≤ 2×", floor::chain(steps))
+}
+
+pub(crate) fn wide() -> Workload {
+    let wide = flow("W2 1 → 100 → 1", "≤ 2.2×", floor::wide(100));
+    Workload { steps: 1, ..wide }
+}
+
+pub(crate) fn layered() -> Workload {
+    let layered = flow("W5 graph of 1,000", "≤ 2.2×", floor::layered(1_000, graph::WIDTH));
+    Workload { steps: 1, ..layered }
+}
+
+/// W3: chains at once, shared out among as many threads as there are cores. Every thread polls its
+/// chains in turns.
+pub(crate) fn many() -> Workload {
+    const ROUNDS: usize = 8;
+    const STEPS: usize = 10;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let engine = engine();
-    let input = Value::object([("value", payload())]);
-    let run = |plan: &Arc<Plan>, input: &Value| {
-        let request = RunRequest::new(plan.clone(), input.clone());
-        let view = runtime.block_on(engine.run(request)).expect("the store cannot fail");
-        assert!(view.success, "{:?}", view.errors);
-        black_box(view);
-    };
-    let chain = plan(&engine, &chain_source(10));
-    let wide = plan(&engine, &wide_source(100));
-    let layered = plan(&engine, &graph::layered_source(1_000));
-    let large = Value::object([("value", Value::from("x".repeat(10 << 20)))]);
-    let large_chain = plan(&engine, &chain_source(3));
-    let layered_steps = floor::layered(1_000, 20);
-    vec![
-        compare(
-            "W1 chain of 10",
-            "≤ 2×",
-            || {
-                black_box(runtime.block_on(floor::chain(10)));
-            },
-            || run(&chain, &input),
-        ),
-        compare(
-            "W2 1 → 100 → 1",
-            "≤ 2.2×",
-            || runtime.block_on(floor_wide(100)),
-            || run(&wide, &input),
-        ),
-        compare(
-            "W5 graph of 1,000",
-            "≤ 2.2×",
-            || runtime.block_on(floor_graph(&layered_steps)),
-            || run(&layered, &Value::empty_object()),
-        ),
-        compare(
-            "W6 10 MB through 3 steps (floor copies once)",
-            "no deep clone",
-            || {
-                black_box(deep_copy(&large));
-            },
-            || run(&large_chain, &large),
-        ),
-    ]
+    let plan = plan(&engine, &source(&floor::chain(STEPS)));
+    let flow = Flow::new(floor::chain(STEPS));
+    let json = json!({ "value": record() });
+    let input = Value::from(json.clone());
+    Workload {
+        name: format!("W3 {RUNS} chains at once on {threads} threads, per step"),
+        target: "≤ 2×",
+        steps: RUNS * ROUNDS * STEPS,
+        floor: Box::new(move || {
+            on_threads(threads, &|| {
+                let runtime = runtime();
+                for _ in 0..ROUNDS {
+                    let runs = (0..RUNS / threads).map(|_| flow.run(&floor::Echo, &json));
+                    black_box(runtime.block_on(join_all(runs)));
+                }
+            });
+        }),
+        engine: Box::new(move || {
+            on_threads(threads, &|| {
+                let runtime = runtime();
+                for _ in 0..ROUNDS {
+                    let runs = (0..RUNS / threads).map(|_| run(&engine, &plan, &input));
+                    black_box(runtime.block_on(join_all(runs)));
+                }
+            });
+        }),
+    }
 }
 
-async fn floor_wide(width: usize) {
-    let first = echo(payload()).await;
-    let mut calls: FuturesUnordered<_> = (0..width)
-        .map(|_| {
-            let mut args = Map::new();
-            args.insert("value".into(), deep_copy(&first));
-            echo(args.into())
-        })
-        .collect();
-    let mut all = Map::new();
-    let mut at = 0;
-    while let Some(value) = calls.next().await {
-        all.insert(format!("p{at}").into(), deep_copy(&value));
-        at += 1;
-    }
-    black_box(echo(all.into()).await);
+fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
 }
 
-async fn floor_graph(steps: &[floor::FloorStep]) {
-    let (dependants, _) = floor::plan(steps);
-    let mut waiting: Vec<usize> = steps.iter().map(|step| step.needs.len()).collect();
-    let mut values: Vec<Option<Value>> = vec![None; steps.len()];
-    let mut calls = FuturesUnordered::new();
-    let call = |at: usize| async move {
-        let mut args = Map::new();
-        args.insert("n".into(), Value::from(at));
-        for n in 0..3 {
-            args.insert(format!("p{n}").into(), Value::from(n));
-        }
-        (at, echo(args.into()).await)
+/// W4, and how it grows.
+pub(crate) fn map(count: usize) -> Workload {
+    let (runtime, engine) = (Rc::new(runtime()), engine());
+    let plan = plan(&engine, &map_source());
+    let items: Vec<Json> = (0..count).map(|_| record()).collect();
+    let input = Value::from(json!({ "items": items }));
+    let by_hand = runtime.clone();
+    Workload {
+        name: format!("W4 {count} items, {ITEMS_AT_ONCE} at once, per item"),
+        target: "≤ 2.4×",
+        steps: count,
+        floor: Box::new(move || {
+            black_box(by_hand.block_on(floor::map(&floor::Echo, &items, ITEMS_AT_ONCE)));
+        }),
+        engine: Box::new(move || {
+            black_box(runtime.block_on(run(&engine, &plan, &input)));
+        }),
+    }
+}
+
+/// W6: the floor clones the value once; a program that does not share clones it at every step.
+pub(crate) fn large() -> Workload {
+    let (runtime, engine) = (runtime(), engine());
+    let plan = plan(&engine, &source(&floor::chain(3)));
+    let text = large_text();
+    let json: Json = serde_json::from_str(&text).expect("it was just written");
+    let input: Value = serde_json::from_str(&text).expect("it was just written");
+    Workload {
+        name: "W6 10 MB through 3 steps (floor: one clone)".to_owned(),
+        target: "≤ 0.4 ms",
+        steps: 1,
+        floor: Box::new(move || {
+            black_box(json.clone());
+        }),
+        engine: Box::new(move || pass_through(&runtime, &engine, &plan, &input)),
+    }
+}
+
+/// Runs W6 once, in a process that does nothing else. Its input is read from text, as inputs are.
+pub(crate) fn large_alone() {
+    let (runtime, engine) = (runtime(), engine());
+    let plan = plan(&engine, &source(&floor::chain(3)));
+    let input: Value = serde_json::from_str(&large_text()).expect("it was just written");
+    pass_through(&runtime, &engine, &plan, &input);
+}
+
+/// What comes out is what went in: the same memory, not a copy.
+fn pass_through(runtime: &Runtime, engine: &Engine, plan: &Arc<Plan>, input: &Value) {
+    let view = runtime.block_on(run(engine, plan, input));
+    let last = view.results.get("s2").and_then(|result| result.get("value"));
+    let (Some(Value::Array(came)), Some(Value::Array(went))) = (last, input.get("value")) else {
+        panic!("the last step has the list of records");
     };
-    for at in (0..steps.len()).filter(|at| waiting[*at] == 0) {
-        calls.push(call(at));
-    }
-    while let Some((at, value)) = calls.next().await {
-        values[at] = Some(deep_copy(&value));
-        for next in &dependants[at] {
-            waiting[*next] -= 1;
-            if waiting[*next] == 0 {
-                calls.push(call(*next));
-            }
-        }
-    }
-    black_box(values);
+    assert!(Arc::ptr_eq(came, went), "the value was copied");
+}
+
+fn large_text() -> String {
+    let records = vec![record().to_string(); LARGE_RECORDS].join(",");
+    format!("{{\"value\":[{records}]}}")
 }

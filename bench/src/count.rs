@@ -1,0 +1,84 @@
+//! What a clock cannot say on a busy machine: instructions, and memory. Each is measured in a process
+//! of its own, this program started again.
+
+use std::process::Command;
+
+use crate::measure::{Row, print};
+use crate::{scale, workload};
+
+/// Runs before and after which instructions are counted; their difference leaves the start away.
+const FEW: u64 = 20;
+const MANY: u64 = 120;
+
+/// Does one workload again and again: for counting, and for whoever wants to profile.
+pub(crate) fn repeat(key: &str, side: &str, times: u64) -> Result<(), String> {
+    let mut workload = workload::named(key).ok_or_else(|| format!("no workload `{key}`"))?;
+    let work = match side {
+        "floor" => &mut workload.floor,
+        "engine" => &mut workload.engine,
+        other => return Err(format!("`floor` or `engine`, not `{other}`")),
+    };
+    (0..times).for_each(|_| work());
+    Ok(())
+}
+
+/// Instructions of a step of W1 and of an item of W4, counted by callgrind on one thread.
+pub(crate) fn rows() -> Vec<Row> {
+    let row = |name: &str, key, target, steps: u64| {
+        let floor = instructions(key, "floor")? / (steps as f64);
+        let engine = instructions(key, "engine")? / (steps as f64);
+        Some(Row {
+            name: name.to_owned(),
+            floor: format!("{floor:.0}"),
+            engine: format!("{engine:.0}"),
+            ratio: format!("{:.2}", engine / floor),
+            target,
+        })
+    };
+    let rows = [
+        row("W1 instructions per step", "w1", "≤ 2×, ≤ 18,400", 10),
+        row("W4 instructions per item", "w4", "≤ 2.4×", 1_000),
+    ];
+    if rows.iter().any(Option::is_none) {
+        print("no valgrind here: instructions are not counted");
+    }
+    rows.into_iter().flatten().collect()
+}
+
+/// Instructions of one run of a workload: the difference of two counts.
+fn instructions(key: &str, side: &str) -> Option<f64> {
+    let few = collected(key, side, FEW)?;
+    let many = collected(key, side, MANY)?;
+    Some((many - few) as f64 / (MANY - FEW) as f64)
+}
+
+fn collected(key: &str, side: &str, times: u64) -> Option<u64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().ok()?)
+        .args(["repeat", key, side, &times.to_string()])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stderr).ok()?;
+    let line = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
+    line.trim().parse().ok()
+}
+
+/// The memory that W6 needs at most, the text it was read from included.
+pub(crate) fn peak_row() -> Option<Row> {
+    let output = Command::new(std::env::current_exe().ok()?).arg("large").output().ok()?;
+    let kib: u64 = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
+    Some(Row {
+        name: "W6 peak memory of the process".to_owned(),
+        floor: "—".to_owned(),
+        engine: format!("{} MB", kib / 1024),
+        ratio: "—".to_owned(),
+        target: "≤ 130 MB",
+    })
+}
+
+/// Runs W6 once and prints the most memory that this process has had, in KiB.
+pub(crate) fn large() {
+    workload::large_alone();
+    print(&scale::peak_kib().to_string());
+}
