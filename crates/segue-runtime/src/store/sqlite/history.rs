@@ -112,7 +112,7 @@ fn forget(connection: &Connection, run: i64) -> Result<(), Fault> {
         connection.prepare_cached(sql)?.execute([run])?;
         Ok(())
     };
-    run_sql("DELETE FROM entry WHERE place >= ?1 << 28 AND place < (?1 + 1) << 28")?;
+    run_sql("DELETE FROM entry WHERE run = ?1")?;
     run_sql(
         "DELETE FROM part WHERE number IN (SELECT part FROM part_use WHERE run = ?1)
          AND NOT EXISTS (SELECT 1 FROM part_use WHERE part = number AND run <> ?1)",

@@ -17,9 +17,6 @@ use super::row::{StoredRun, signed};
 use crate::store::rules::{composition_ended, fence, is_over};
 use crate::store::{Lease, Record, RunRow, StoreError, TakeOver, ToolStats};
 
-/// Entries that one run can have: the lower bits of a place.
-const SEQ_BITS: u32 = 28;
-
 /// A turn, ready to be written.
 pub(super) struct PackedRecord {
     expected: u64,
@@ -40,11 +37,6 @@ impl PackedRecord {
             stats: Vec::new(),
         }
     }
-}
-
-/// Where an entry stands. Those of one run stand together, those of new runs at the end.
-fn place(run: i64, seq: u64) -> i64 {
-    (run << SEQ_BITS) | signed(seq)
 }
 
 /// What the first entry of a run follows.
@@ -105,15 +97,13 @@ fn add(
     stored: &mut StoredRun,
     record: &PackedRecord,
 ) -> Result<(), Fault> {
-    let sql = "INSERT INTO entry (place, bytes, hash) VALUES (?1, ?2, ?3)";
+    // At the end of the table, whichever run it is: entries that are written together share pages.
+    let sql = "INSERT INTO entry (run, seq, bytes, hash) VALUES (?1, ?2, ?3, ?4)";
     let mut insert = connection.prepare_cached(sql)?;
     for Packed { bytes, parts } in &record.entries {
         let seq = stored.row.length;
-        if seq >> SEQ_BITS != 0 {
-            return Err(Fault::Unavailable("the journal of the run is full".to_owned()));
-        }
         stored.head = link(&stored.head, seq, bytes);
-        insert.execute(params![place(stored.number, seq), bytes, stored.head])?;
+        insert.execute(params![stored.number, signed(seq), bytes, stored.head])?;
         for (hash, bytes) in parts {
             add_part(connection, stored.number, hash, bytes)?;
         }
@@ -201,17 +191,16 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
         StoreError::Damaged { run_id: run_id.clone(), seq, what }.into()
     };
     let mut unpacker = Unpacker::new(|hash: &Hash| part(&transaction, hash));
-    let sql = "SELECT place, bytes, hash FROM entry WHERE place >= ?1 AND place < ?2
-               ORDER BY place";
+    let sql = "SELECT run, seq, bytes, hash FROM entry WHERE run = ?1 ORDER BY seq";
     let mut select = transaction.prepare_cached(sql)?;
-    let mut rows = select.query([place(stored.number, 0), place(stored.number + 1, 0)])?;
+    let mut rows = select.query([stored.number])?;
     let mut journal = Vec::new();
     let mut head = root(run_id, &stored.bundle);
     loop {
         let seq = journal.len() as u64;
         let row = rows.next().map_err(|error| damaged(seq, error.to_string()))?;
         let Some(row) = row else { break };
-        let bytes = chained(row, place(stored.number, seq), |bytes| {
+        let bytes = chained(row, (stored.number, signed(seq)), |bytes| {
             head = link(&head, seq, bytes);
             head
         });
@@ -231,15 +220,15 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
 /// The bytes of an entry that stands where it should and has the hash that it should.
 fn chained<'a>(
     row: &'a Row<'_>,
-    place: i64,
+    place: (i64, i64),
     hash_of: impl FnOnce(&[u8]) -> Hash,
 ) -> Result<&'a [u8], String> {
     let text = |error: rusqlite::Error| error.to_string();
-    if row.get::<_, i64>(0).map_err(text)? != place {
+    if (row.get(0).map_err(text)?, row.get(1).map_err(text)?) != place {
         return Err("it is missing".to_owned());
     }
-    let bytes = row.get_ref(1).map_err(text)?.as_blob().map_err(|error| error.to_string())?;
-    if row.get::<_, Hash>(2).map_err(text)? != hash_of(bytes) {
+    let bytes = row.get_ref(2).map_err(text)?.as_blob().map_err(|error| error.to_string())?;
+    if row.get::<_, Hash>(3).map_err(text)? != hash_of(bytes) {
         return Err("it is not what was written".to_owned());
     }
     Ok(bytes)

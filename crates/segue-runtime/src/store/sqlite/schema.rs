@@ -16,6 +16,9 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Pages in the write-ahead log before they are moved into the file.
 const CHECKPOINT_PAGES: u32 = 2_000;
 
+/// Memory for pages, in kibibytes: those that many runs write at the same time.
+const CACHE_KIB: i32 = 16 * 1_024;
+
 /// Each makes the tables of its number from those of the number before. What was released is not
 /// changed any more.
 const MIGRATIONS: &[&str] = &["
@@ -38,9 +41,12 @@ const MIGRATIONS: &[&str] = &["
     CREATE INDEX run_unfinished ON run (number) WHERE ended_ms IS NULL;
     CREATE INDEX run_ended ON run (ended_ms) WHERE ended_ms IS NOT NULL;
     CREATE TABLE entry (
-        place INTEGER PRIMARY KEY,
+        number INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
         bytes BLOB NOT NULL,
-        hash BLOB NOT NULL
+        hash BLOB NOT NULL,
+        UNIQUE (run, seq)
     ) STRICT;
     CREATE TABLE part (
         number INTEGER PRIMARY KEY,
@@ -104,6 +110,7 @@ pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connec
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     // What the log holds is durable; moving it at the end of every short process would cost more
     // than the process.
