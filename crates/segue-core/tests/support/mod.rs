@@ -51,7 +51,11 @@ pub(crate) fn composition_of(case: &Path) -> Source {
 
 /// The tools of `tools.yaml`.
 pub(crate) fn catalog() -> Catalog {
-    let text = fs::read_to_string(corpus().join("tools.yaml")).unwrap();
+    catalog_of(&fs::read_to_string(corpus().join("tools.yaml")).unwrap())
+}
+
+/// The tools that a text declares.
+pub(crate) fn catalog_of(text: &str) -> Catalog {
     let source = Source::new("tools.yaml", text);
     let root = read(&source, Budget::for_documents(&Limits::default())).unwrap();
     Catalog::new(root.get("tools").unwrap().items().iter().map(|tool| Arc::new(tool_spec(tool))))

@@ -305,7 +305,7 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
 }
 
 /// Compiles what was made at run time.
-fn expand(document: &Value, catalog: &Catalog, limits: &Limits) -> Result<Arc<Plan>, Failure> {
+pub fn expand(document: &Value, catalog: &Catalog, limits: &Limits) -> Result<Arc<Plan>, Failure> {
     let source = Source::new("expanded.json", document.to_string());
     let compiled = compile(&source, catalog, limits);
     match compiled.composition {

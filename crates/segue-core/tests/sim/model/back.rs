@@ -1,0 +1,249 @@
+//! How a composition must end, and what it must take back.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use segue_core::composition::{StepKind, Strategy, ToolCall, Undo};
+use segue_core::diagnostic::Code;
+use segue_core::run::{Answer, CallId, Failure, NodeId};
+use segue_core::tool::Impact;
+use segue_core::value::Value;
+use segue_core::view::RunStatus;
+
+use super::scope::Sight;
+use super::tool::candidate_call;
+use super::{Back, End, Made, Model, Verdict, sibling};
+
+/// Attempts to take one step back.
+const UNDO_TRIES: usize = 5;
+
+impl Model<'_> {
+    /// The way forward is worked out: how does the run end?
+    pub(super) fn ending(mut self) -> Verdict {
+        let forward = self.forward_status();
+        let went_back = self.goes_back(0);
+        let result = self.result(0, forward == RunStatus::Success);
+        let outcomes = || self.back.iter().flat_map(|(_, steps)| steps.iter());
+        let left = outcomes().any(|(_, outcome)| *outcome == Back::Left);
+        let (status, output) = if !went_back || outcomes().next().is_none() {
+            match result {
+                Ok(output) => (forward, output),
+                Err(_) => (RunStatus::Failed, Value::Null),
+            }
+        } else {
+            match (left, forward) {
+                (true, _) => (RunStatus::RollbackFailed, Value::Null),
+                (false, RunStatus::Partial) => (RunStatus::Partial, self.remaining()),
+                (false, _) => (RunStatus::RolledBack, Value::Null),
+            }
+        };
+        let Model { ends, calls, wrong, back, kept, .. } = self;
+        Verdict { status, output, ends, calls, back, kept, wrong }
+    }
+
+    /// What was taken back so far, or could not be.
+    fn handled(&self) -> BTreeSet<NodeId> {
+        self.back.iter().flat_map(|(_, steps)| steps.iter().map(|(node, _)| *node)).collect()
+    }
+
+    /// The result without what was taken back.
+    fn remaining(&self) -> Value {
+        let result = self.result(0, false).unwrap_or_default();
+        if self.story.plan.composition.output.is_some() {
+            return result;
+        }
+        let undone = self.handled();
+        let Value::Object(members) = &result else { return result };
+        let mut left = (**members).clone();
+        for node in self.nodes_of(0) {
+            let step = self.trace.step(node);
+            let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
+            if undone.contains(&node) {
+                left.shift_remove(key);
+            }
+        }
+        left.into()
+    }
+
+    fn forward_status(&self) -> RunStatus {
+        if self.trace.frame(0).stopped.is_some() {
+            return match self.stop_failure(0).code {
+                Code::Cancelled => RunStatus::Cancelled,
+                Code::Denied => RunStatus::Denied,
+                _ => RunStatus::Failed,
+            };
+        }
+        let nodes = self.nodes_of(0);
+        if !nodes.iter().any(|node| matches!(self.ends[node].end, End::Failed(_))) {
+            let tolerated = self.has_tolerated(0);
+            return if tolerated { RunStatus::Partial } else { RunStatus::Success };
+        }
+        let reached = nodes.iter().any(|node| {
+            self.trace.planned(*node).dependants.is_empty() && self.ends[node].end.value().is_some()
+        });
+        if reached { RunStatus::Partial } else { RunStatus::Failed }
+    }
+
+    /// A composition that failed takes back what it did, where that is asked for; whether it went
+    /// back at all.
+    pub(super) fn goes_back(&mut self, root: u32) -> bool {
+        let handling = &self.trace.frame(root).plan.composition.error_handling;
+        let wanted = handling.rollback_on_failure || self.strategy(root) == Strategy::Rollback;
+        let fails = self.trace.frame(root).stopped.is_some()
+            || self.nodes_of(root).iter().any(|n| matches!(self.ends[n].end, End::Failed(_)))
+            || self.result(root, true).is_err();
+        if !wanted || !fails {
+            return false;
+        }
+        let steps = self.to_undo(root);
+        let pivots: Vec<NodeId> = steps.iter().copied().filter(|n| self.is_pivot(*n)).collect();
+        let mut back = Vec::new();
+        for node in steps {
+            // What something irrevocable was built on stays.
+            let kept = pivots.iter().any(|pivot| self.leads_to(node, *pivot));
+            if kept {
+                self.kept.insert(node);
+            }
+            let outcome = if kept { Back::Left } else { self.undo(node) };
+            back.push((node, outcome));
+        }
+        self.back.push((root, back));
+        true
+    }
+
+    /// Everything below that was done, or may have been, and is to be taken back; last settled
+    /// first.
+    fn to_undo(&self, root: u32) -> Vec<NodeId> {
+        let handled = self.handled();
+        let mut nodes: Vec<NodeId> = self
+            .trace
+            .nodes()
+            .filter(|node| self.trace.is_inside(node.frame, root) && !handled.contains(node))
+            .filter(|node| self.ends.get(node).is_some_and(|ended| ended.end.left_a_trace()))
+            .filter(|node| self.is_traceable(*node))
+            .filter(|node| !self.is_covered(*node) && !self.led_to_a_result(*node, root))
+            .collect();
+        nodes.sort_by_key(|node| Reverse(self.settled_seq(*node)));
+        nodes
+    }
+
+    fn undo_of(&self, node: NodeId) -> &Undo {
+        let step = self.trace.step(node);
+        match self.ends[&node].candidate {
+            0 => &step.undo,
+            fallback => &step.fallback_undos[usize::from(fallback) - 1],
+        }
+    }
+
+    /// Whether what a step did is anything that could have to be taken back.
+    fn is_traceable(&self, node: NodeId) -> bool {
+        let step = self.trace.step(node);
+        match self.undo_of(node) {
+            Undo::NotNeeded => false,
+            Undo::Call(_) | Undo::Impossible { .. } => true,
+            Undo::Unknown if matches!(step.kind, StepKind::Tool(_)) => {
+                let call = candidate_call(step, self.ends[&node].candidate);
+                let tool = call.tool.as_ref().unwrap();
+                let impact = tool.annotations.impact();
+                tool.composition.is_none() && !matches!(impact, Impact::None | Impact::Reads)
+            }
+            Undo::Unknown => false,
+        }
+    }
+
+    /// Whether a step around has an undo of its own for the attempt that this one was part of.
+    fn is_covered(&self, node: NodeId) -> bool {
+        let mut frame = node.frame;
+        while let Some(around) = self.trace.frame(frame).parent {
+            let is_last = self.trace.children(around).last() == Some(&frame);
+            let ended = self.ends.get(&around);
+            let done = ended.is_some_and(|ended| matches!(ended.end, End::Done(_)));
+            if is_last && done && matches!(self.undo_of(around), Undo::Call(_)) {
+                return true;
+            }
+            frame = around.frame;
+        }
+        false
+    }
+
+    /// Under `partial_success`, what led to a result that was reached stays.
+    fn led_to_a_result(&self, node: NodeId, root: u32) -> bool {
+        if self.strategy(root) != Strategy::PartialSuccess
+            || self.trace.frame(root).stopped.is_some()
+        {
+            return false;
+        }
+        let mut top = node;
+        while let (true, Some(parent)) = (top.frame != root, self.trace.frame(top.frame).parent) {
+            top = parent;
+        }
+        self.reaches_a_sink(top)
+    }
+
+    /// A step without a value passes nothing on.
+    fn reaches_a_sink(&self, node: NodeId) -> bool {
+        let dependants = &self.trace.planned(node).dependants;
+        self.ends[&node].end.value().is_some()
+            && (dependants.is_empty()
+                || dependants.iter().any(|at| self.reaches_a_sink(sibling(node, *at as usize))))
+    }
+
+    fn is_pivot(&self, node: NodeId) -> bool {
+        matches!(self.ends[&node].end, End::Done(_))
+            && matches!(self.undo_of(node), Undo::Impossible { .. })
+    }
+
+    /// Whether one step is among what another one needed, at any distance.
+    fn leads_to(&self, first: NodeId, second: NodeId) -> bool {
+        let above = |node: NodeId| {
+            std::iter::successors(Some(node), |node| self.trace.frame(node.frame).parent)
+        };
+        let common = above(first)
+            .find_map(|one| above(second).find(|two| two.frame == one.frame).map(|two| (one, two)));
+        common.is_some_and(|(one, two)| self.needed_by(one, two))
+    }
+
+    fn needed_by(&self, one: NodeId, two: NodeId) -> bool {
+        self.trace.planned(one).dependants.iter().any(|at| {
+            *at == two.position || self.needed_by(sibling(one, *at as usize), two)
+        })
+    }
+
+    fn undo(&mut self, node: NodeId) -> Back {
+        let Undo::Call(call) = self.undo_of(node).clone() else { return Back::Left };
+        let Ok(args) = self.undo_arguments(node, &call) else { return Back::Left };
+        let tool = call.tool.clone().unwrap();
+        let first = self.ends[&node].attempts + 1;
+        for (tries, attempt) in (1..).zip(first..) {
+            let id = CallId { node, attempt };
+            self.calls.push(Made { call: id, tool: tool.id.to_string(), args: args.clone() });
+            let Some((_, answer)) = self.answer(id) else {
+                self.puzzled(node, "its undo was never answered");
+                return Back::Left;
+            };
+            let again = match answer {
+                // Its engine stopped.
+                None if tool.is_repeatable() => continue,
+                None => false,
+                Some(Answer::Value(_)) => return Back::Undone,
+                Some(Answer::Failure(failure)) => {
+                    failure.retryable && (!failure.in_doubt || tool.is_repeatable())
+                }
+                Some(Answer::TimedOut | Answer::Ended) => tool.is_repeatable(),
+            };
+            if !again || tries >= UNDO_TRIES {
+                break;
+            }
+        }
+        Back::Left
+    }
+
+    fn undo_arguments(&self, node: NodeId, call: &ToolCall) -> Result<Value, Failure> {
+        let ended = &self.ends[&node];
+        let mut sight = Sight::new(self, node.frame);
+        (sight.output, sight.args) = (ended.end.value(), Some(&ended.args));
+        let args = call.parameters.template.eval(&sight, &self.limits).map_err(super::expression)?;
+        let fits = call.tool.as_ref().unwrap().input.violations(&args).is_empty();
+        if fits { Ok(args) } else { Err(Failure::lasting(Code::RollbackFailed, "arguments")) }
+    }
+}

@@ -1,0 +1,434 @@
+//! What the steps that call no tool must come to.
+
+use std::sync::Arc;
+
+use segue_core::composition::{
+    ItemFailure, LoopStep, RepeatStep, Silence, Step, StepKind, WaitFor,
+};
+use segue_core::diagnostic::Code;
+use segue_core::run::{Failure, NodeId, TimerId};
+use segue_core::value::{Map, Value};
+
+use super::scope::Sight;
+use super::{Activation, End, Ended, Model, expression};
+use crate::story::Word;
+
+impl Model<'_> {
+    pub(super) fn other(&mut self, node: NodeId, step: &Arc<Step>, ended: &mut Ended) -> End {
+        let outcome = match &step.kind {
+            StepKind::Set(names) => self.set(node, names, ended),
+            StepKind::Wait { duration } => match self.eval(node, duration) {
+                Err(failure) => Err(failure),
+                Ok(_) => return self.waits(node, ended),
+            },
+            StepKind::Approve { message, on_timeout, .. } => match self.eval(node, message) {
+                Err(failure) => Err(failure),
+                Ok(message) => {
+                    ended.args = message;
+                    return self.approval(node, *on_timeout, ended);
+                }
+            },
+            StepKind::Choose { cases, otherwise } => {
+                match self.chosen(node, cases.iter().map(|case| &case.when)) {
+                    Err(failure) => Err(failure),
+                    Ok(None) if otherwise.is_none() => Ok(Value::Null),
+                    Ok(_) => return self.body(node, ended, |model, frames| model.outcome(frames[0])),
+                }
+            }
+            StepKind::Parallel { branches, wait_for } => {
+                let names: Vec<Arc<str>> = branches.iter().map(|b| b.id.clone()).collect();
+                return self.parallel(node, &names, *wait_for, ended);
+            }
+            StepKind::Loop(each) => match self.items(node, each) {
+                Err(failure) => Err(failure),
+                Ok(items) if items.is_empty() => Ok(Value::from(Vec::new())),
+                Ok(items) => return self.each(node, each, &items, ended),
+            },
+            StepKind::Repeat(repeat) => return self.repeat(node, repeat, ended),
+            StepKind::Expand(template) => match self.eval(node, template) {
+                Err(failure) => Err(failure),
+                Ok(document) => {
+                    ended.args = document;
+                    return self.expand(node, ended);
+                }
+            },
+            StepKind::Tool(_) => unreachable!("a call is worked out as such"),
+        };
+        self.comes_to(node, ended, outcome)
+    }
+
+    /// A step whose bodies are over, or that has none.
+    fn comes_to(&self, node: NodeId, ended: &mut Ended, outcome: Result<Value, Failure>) -> End {
+        match outcome {
+            Ok(value) => self.succeeded(node, ended, value),
+            Err(failure) => self.failed(node, ended, failure),
+        }
+    }
+
+    fn set(
+        &self,
+        node: NodeId,
+        names: &[(Arc<str>, segue_core::expr::Template)],
+        ended: &mut Ended,
+    ) -> Result<Value, Failure> {
+        let mut values = Map::new();
+        for (name, template) in names {
+            values.insert(name.clone(), self.eval(node, template)?);
+        }
+        ended.given = values.clone();
+        Ok(values.into())
+    }
+
+    /// The first condition that holds.
+    fn chosen<'e>(
+        &self,
+        node: NodeId,
+        conditions: impl Iterator<Item = &'e segue_core::expr::Expr>,
+    ) -> Result<Option<usize>, Failure> {
+        for (at, condition) in conditions.enumerate() {
+            if self.truth(condition, &Sight::new(self, node.frame))? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    fn waits(&self, node: NodeId, ended: &mut Ended) -> End {
+        let began = self.began(node).unwrap_or(0);
+        let woken =
+            self.told_after(began, |word| matches!(word, Word::Fired(TimerId::Step(at)) if *at == node));
+        let late = self.time_up(node, 0);
+        let first = woken.into_iter().chain(late).min();
+        match first {
+            Some(turn) if !self.stopped_before_turn(node.frame, turn) => {
+                if Some(turn) == woken {
+                    return self.succeeded(node, ended, Value::Null);
+                }
+                self.failed(node, ended, Failure::passing(Code::Timeout, "the wait"))
+            }
+            _ => End::Cancelled { in_doubt: false },
+        }
+    }
+
+    fn approval(&self, node: NodeId, silence: Silence, ended: &mut Ended) -> End {
+        let began = self.began(node).unwrap_or(0);
+        if self.story.started.options.approved {
+            let turn = self.story.turn_of(began);
+            return self.approved(node, ended, true, turn, "consent given beforehand", &Value::Null);
+        }
+        let decided =
+            self.told_after(began, |word| matches!(word, Word::Decided(at, ..) if *at == node));
+        let late = self.time_up(node, 0);
+        let Some(turn) = decided.into_iter().chain(late).min() else {
+            return End::Cancelled { in_doubt: false };
+        };
+        if self.stopped_before_turn(node.frame, turn) {
+            return End::Cancelled { in_doubt: false };
+        }
+        match &self.story.turns[turn].word {
+            Word::Decided(_, granted, data) => {
+                self.approved(node, ended, *granted, turn, "somebody", data)
+            }
+            _ => {
+                let granted = silence == Silence::Approve;
+                self.approved(node, ended, granted, turn, "nobody answered in time", &Value::Null)
+            }
+        }
+    }
+
+    fn approved(
+        &self,
+        node: NodeId,
+        ended: &mut Ended,
+        granted: bool,
+        turn: usize,
+        by: &str,
+        data: &Value,
+    ) -> End {
+        if !granted {
+            return self.failed(node, ended, Failure::lasting(Code::Denied, "not approved"));
+        }
+        if let StepKind::Approve { schema: Some(schema), .. } = &self.trace.step(node).kind
+            && !data.is_null()
+            && !schema.violations(data).is_empty()
+        {
+            return self.failed(node, ended, Failure::lasting(Code::InputSchema, "the data"));
+        }
+        let at = segue_core::view::rfc3339(self.story.turns[turn].wall);
+        let value = Value::object([
+            ("approved", Value::Bool(true)),
+            ("by", Value::from(by)),
+            ("at", Value::from(at)),
+            ("data", data.clone()),
+        ]);
+        self.succeeded(node, ended, value)
+    }
+
+    /// A composition that was made at run time runs in the place of its step.
+    fn expand(&mut self, node: NodeId, ended: &mut Ended) -> End {
+        let depth = self.trace.roots(node.frame).len();
+        if depth > self.limits.nesting_depth_max {
+            return self.failed(node, ended, Failure::lasting(Code::Recursion, "too deep"));
+        }
+        let began = self.began(node).unwrap_or(0);
+        let checked = self.told_after(began, |word| matches!(word, Word::Expanded(at, _) if *at == node));
+        let late = self.time_up(node, 0);
+        let Some(turn) = checked else { return End::Cancelled { in_doubt: false } };
+        if self.stopped_before_turn(node.frame, turn) {
+            return End::Cancelled { in_doubt: false };
+        }
+        if late.is_some_and(|late| late < turn) {
+            self.puzzled(node, "its time was over before it was checked");
+        }
+        let Word::Expanded(_, outcome) = &self.story.turns[turn].word else {
+            return End::Cancelled { in_doubt: false };
+        };
+        let plan = match outcome {
+            Ok(plan) => plan.clone(),
+            Err(failure) => return self.failed(node, ended, failure.clone()),
+        };
+        let around = self.trace.frame(node.frame).activation;
+        let input = self.activations[&around].input.clone();
+        if let Some(frame) = self.trace.children(node).first() {
+            let strategy = plan.composition.error_handling.strategy;
+            let activation = self.trace.frame(*frame).activation;
+            self.activations.insert(activation, Activation { input, strategy });
+        }
+        self.body(node, ended, |model, frames| {
+            model.outcome(frames[0])?;
+            model.result(frames[0], true)
+        })
+    }
+
+    /// Where the last of a step's bodies was over.
+    fn all_closed(&mut self, node: NodeId) -> u64 {
+        let closed = self.trace.children(node).iter().map(|frame| self.trace.frame(*frame).closed);
+        match closed.max().flatten() {
+            Some(closed) => closed,
+            None => {
+                self.puzzled(node, "has no body that is over");
+                u64::MAX
+            }
+        }
+    }
+
+    /// Whether the step's own time was over before its bodies were: then that is how it ends.
+    fn was_too_slow(&self, node: NodeId, closed: u64) -> bool {
+        let turn = self.time_up(node, 0);
+        turn.is_some_and(|turn| self.turn_seq(turn) <= closed && !self.stopped_before_turn(node.frame, turn))
+    }
+
+    /// A step that is over when all its bodies are.
+    fn body(
+        &mut self,
+        node: NodeId,
+        ended: &mut Ended,
+        value: impl Fn(&Self, &[u32]) -> Result<Value, Failure>,
+    ) -> End {
+        let frames = self.trace.children(node).to_vec();
+        if frames.is_empty() {
+            self.puzzled(node, "opened no body");
+            return End::Cancelled { in_doubt: false };
+        }
+        for frame in &frames {
+            self.frame(*frame);
+            if matches!(self.trace.step(node).kind, StepKind::Expand(_)) {
+                self.goes_back(*frame);
+            }
+        }
+        let closed = self.all_closed(node);
+        if self.trace.stopped_before(node.frame, closed) {
+            return End::Cancelled { in_doubt: false };
+        }
+        if self.was_too_slow(node, closed) {
+            return self.failed(node, ended, Failure::passing(Code::Timeout, "the bodies"));
+        }
+        let outcome = value(self, &frames);
+        self.comes_to(node, ended, outcome)
+    }
+
+    fn parallel(
+        &mut self,
+        node: NodeId,
+        names: &[Arc<str>],
+        wait_for: WaitFor,
+        ended: &mut Ended,
+    ) -> End {
+        if self.trace.children(node).len() != names.len() {
+            self.puzzled(node, "did not open every branch");
+        }
+        if wait_for == WaitFor::All {
+            return self.body(node, ended, |model, frames| {
+                let mut values = Map::new();
+                for (frame, name) in frames.iter().zip(names) {
+                    values.insert(name.clone(), model.outcome(*frame)?);
+                }
+                Ok(values.into())
+            });
+        }
+        let frames = self.trace.children(node).to_vec();
+        for frame in &frames {
+            self.frame(*frame);
+        }
+        let mut order: Vec<(u64, usize)> = Vec::new();
+        for (at, frame) in frames.iter().enumerate() {
+            match self.trace.frame(*frame).closed {
+                Some(closed) => order.push((closed, at)),
+                None => self.puzzled(node, "a branch was never over"),
+            }
+        }
+        order.sort_unstable();
+        let slow = order.last().is_some_and(|last| self.was_too_slow(node, last.0));
+        let turn = self.time_up(node, 0).filter(|_| slow).map_or(u64::MAX, |turn| self.turn_seq(turn));
+        // The time counts only when it was over before a branch decided.
+        let deciding = order.iter().find(|(closed, at)| {
+            *closed < turn && (wait_for == WaitFor::Any || self.won(frames[*at]))
+        });
+        let (closed, winner) = match (deciding, order.last()) {
+            (Some((closed, at)), _) => (*closed, Some(*at)),
+            (None, Some((closed, _))) => (*closed, None),
+            (None, None) => return End::Cancelled { in_doubt: false },
+        };
+        if self.trace.stopped_before(node.frame, closed) {
+            return End::Cancelled { in_doubt: false };
+        }
+        let outcome = match winner {
+            None if slow => Err(Failure::passing(Code::Timeout, "the branches")),
+            None => {
+                let in_doubt = frames.iter().any(|frame| self.has_doubt(*frame, closed));
+                Err(Failure { in_doubt, ..Failure::lasting(Code::ToolError, "no branch succeeded") })
+            }
+            Some(at) => self.outcome(frames[at]).map(|value| {
+                Value::object([("winner", Value::String(names[at].clone())), ("value", value)])
+            }),
+        };
+        self.comes_to(node, ended, outcome)
+    }
+
+    /// Whether a branch succeeded; one whose steps were all skipped has done nothing.
+    fn won(&self, frame: u32) -> bool {
+        let did = self.nodes_of(frame).iter().any(|node| self.ends[node].end.value().is_some());
+        did && self.outcome(frame).is_ok()
+    }
+
+    fn items(&self, node: NodeId, each: &LoopStep) -> Result<Vec<Value>, Failure> {
+        match self.eval(node, &each.over)? {
+            Value::Array(items) => {
+                let max = each.max_iterations.map_or(self.limits.loop_items_max, |max| max as usize);
+                if items.len() > max {
+                    return Err(Failure::lasting(Code::LoopLimit, "too many items"));
+                }
+                Ok((*items).clone())
+            }
+            _ => Err(Failure::lasting(Code::TypeMismatch, "not an array")),
+        }
+    }
+
+    fn each(&mut self, node: NodeId, each: &LoopStep, items: &[Value], ended: &mut Ended) -> End {
+        let frames = self.trace.children(node).to_vec();
+        for (at, frame) in frames.iter().enumerate() {
+            let item = self.trace.frame(*frame).item.clone();
+            if item.is_none_or(|item| Some(&item.value) != items.get(at) || item.index != at) {
+                self.puzzled(node, "a round has another item than its turn");
+            }
+        }
+        let whole = frames.len() == items.len();
+        let end = self.body(node, ended, |model, frames| {
+            let values: Result<Vec<Value>, Failure> =
+                frames.iter().map(|frame| model.item_value(*frame, each)).collect();
+            values.map(Value::from)
+        });
+        if !whole && matches!(end, End::Done(_)) {
+            self.puzzled(node, "is over before its last item");
+        }
+        end
+    }
+
+    fn item_value(&self, frame: u32, each: &LoopStep) -> Result<Value, Failure> {
+        match self.outcome(frame) {
+            Err(failure) => {
+                let is_final = failure.in_doubt || failure.code == Code::Denied;
+                let goes_on = each.on_item_failure == ItemFailure::Continue && !is_final;
+                if goes_on { Ok(Value::Null) } else { Err(failure) }
+            }
+            Ok(value) => match &each.output {
+                None => Ok(value),
+                Some(output) => {
+                    output.eval(&Sight::new(self, frame), &self.limits).map_err(expression)
+                }
+            },
+        }
+    }
+
+    fn repeat(&mut self, node: NodeId, repeat: &RepeatStep, ended: &mut Ended) -> End {
+        let frames = self.trace.children(node).to_vec();
+        for (round, frame) in frames.iter().enumerate() {
+            self.frame(*frame);
+            let Some(closed) = self.trace.frame(*frame).closed else {
+                self.puzzled(node, "a round was never over");
+                return End::Cancelled { in_doubt: false };
+            };
+            if self.trace.stopped_before(node.frame, closed) {
+                return End::Cancelled { in_doubt: false };
+            }
+            if self.was_too_slow(node, closed) {
+                return self.failed(node, ended, Failure::passing(Code::Timeout, "the rounds"));
+            }
+            let value = match self.outcome(*frame) {
+                Ok(value) => value,
+                Err(failure) => return self.failed(node, ended, failure),
+            };
+            match self.truth(&repeat.until, &Sight::new(self, *frame)) {
+                Err(failure) => return self.failed(node, ended, failure),
+                Ok(true) => {
+                    if round + 1 < frames.len() {
+                        self.puzzled(node, "goes on though its condition holds");
+                    }
+                    return self.succeeded(node, ended, value);
+                }
+                Ok(false) if round + 1 >= repeat.max_iterations as usize => {
+                    return self.failed(node, ended, Failure::lasting(Code::LoopLimit, "rounds"));
+                }
+                Ok(false) => {}
+            }
+        }
+        // Rested after its last round: its time was over, or everything around ended.
+        let slow = self.time_up(node, 0).filter(|turn| !self.stopped_before_turn(node.frame, *turn));
+        if slow.is_some() {
+            return self.failed(node, ended, Failure::passing(Code::Timeout, "the rounds"));
+        }
+        if self.trace.frame(node.frame).stopped.is_none() {
+            self.puzzled(node, "stopped repeating without a reason");
+        }
+        End::Cancelled { in_doubt: false }
+    }
+
+    /// The result of a composition: its `output`, else every output key with its value. When not
+    /// everything worked, what cannot be worked out is left away.
+    pub(super) fn result(&self, frame: u32, complete: bool) -> Result<Value, Failure> {
+        let composition = self.trace.frame(frame).plan.composition.clone();
+        let Some(output) = &composition.output else {
+            let keyed = self.nodes_of(frame).into_iter().filter_map(|node| {
+                let step = self.trace.step(node);
+                let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
+                Some((key.clone(), self.ends[&node].end.value()?.clone()))
+            });
+            return Ok(keyed.collect::<Map>().into());
+        };
+        let sight = Sight::new(self, frame);
+        match output.eval(&sight, &self.limits) {
+            Ok(value) => Ok(value),
+            Err(error) if complete => Err(expression(error)),
+            Err(_) => {
+                let segue_core::expr::Template::Object(members) = output else {
+                    return Ok(Value::Null);
+                };
+                let known = members.iter().filter_map(|(name, member)| {
+                    Some((name.clone(), member.eval(&sight, &self.limits).ok()?))
+                });
+                Ok(known.collect::<Map>().into())
+            }
+        }
+    }
+
+}

@@ -1,0 +1,516 @@
+//! What a step that calls a tool must come to: attempts, then fallbacks, then its author's word.
+
+use std::sync::Arc;
+
+use segue_core::composition::{Probe, Step, StepKind, Strategy, ToolCall};
+use segue_core::diagnostic::Code;
+use segue_core::run::{Answer, CallId, Fact, Failure, NodeId};
+use segue_core::tool::{Impact, ToolSpec};
+use segue_core::value::Value;
+
+use super::scope::Sight;
+use super::{Activation, End, Ended, Made, Model, error_value, expression};
+use crate::story::Word;
+
+/// Attempts to get an answer out of a probe.
+const PROBES: u32 = 5;
+
+/// What a probe found out.
+enum Probed {
+    Done(Value),
+    NotDone,
+    Unknown,
+    Cancelled,
+}
+
+/// What one attempt came to.
+enum Tried {
+    Value(Value),
+    /// It did its work, and nobody can say what it returned.
+    Done,
+    Failure(Failure),
+    /// It was ended, or never made because everything around it ended.
+    Cancelled { in_doubt: bool },
+}
+
+/// What follows a failed attempt.
+enum Then {
+    Again(Failure),
+    Doubt(Failure),
+    Fallback(Failure),
+    Fails(Failure),
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn tool(&mut self, node: NodeId, step: &Arc<Step>, ended: &mut Ended) -> End {
+        let mut error: Option<Failure> = None;
+        for candidate in 0.. {
+            // A fallback waits for its turn, and everything may end before it comes.
+            if candidate > 0 && self.ended_before(node, candidate) {
+                return End::Cancelled { in_doubt: ended.may_have_acted() };
+            }
+            let call = candidate_call(step, candidate);
+            let tool = call.tool.clone().unwrap();
+            let args = match self.arguments(node, call, error.as_ref()) {
+                Ok(args) => args,
+                Err(failure) => return self.failed(node, ended, failure),
+            };
+            if asks(&tool) && !self.story.started.options.approved {
+                ended.args = args.clone();
+                match self.confirmed(node, candidate) {
+                    Some(true) => {}
+                    Some(false) => {
+                        let denied = Failure::lasting(Code::Denied, "not confirmed");
+                        return self.failed(node, ended, denied);
+                    }
+                    None => return End::Cancelled { in_doubt: ended.may_have_acted() },
+                }
+            }
+            match self.candidate(node, step, candidate, args, ended) {
+                Ok(end) => return end,
+                Err(failure) => error = Some(failure),
+            }
+        }
+        unreachable!("the last candidate has no fallback")
+    }
+
+    /// Whether a step was cancelled before a fallback of it began.
+    fn ended_before(&self, node: NodeId, next: u16) -> bool {
+        let facts = self.trace.facts(node).iter().map(|at| &self.story.journal[*at].fact);
+        let began = facts.clone().any(|fact| {
+            matches!(fact, Fact::Asked { candidate, .. } | Fact::Called { candidate, .. }
+                | Fact::Entered { candidate, .. } if *candidate == next)
+        });
+        let settled = self.settled_seq(node).unwrap_or(u64::MAX);
+        !began && self.trace.stopped_before(node.frame, settled)
+    }
+
+    fn arguments(
+        &self,
+        node: NodeId,
+        call: &ToolCall,
+        error: Option<&Failure>,
+    ) -> Result<Value, Failure> {
+        let error = error.map(error_value);
+        let mut sight = Sight::new(self, node.frame);
+        sight.error = error.as_ref();
+        let args = call.parameters.template.eval(&sight, &self.limits).map_err(expression)?;
+        let fits = call.tool.as_ref().unwrap().input.violations(&args).is_empty();
+        if fits { Ok(args) } else { Err(Failure::lasting(Code::InputSchema, "arguments")) }
+    }
+
+    /// What a person said to the question of a candidate; nothing when everything ended before.
+    fn confirmed(&mut self, node: NodeId, candidate: u16) -> Option<bool> {
+        let journal = &self.story.journal;
+        let mut facts = self.trace.facts(node).iter().map(|at| &journal[*at]);
+        let asked = facts.find(
+            |entry| matches!(&entry.fact, Fact::Asked { candidate: c, .. } if *c == candidate),
+        );
+        let Some(asked) = asked.map(|entry| entry.seq) else {
+            self.puzzled(node, "did not ask first");
+            return None;
+        };
+        let turn =
+            self.told_after(asked, |word| matches!(word, Word::Decided(at, ..) if *at == node))?;
+        if self.stopped_before_turn(node.frame, turn) {
+            return None;
+        }
+        let Word::Decided(_, granted, _) = self.story.turns[turn].word else { return None };
+        Some(granted)
+    }
+
+    /// All attempts of one tool: how the step ended, or the failure that a fallback follows.
+    fn candidate(
+        &mut self,
+        node: NodeId,
+        step: &Arc<Step>,
+        candidate: u16,
+        args: Value,
+        ended: &mut Ended,
+    ) -> Result<End, Failure> {
+        ended.args = args.clone();
+        for tries in 1.. {
+            let mut tried = self.attempt(node, step, candidate, &args, ended);
+            loop {
+                let mut failure = match tried {
+                    Tried::Value(value) => return Ok(self.succeeded(node, ended, value)),
+                    Tried::Cancelled { in_doubt } => return Ok(End::Cancelled { in_doubt }),
+                    Tried::Done => return Ok(End::Done(Value::Null)),
+                    Tried::Failure(failure) => failure,
+                };
+                let tool = candidate_call(step, candidate).tool.clone().unwrap();
+                failure.in_doubt &= tool.annotations.impact() != Impact::Reads;
+                let stopped = self.stopped_at(node.frame);
+                match self.after_failure(node, step, candidate, tries, failure, ended, stopped) {
+                    Then::Again(failure) => {
+                        ended.remember(&failure);
+                        break;
+                    }
+                    Then::Fallback(failure) => {
+                        ended.remember(&failure);
+                        return Err(failure);
+                    }
+                    Then::Doubt(failure) => {
+                        tried = self.cleared_up(node, step, candidate, failure, ended);
+                    }
+                    Then::Fails(failure) => return Ok(self.failed(node, ended, failure)),
+                }
+            }
+        }
+        unreachable!("retries are bounded")
+    }
+
+    /// One attempt. A call that was lost with its engine is made again where that is harmless; that
+    /// is the same attempt.
+    fn attempt(
+        &mut self,
+        node: NodeId,
+        step: &Arc<Step>,
+        candidate: u16,
+        args: &Value,
+        ended: &mut Ended,
+    ) -> Tried {
+        let tool = candidate_call(step, candidate).tool.clone().unwrap();
+        if tool.composition.is_some() {
+            return self.entered(node, step, candidate, &tool, args, ended);
+        }
+        let reads = tool.annotations.impact() == Impact::Reads;
+        let mut lost = false;
+        loop {
+            let call = CallId { node, attempt: ended.attempts + 1 };
+            if !self.forward.contains(&call) {
+                if self.trace.frame(node.frame).stopped.is_none() {
+                    self.puzzled(node, "was not called again, though nothing stopped it");
+                }
+                let in_doubt = ended.may_have_acted() || (lost && !reads);
+                return Tried::Cancelled { in_doubt };
+            }
+            ended.attempts += 1;
+            ended.candidate = candidate;
+            let tool_id = tool.id.to_string();
+            self.calls.push(Made { call, tool: tool_id, args: args.clone() });
+            let Some((turn, answer)) = self.answer(call) else {
+                self.puzzled(node, "a call was never answered");
+                return Tried::Cancelled { in_doubt: true };
+            };
+            self.now = self.turn_seq(turn);
+            let Some(answer) = answer else {
+                if self.stopped_at(node.frame) {
+                    return Tried::Cancelled { in_doubt: !reads || ended.may_have_acted() };
+                }
+                if repeatable(step, &tool) {
+                    lost = true;
+                    continue;
+                }
+                let failure = Failure::passing(Code::InDoubt, "the engine stopped");
+                return self.cleared_up(
+                    node,
+                    step,
+                    candidate,
+                    Failure { in_doubt: true, ..failure },
+                    ended,
+                );
+            };
+            ended.was_in_doubt |= lost && !reads;
+            return match answer {
+                Answer::Value(value) => self.judged(node, step, &tool, value.clone(), ended),
+                Answer::Failure(failure) => Tried::Failure(failure.clone()),
+                Answer::TimedOut => {
+                    let failure = Failure::passing(Code::Timeout, "no answer");
+                    Tried::Failure(Failure { in_doubt: !reads, ..failure })
+                }
+                Answer::Ended => {
+                    Tried::Cancelled { in_doubt: !reads || ended.may_have_acted() }
+                }
+            };
+        }
+    }
+
+    /// How a call was answered and in which turn; without an answer when its engine stopped.
+    pub(super) fn answer(&self, call: CallId) -> Option<(usize, Option<&'a Answer>)> {
+        if let Some((turn, answer)) = self.answers.get(&call) {
+            return Some((*turn, Some(*answer)));
+        }
+        let made = self.story.calls().find(|(_, made)| made.id == call)?.0;
+        let turns = &self.story.turns;
+        let lost = (made + 1..turns.len()).find(|at| matches!(turns[*at].word, Word::Resumed));
+        lost.map(|turn| (turn, None))
+    }
+
+    fn stopped_at(&self, frame: u32) -> bool {
+        self.trace.stopped_before(frame, self.now)
+    }
+
+    /// Whether a value is a success: by the tool's schema, then by the author's conditions.
+    fn judged(
+        &self,
+        node: NodeId,
+        step: &Arc<Step>,
+        tool: &ToolSpec,
+        value: Value,
+        ended: &Ended,
+    ) -> Tried {
+        let acted = tool.annotations.impact() != Impact::Reads;
+        if tool.output.as_ref().is_some_and(|schema| !schema.violations(&value).is_empty()) {
+            let failure = Failure::lasting(Code::OutputSchema, "the answer");
+            return Tried::Failure(Failure { acted, ..failure });
+        }
+        let mut sight = Sight::new(self, node.frame);
+        (sight.output, sight.args) = (Some(&value), Some(&ended.args));
+        let conditions = [(&step.fail_when, true), (&step.success_when, false)];
+        for (condition, failing) in conditions {
+            let Some(condition) = condition else { continue };
+            match self.truth(condition, &sight) {
+                Err(failure) => return Tried::Failure(Failure { acted, ..failure }),
+                Ok(truth) if truth == failing => {
+                    return Tried::Failure(Failure::passing(Code::ToolError, "by the author"));
+                }
+                Ok(_) => {}
+            }
+        }
+        match self.names(node, ended, &value) {
+            Ok(_) => Tried::Value(value),
+            Err(failure) => Tried::Failure(Failure { acted, ..failure }),
+        }
+    }
+
+    /// Retry, clearing up, fallback, or failure.
+    fn after_failure(
+        &self,
+        node: NodeId,
+        step: &Arc<Step>,
+        candidate: u16,
+        tries: u32,
+        mut failure: Failure,
+        ended: &Ended,
+        stopped: bool,
+    ) -> Then {
+        let handling = &self.trace.frame(node.frame).plan.composition.error_handling;
+        let by_strategy = if self.strategy(node.frame) == Strategy::Retry { 3 } else { 0 };
+        let budget = step.retry.max.or(handling.max_retries).unwrap_or(by_strategy);
+        let tool = candidate_call(step, candidate).tool.as_ref().unwrap();
+        let wanted = step.retry.on.is_empty() || step.retry.on.contains(&failure.code);
+        let mendable =
+            failure.retryable && wanted && (!failure.in_doubt || repeatable(step, tool));
+        if mendable && tries <= budget && !stopped {
+            return Then::Again(failure);
+        }
+        if mendable && budget > 0 && tries > budget {
+            failure = Failure { code: Code::RetriesExhausted, retryable: false, ..failure };
+        }
+        let in_doubt = failure.in_doubt || ended.was_in_doubt;
+        if in_doubt && !stopped && tool.composition.is_none() {
+            return Then::Doubt(Failure { in_doubt: true, ..failure });
+        }
+        let has_fallback = usize::from(candidate) < step.fallback.len();
+        if has_fallback && !in_doubt && failure.code != Code::Denied && !stopped {
+            return Then::Fallback(failure);
+        }
+        Then::Fails(failure)
+    }
+
+    /// Nobody knows whether a call did its work: the probe is asked, then a person.
+    fn cleared_up(
+        &mut self,
+        node: NodeId,
+        step: &Arc<Step>,
+        candidate: u16,
+        doubt: Failure,
+        ended: &mut Ended,
+    ) -> Tried {
+        let cancelled = Tried::Cancelled { in_doubt: true };
+        let did_not = |ended: &mut Ended| {
+            ended.was_in_doubt = false;
+            Tried::Failure(Failure { in_doubt: false, ..doubt.clone() })
+        };
+        if let (Some(probe), 0) = (&step.probe, candidate) {
+            match self.probed(node, step, probe, &doubt, ended) {
+                Probed::Done(value) => return Tried::Value(value),
+                Probed::NotDone => return did_not(ended),
+                Probed::Cancelled => return cancelled,
+                Probed::Unknown => {}
+            }
+        }
+        let tool = candidate_call(step, candidate).tool.clone().unwrap();
+        loop {
+            let decided = |word: &Word| matches!(word, Word::Decided(at, ..) if *at == node);
+            let Some(turn) = self.told_from(self.now, decided) else { return cancelled };
+            if self.stopped_before_turn(node.frame, turn) {
+                return cancelled;
+            }
+            self.now = self.turn_seq(turn);
+            let Word::Decided(_, done, data) = &self.story.turns[turn].word else {
+                return cancelled;
+            };
+            if !*done {
+                return did_not(ended);
+            }
+            if data.is_null() {
+                return Tried::Done;
+            }
+            if let Tried::Value(value) = self.judged(node, step, &tool, data.clone(), ended) {
+                return Tried::Value(value);
+            }
+        }
+    }
+
+    /// What a probe finds out.
+    fn probed(
+        &mut self,
+        node: NodeId,
+        step: &Arc<Step>,
+        probe: &Probe,
+        doubt: &Failure,
+        ended: &mut Ended,
+    ) -> Probed {
+        let error = error_value(doubt);
+        let mut sight = Sight::new(self, node.frame);
+        (sight.args, sight.error) = (Some(&ended.args), Some(&error));
+        let args = probe.call.parameters.template.eval(&sight, &self.limits);
+        let tool = probe.call.tool.clone().unwrap();
+        let Some(args) = args.ok().filter(|args| tool.input.violations(args).is_empty()) else {
+            return Probed::Unknown;
+        };
+        let mut asked = 0;
+        loop {
+            let call = CallId { node, attempt: ended.attempts + 1 };
+            if !self.probes.contains(&call) {
+                if self.trace.frame(node.frame).stopped.is_none() {
+                    self.puzzled(node, "was not probed, though nothing stopped it");
+                }
+                return Probed::Cancelled;
+            }
+            ended.attempts += 1;
+            asked += 1;
+            let made = Made { call, tool: tool.id.to_string(), args: args.clone() };
+            self.calls.push(made);
+            let Some((turn, answer)) = self.answer(call) else {
+                self.puzzled(node, "a probe was never answered");
+                return Probed::Cancelled;
+            };
+            self.now = self.turn_seq(turn);
+            let retryable = match answer.cloned() {
+                None if self.stopped_at(node.frame) => return Probed::Cancelled,
+                // Its engine stopped: it is asked again.
+                None => continue,
+                Some(Answer::Ended) => return Probed::Cancelled,
+                Some(Answer::TimedOut) => true,
+                Some(Answer::Failure(failure)) => failure.retryable,
+                Some(Answer::Value(value)) => {
+                    let mut sight = Sight::new(self, node.frame);
+                    (sight.output, sight.args) = (Some(&value), Some(&ended.args));
+                    match self.truth(&probe.done_when, &sight) {
+                        Ok(false) => return Probed::NotDone,
+                        Ok(true) => {
+                            let own = candidate_call(step, 0).tool.clone().unwrap();
+                            return match self.judged(node, step, &own, value, ended) {
+                                Tried::Value(value) => Probed::Done(value),
+                                _ => Probed::Unknown,
+                            };
+                        }
+                        Err(_) => false,
+                    }
+                }
+            };
+            if !retryable || asked >= PROBES {
+                return Probed::Unknown;
+            }
+        }
+    }
+
+    /// A composition that is called: an attempt is a run of it in place.
+    fn entered(
+        &mut self,
+        node: NodeId,
+        step: &Arc<Step>,
+        candidate: u16,
+        tool: &Arc<ToolSpec>,
+        args: &Value,
+        ended: &mut Ended,
+    ) -> Tried {
+        let journal = &self.story.journal;
+        let entries = self.trace.facts(node).iter().filter_map(|at| match &journal[*at].fact {
+            Fact::Entered { candidate, input, .. } => Some((*candidate, input)),
+            _ => None,
+        });
+        let before = ended.entered;
+        let entered = entries.collect::<Vec<_>>().get(before).copied();
+        let frame = self.trace.children(node).get(before).copied();
+        let (Some((as_candidate, input)), Some(frame)) = (entered, frame) else {
+            if self.trace.frame(node.frame).stopped.is_none() {
+                self.puzzled(node, "was not entered again, though nothing stopped it");
+            }
+            return Tried::Cancelled { in_doubt: ended.may_have_acted() };
+        };
+        if as_candidate != candidate {
+            self.puzzled(node, "entered another composition");
+        }
+        ended.attempts += 1;
+        ended.entered += 1;
+        ended.candidate = candidate;
+        let composition = tool.composition.clone().unwrap();
+        let filled = with_defaults(&composition, args);
+        if filled != *input {
+            self.puzzled(node, "entered with another input");
+        }
+        ended.args = filled.clone();
+        let strategy = composition.error_handling.strategy;
+        let activation = self.trace.frame(frame).activation;
+        self.activations.insert(activation, Activation { input: filled, strategy });
+        self.frame(frame);
+        self.goes_back(frame);
+        let Some(closed) = self.trace.frame(frame).closed else {
+            self.puzzled(node, "a composition was never over");
+            return Tried::Cancelled { in_doubt: false };
+        };
+        self.now = closed;
+        if self.trace.stopped_before(node.frame, closed) {
+            return Tried::Cancelled { in_doubt: false };
+        }
+        let value = self.outcome(frame).and_then(|_| self.result(frame, true));
+        match value {
+            Ok(value) => self.judged(node, step, tool, value, ended),
+            Err(mut failure) => {
+                failure.in_doubt |= self.has_doubt(frame, closed);
+                Tried::Failure(failure)
+            }
+        }
+    }
+}
+
+/// Whether a call needs a yes: it destroys, or nobody knows what it does. A composition asks for
+/// each of its calls.
+fn asks(tool: &ToolSpec) -> bool {
+    let unknown_or_worse =
+        matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
+    tool.composition.is_none() && unknown_or_worse
+}
+
+/// Whether a call may be made twice: by the author's word, else by the tool's.
+fn repeatable(step: &Step, tool: &ToolSpec) -> bool {
+    let known = tool.annotations;
+    let declared = known.read_only == Some(true) || known.idempotent == Some(true);
+    step.idempotent.unwrap_or(declared)
+}
+
+pub(super) fn candidate_call(step: &Step, candidate: u16) -> &ToolCall {
+    match (&step.kind, candidate) {
+        (StepKind::Tool(call), 0) => call,
+        (_, fallback) => &step.fallback[usize::from(fallback) - 1],
+    }
+}
+
+fn with_defaults(composition: &segue_core::composition::Composition, args: &Value) -> Value {
+    let schema = composition.input.as_ref().map(|schema| schema.json().clone());
+    let properties = schema.as_ref().and_then(|schema| schema.get("properties"));
+    let (Some(Value::Object(properties)), Value::Object(given)) = (properties, args) else {
+        return args.clone();
+    };
+    let mut filled = (**given).clone();
+    for (name, schema) in properties.iter() {
+        if let (false, Some(default)) = (filled.contains_key(name), schema.get("default")) {
+            filled.insert(name.clone(), default.clone());
+        }
+    }
+    filled.into()
+}

@@ -1,0 +1,337 @@
+//! Drives a run through a world in time that is only counted, and keeps everything that was said on
+//! either side.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
+use segue_core::run::{
+    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, NodeId, Question, Run, Started,
+    TimerId, Turn,
+};
+use segue_core::value::Value;
+use segue_core::view::RunView;
+
+use crate::dice::digest;
+use crate::world::{Surroundings, World};
+
+/// Turns after which a run that has not ended is taken for one that never ends.
+const TURNS_MAX: usize = 20_000;
+
+/// What is told to a run; can be told again.
+#[derive(Clone, Debug)]
+pub(crate) enum Word {
+    Start(Box<Started>),
+    Answered(CallId, Answer),
+    /// A question was answered, and what came with it.
+    Decided(NodeId, bool, Value),
+    Expanded(NodeId, Result<Arc<Plan>, Failure>),
+    Fired(TimerId),
+    Cancel,
+    /// The engine stopped, and another one goes on with what is written down.
+    Resumed,
+}
+
+impl Word {
+    pub(crate) fn event(&self, at_ms: u64, entropy: u64) -> Event {
+        let kind = match self.clone() {
+            Word::Start(started) => EventKind::Start(started),
+            Word::Answered(call, answer) => EventKind::Answered { call, answer },
+            Word::Decided(node, granted, data) => {
+                EventKind::Decided { node, granted, by: World::somebody(), data }
+            }
+            Word::Expanded(node, outcome) => EventKind::Expanded { node, outcome },
+            Word::Fired(timer) => EventKind::Fired(timer),
+            Word::Cancel => EventKind::Cancel,
+            Word::Resumed => EventKind::Resumed,
+        };
+        Event { at_ms, entropy, kind }
+    }
+}
+
+/// One turn: what was told, and what came of it.
+pub(crate) struct Told {
+    /// Time that only counts.
+    pub(crate) now: u64,
+    /// Time on the wall.
+    pub(crate) wall: u64,
+    pub(crate) entropy: u64,
+    pub(crate) word: Word,
+    /// Its entries: from this one up to before that one.
+    pub(crate) entries: std::ops::Range<usize>,
+    pub(crate) perform: Vec<Effect>,
+    /// Whether the run had ended before.
+    pub(crate) after_the_end: bool,
+}
+
+/// A run from its first word to the last.
+pub(crate) struct Story {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) started: Started,
+    pub(crate) journal: Vec<Entry>,
+    pub(crate) turns: Vec<Told>,
+    pub(crate) view: RunView,
+    /// The view at the turn that ended the run, when it ended.
+    pub(crate) end: Option<RunView>,
+    /// Whether it waits for a person who never answers.
+    pub(crate) waits: bool,
+}
+
+impl Story {
+    /// The turn that wrote an entry.
+    pub(crate) fn turn_of(&self, seq: u64) -> usize {
+        let seq = usize::try_from(seq).unwrap();
+        self.turns.partition_point(|turn| turn.entries.end <= seq)
+    }
+
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (usize, &Call)> {
+        self.turns.iter().enumerate().flat_map(|(at, turn)| {
+            turn.perform.iter().filter_map(move |effect| match effect {
+                Effect::Call(call) => Some((at, call)),
+                _ => None,
+            })
+        })
+    }
+
+    /// Whether two stories are the same to the byte.
+    pub(crate) fn is_same(&self, other: &Story) -> bool {
+        let words = |story: &Story| {
+            let turns = story.turns.iter();
+            let told = turns.map(|turn| digest(&(turn.now, &turn.word, &turn.perform)));
+            told.collect::<Vec<_>>()
+        };
+        digest(&self.journal) == digest(&other.journal) && words(self) == words(other)
+    }
+
+    /// The whole story as text, for people.
+    pub(crate) fn text(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for turn in &self.turns {
+            let _ = writeln!(text, "{} {:?} → {:?}", turn.now, turn.word, turn.perform);
+            for entry in &self.journal[turn.entries.clone()] {
+                let _ = writeln!(text, "  {entry:?}");
+            }
+        }
+        text
+    }
+}
+
+/// What is still to be told: at a time, in the order in which it was arranged.
+type Queue = BinaryHeap<Reverse<(u64, u64)>>;
+
+pub(crate) struct Stage<'a> {
+    plan: &'a Arc<Plan>,
+    world: &'a dyn Surroundings,
+    limits: Arc<Limits>,
+    run: Run,
+    queue: Queue,
+    words: BTreeMap<u64, (u64, Word)>,
+    order: u64,
+    /// Answers that are on their way, by call.
+    answers: BTreeMap<CallId, Vec<u64>>,
+    /// Calls that do not end when asked.
+    stubborn: BTreeSet<CallId>,
+    ends: BTreeMap<CallId, u64>,
+    /// How often each step asked.
+    asked: BTreeMap<NodeId, u32>,
+    /// Turns after which the engine stops.
+    crashes: BTreeSet<usize>,
+    story: Story,
+}
+
+/// Plays a plan in a world to the last word.
+pub(crate) fn play(plan: &Arc<Plan>, world: &dyn Surroundings) -> Story {
+    play_with_crashes(plan, world, BTreeSet::new())
+}
+
+/// The same, while the engine stops after some turns and another one takes over.
+pub(crate) fn play_with_crashes(
+    plan: &Arc<Plan>,
+    world: &dyn Surroundings,
+    crashes: BTreeSet<usize>,
+) -> Story {
+    let mut stage = Stage::new(plan, world, crashes);
+    while stage.step() {}
+    stage.finish()
+}
+
+impl<'a> Stage<'a> {
+    fn new(plan: &'a Arc<Plan>, world: &'a dyn Surroundings, crashes: BTreeSet<usize>) -> Stage<'a> {
+        let limits = Arc::new(Limits::default());
+        let started = world.started();
+        let mut stage = Stage {
+            plan,
+            world,
+            run: Run::new(plan.clone(), limits.clone()),
+            limits,
+            queue: Queue::new(),
+            words: BTreeMap::new(),
+            order: 0,
+            answers: BTreeMap::new(),
+            stubborn: BTreeSet::new(),
+            ends: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            crashes,
+            story: Story {
+                plan: plan.clone(),
+                started: started.clone(),
+                journal: Vec::new(),
+                turns: Vec::new(),
+                view: RunView::default(),
+                end: None,
+                waits: false,
+            },
+        };
+        stage.tell(0, Word::Start(Box::new(started)));
+        for at in world.cancels() {
+            stage.tell(*at, Word::Cancel);
+        }
+        stage
+    }
+
+    fn tell(&mut self, at: u64, word: Word) -> u64 {
+        self.order += 1;
+        self.queue.push(Reverse((at, self.order)));
+        self.words.insert(self.order, (at, word));
+        self.order
+    }
+
+    /// One turn; false when nothing is left to tell.
+    fn step(&mut self) -> bool {
+        let (now, word) = loop {
+            let Some(Reverse((now, order))) = self.queue.pop() else { return false };
+            // What was called off is no longer told.
+            if let Some((_, word)) = self.words.remove(&order) {
+                break (now, word);
+            }
+        };
+        let at = self.story.turns.len();
+        if at >= TURNS_MAX {
+            return false;
+        }
+        let (wall, entropy) = (self.world.wall(now, at), self.world.entropy(at));
+        let after_the_end = self.run.is_finished();
+        let turn = self.run.handle(word.event(wall, entropy));
+        self.perform(now, wall, &turn);
+        let from = self.story.journal.len();
+        self.story.journal.extend(turn.record);
+        let entries = from..self.story.journal.len();
+        let perform = turn.perform;
+        self.story.turns.push(Told { now, wall, entropy, word, entries, perform, after_the_end });
+        if !after_the_end && self.run.is_finished() {
+            self.story.end = Some(self.run.view());
+        }
+        if self.crashes.contains(&at) && !self.run.is_finished() {
+            self.crash(now);
+        }
+        true
+    }
+
+    /// The engine stops: what was under way is gone, what is written down is read again.
+    fn crash(&mut self, now: u64) {
+        let words = std::mem::take(&mut self.words);
+        let journal = &self.story.journal;
+        self.run = Run::replay(self.plan.clone(), self.limits.clone(), journal)
+            .expect("what a run has written can be read");
+        let pause = self.world.pause(self.story.turns.len());
+        self.tell(now + pause, Word::Resumed);
+        // People do not go away with the engine; what they want is heard when there is one again.
+        for (at, word) in words.into_values() {
+            if matches!(word, Word::Cancel) {
+                self.tell(at.max(now + pause), word);
+            }
+        }
+    }
+
+    fn perform(&mut self, now: u64, wall: u64, turn: &Turn) {
+        for effect in &turn.perform {
+            match effect {
+                Effect::Call(call) => self.call(now, call),
+                Effect::End(call) => self.end(now, *call),
+                Effect::Ask(question) => self.ask(now, question),
+                Effect::Expand { node, document } => {
+                    let outcome = self.world.expand(document);
+                    let wait = self.world.entropy(self.story.turns.len()) % 5;
+                    self.tell(now + wait, Word::Expanded(*node, outcome));
+                }
+                Effect::Wake { timer, at_ms } => {
+                    // How long, not when: the clock on the wall may have jumped by then.
+                    let wait = at_ms.saturating_sub(wall);
+                    self.tell(now + wait, Word::Fired(*timer));
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, now: u64, question: &Question) {
+        let node = question.node;
+        let asked = self.asked.entry(node).or_default();
+        *asked += 1;
+        let Some(reply) = self.world.reply(question, *asked) else { return };
+        // Replies to what the step asked before have no place any more.
+        self.words.retain(|_, (_, word)| !matches!(word, Word::Decided(at, ..) if *at == node));
+        if let Some(after) = reply.contradicted {
+            let word = Word::Decided(node, !reply.granted, reply.data.clone());
+            self.tell(now + after + 1, word);
+        }
+        self.tell(now + reply.latency, Word::Decided(node, reply.granted, reply.data));
+    }
+
+    fn call(&mut self, now: u64, call: &Call) {
+        let fate = self.world.fate(call);
+        let mut answers = Vec::new();
+        let in_time = call.timeout_ms.is_none_or(|timeout| fate.latency <= timeout);
+        if let (false, Some(timeout)) = (in_time, call.timeout_ms) {
+            answers.push(self.tell(now + timeout, Word::Answered(call.id, Answer::TimedOut)));
+        }
+        if in_time || fate.late {
+            let word = Word::Answered(call.id, fate.answer.clone());
+            answers.push(self.tell(now + fate.latency, word));
+        }
+        if let Some(after) = fate.again {
+            let word = Word::Answered(call.id, fate.answer);
+            answers.push(self.tell(now + after.max(fate.latency), word));
+        }
+        self.answers.insert(call.id, answers);
+        match fate.ends {
+            Some(after) => drop(self.ends.insert(call.id, after)),
+            None => drop(self.stubborn.insert(call.id)),
+        }
+    }
+
+    /// A call is asked to end: most do soon, some answer first.
+    fn end(&mut self, now: u64, call: CallId) {
+        if self.stubborn.contains(&call) {
+            return;
+        }
+        for order in self.answers.remove(&call).unwrap_or_default() {
+            self.words.remove(&order);
+        }
+        let after = self.ends.get(&call).copied().unwrap_or(0);
+        self.tell(now + after, Word::Answered(call, Answer::Ended));
+    }
+
+    fn finish(mut self) -> Story {
+        self.story.view = self.run.view();
+        self.story.waits = self.run.is_waiting();
+        self.story
+    }
+}
+
+/// J3, all of it: what a journal that was cut here says is what the run was, and goes on as it did.
+pub(crate) fn replayed(story: &Story, turns: usize) -> (Run, Option<Turn>) {
+    let mut run = read_back(story, turns);
+    let next = story.turns.get(turns);
+    let turn = next.map(|next| run.handle(next.word.event(next.wall, next.entropy)));
+    (run, turn)
+}
+
+/// The run that is written down up to a turn.
+pub(crate) fn read_back(story: &Story, turns: usize) -> Run {
+    let end = story.turns[..turns].last().map_or(0, |turn| turn.entries.end);
+    Run::replay(story.plan.clone(), Arc::new(Limits::default()), &story.journal[..end])
+        .expect("what a run has written can be read")
+}

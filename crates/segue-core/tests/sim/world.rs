@@ -1,0 +1,271 @@
+//! The world of a seed: how long calls take, how they are answered, what people say, and what time
+//! it is on the wall.
+//!
+//! What happens to a call depends on the seed, the call's key and its attempt alone. So it does not
+//! depend on the order of calls, is the same again after a crash, and stays the same when a step is
+//! taken out of the composition.
+
+use std::sync::Arc;
+
+use segue_core::diagnostic::Code;
+use segue_core::plan::Plan;
+use segue_core::run::{Answer, Call, Failure, Options, Question, QuestionKind, Started};
+use segue_core::value::Value;
+
+use crate::case;
+use crate::dice::Dice;
+
+/// What the clock on the wall shows when nobody turns it.
+pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
+
+const TEN_YEARS_MS: u64 = 10 * 365 * 24 * 3600 * 1000;
+
+/// A world.
+#[derive(Clone)]
+pub(crate) struct World {
+    seed: u64,
+    /// Of a hundred answers, how many are failures.
+    failures: u64,
+    /// Whether only failures happen that a retry mends.
+    mild: bool,
+    approved: bool,
+    /// Whether the clock on the wall jumps.
+    jumpy: bool,
+    /// When somebody cancels, and how often.
+    cancels: Vec<u64>,
+    latency_max: u64,
+}
+
+/// Everything around a run.
+pub(crate) trait Surroundings {
+    /// What the run is started with.
+    fn started(&self) -> Started;
+    /// When somebody cancels.
+    fn cancels(&self) -> &[u64];
+    /// What the clock on the wall shows at a moment.
+    fn wall(&self, now: u64, turn: usize) -> u64;
+    /// Random bits for a turn.
+    fn entropy(&self, turn: usize) -> u64;
+    /// How long nobody is there after the engine stopped.
+    fn pause(&self, turn: usize) -> u64;
+    /// What becomes of a call: the same whenever it is asked.
+    fn fate(&self, call: &Call) -> Fate;
+    /// What is said when a step asks for the n-th time; nothing when nobody answers.
+    fn reply(&self, question: &Question, asked: u32) -> Option<Reply>;
+    /// The plan of a composition that was made at run time.
+    fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure>;
+}
+
+/// What becomes of one call.
+#[derive(Clone)]
+pub(crate) struct Fate {
+    pub(crate) latency: u64,
+    pub(crate) answer: Answer,
+    /// When the same answer comes a second time, after the first.
+    pub(crate) again: Option<u64>,
+    /// When it ends after it was asked to; absent when it goes on to its own answer.
+    pub(crate) ends: Option<u64>,
+    /// Whether a call that took too long answers nevertheless, when nobody listens.
+    pub(crate) late: bool,
+}
+
+/// What becomes of one question.
+pub(crate) struct Reply {
+    pub(crate) latency: u64,
+    pub(crate) granted: bool,
+    /// What comes with it: what a call in doubt returned.
+    pub(crate) data: Value,
+    /// A second reply that contradicts the first, and when.
+    pub(crate) contradicted: Option<u64>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> World {
+        let mut dice = Dice::for_thing(seed, "world");
+        let failures = *dice.pick(&[0, 4, 15, 15, 30, 50]);
+        let mut cancels = Vec::new();
+        if dice.one_in(7) {
+            cancels.push(dice.below(90));
+            if dice.one_in(2) {
+                cancels.push(cancels[0] + dice.below(40));
+            }
+        }
+        World {
+            seed,
+            failures,
+            mild: false,
+            approved: dice.one_in(2),
+            jumpy: dice.one_in(3),
+            cancels,
+            latency_max: *dice.pick(&[1, 10, 25, 60]),
+        }
+    }
+
+    /// A world in which some of a hundred calls fail, in a way that passes.
+    pub(crate) fn mild(seed: u64, failures: u64) -> World {
+        World {
+            seed,
+            failures,
+            mild: true,
+            approved: true,
+            jumpy: false,
+            cancels: Vec::new(),
+            latency_max: 25,
+        }
+    }
+
+    /// The same world with a clock that does not jump, or does.
+    pub(crate) fn with_clock(&self, jumpy: bool) -> World {
+        World { jumpy, ..self.clone() }
+    }
+
+    pub(crate) fn is_jumpy(&self) -> bool {
+        self.jumpy
+    }
+
+    fn answer(&self, call: &Call, dice: &mut Dice) -> Answer {
+        if dice.below(100) >= self.failures {
+            return Answer::Value(self.value(call));
+        }
+        let passing = Failure::passing(Code::ToolError, "chance");
+        if self.mild {
+            return Answer::Failure(passing);
+        }
+        match dice.below(20) {
+            0..=2 => Answer::Failure(Failure::lasting(Code::ToolError, "for good")),
+            // What only reads has done nothing that could be in doubt.
+            3..=5 if call.tool.name() != "read" => {
+                let lost = Failure::passing(Code::InDoubt, "lost");
+                Answer::Failure(Failure { in_doubt: true, ..lost })
+            }
+            6 | 7 => {
+                let wait = Some(dice.below(100_000));
+                Answer::Failure(Failure { retry_after_ms: wait, ..passing })
+            }
+            8 => Answer::Value(Value::Null),
+            9 => Answer::Value(Value::from("not what was expected")),
+            10 => Answer::Failure(Failure::lasting(Code::Denied, "the tool says no")),
+            _ => Answer::Failure(passing),
+        }
+    }
+
+    /// What a tool returns when it works: the same for the same work.
+    fn value(&self, call: &Call) -> Value {
+        let got = call.args.get("v").cloned().unwrap_or_default();
+        if call.tool.name() == "plan" {
+            return made(&mut Dice::for_thing(self.seed, &call.key), self.mild);
+        }
+        self.thing(&call.key, &got)
+    }
+
+    fn thing(&self, name: &str, got: &Value) -> Value {
+        let mut dice = Dice::for_thing(self.seed, name);
+        let id = format!("i{}", dice.below(1000));
+        let mut n = i64::try_from(dice.below(10)).unwrap();
+        if self.mild {
+            n = n.min(8);
+        }
+        let list: Vec<Value> = (0..dice.below(4)).map(Value::from).collect();
+        Value::object([
+            ("id", Value::from(id)),
+            ("n", Value::from(n)),
+            ("list", Value::from(list)),
+            ("got", got.clone()),
+        ])
+    }
+
+    pub(crate) fn somebody() -> Arc<str> {
+        "somebody".into()
+    }
+}
+
+impl Surroundings for World {
+    fn cancels(&self) -> &[u64] {
+        &self.cancels
+    }
+
+    fn started(&self) -> Started {
+        Started {
+            run_id: format!("run-{}", self.seed).into(),
+            request_id: "req".into(),
+            plan_id: "plan".into(),
+            chain_id: "chain".into(),
+            input: Value::empty_object(),
+            context: Value::empty_object(),
+            options: Options { approved: self.approved, ..Options::default() },
+            plan_hash: None,
+            engine: "test".into(),
+        }
+    }
+
+    fn wall(&self, now: u64, turn: usize) -> u64 {
+        if !self.jumpy {
+            return EPOCH_MS + now;
+        }
+        let mut dice = Dice::for_thing(self.seed, &format!("clock {turn}"));
+        EPOCH_MS + now + dice.below(2 * TEN_YEARS_MS) - TEN_YEARS_MS
+    }
+
+    fn entropy(&self, turn: usize) -> u64 {
+        Dice::for_thing(self.seed, &format!("entropy {turn}")).roll()
+    }
+
+    fn fate(&self, call: &Call) -> Fate {
+        let mut dice = Dice::for_thing(self.seed, &format!("{} {}", call.key, call.attempt));
+        let latency = dice.below(self.latency_max);
+        let again = (!self.mild && dice.one_in(12)).then(|| latency + dice.below(30));
+        let ends = (!dice.one_in(3)).then(|| dice.below(4));
+        let late = dice.one_in(2);
+        Fate { latency, answer: self.answer(call, &mut dice), again, ends, late }
+    }
+
+    /// What is said when a step asks for the n-th time. After some time a person is tired of it.
+    fn reply(&self, question: &Question, asked: u32) -> Option<Reply> {
+        let name = format!("ask {} {:?} {asked}", question.step, question.node);
+        let mut dice = Dice::for_thing(self.seed, &name);
+        let latency = dice.below(40);
+        let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
+        let granted = match (is_doubt, asked) {
+            (false, _) => self.mild || !dice.one_in(4),
+            (true, ..=3) => dice.one_in(2),
+            (true, _) => false,
+        };
+        let contradicted = dice.one_in(8).then(|| latency + dice.below(20));
+        let data = match (is_doubt && granted, dice.below(4)) {
+            (false, _) | (true, 0) => Value::Null,
+            (true, 1) => Value::from("nobody knows"),
+            (true, _) => self.thing(&name, &Value::Null),
+        };
+        Some(Reply { latency, granted, data, contradicted })
+    }
+
+    fn pause(&self, turn: usize) -> u64 {
+        self.entropy(turn) % 40
+    }
+
+    fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure> {
+        case::expanded(document)
+    }
+}
+
+/// A composition that a tool makes; some are wrong, unless the world is mild.
+fn made(dice: &mut Dice, mild: bool) -> Value {
+    let strategy = *dice.pick(&["fail_fast", "rollback", "partial_success"]);
+    let tools = ["t:read", "t:add", "t:put", "t:send", "t:strict", "t:missing"];
+    let known = if dice.one_in(8) && !mild { tools.len() } else { tools.len() - 1 };
+    let steps = (0..1 + dice.small(3)).map(|at| {
+        let tool = Value::from(*dice.pick(&tools[..known]));
+        let id = Value::from(format!("m{at}"));
+        Value::object([("id", id), ("tool", tool)])
+    });
+    let steps: Vec<Value> = steps.collect();
+    let handling = Value::object([("failure_strategy", Value::from(strategy))]);
+    let composition = Value::object([
+        ("name", Value::from("made")),
+        ("error_handling", handling),
+        ("steps", Value::from(steps)),
+    ]);
+    let n = Value::from(dice.below(10));
+    let nothing = Value::from(Vec::new());
+    Value::object([("id", Value::from("made")), ("n", n), ("list", nothing), ("made", composition)])
+}
