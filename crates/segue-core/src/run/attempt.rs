@@ -20,6 +20,9 @@ const STOPS_BY_DEFAULT: &str = "without `on_failure` a failed step stops the cha
 
 impl Moment<'_> {
     pub(super) fn answered(&mut self, call: CallId, answer: Answer) {
+        if self.state.status != crate::view::RunStatus::Running {
+            return;
+        }
         let CallId { node, attempt } = call;
         let record = self.state.record(node);
         if matches!(record.node, Node::Undoing { .. }) && record.attempts == attempt {
@@ -46,11 +49,14 @@ impl Moment<'_> {
                 self.attempt_failed(node, &step, candidate, Arc::new(failure));
             }
             Answer::Ended => {
-                let in_doubt = tool.annotations.impact() != Impact::Reads;
+                let record = self.state.record(node);
+                let before = record.was_in_doubt || record.has_acted;
+                let in_doubt = before || tool.annotations.impact() != Impact::Reads;
                 self.record(Fact::Cancelled { node, in_doubt });
             }
             Answer::Unsent => {
-                let in_doubt = self.state.record(node).was_in_doubt;
+                let record = self.state.record(node);
+                let in_doubt = record.was_in_doubt || record.has_acted;
                 self.record(Fact::Cancelled { node, in_doubt });
             }
         }

@@ -263,7 +263,7 @@ impl Moment<'_> {
         let timeout = self.undo_timeout(node);
         let record = self.state.record(node);
         let timer = TimerId::Attempt(CallId { node, attempt: record.attempts });
-        let at_ms = record.attempt_ms.saturating_add(timeout);
+        let at_ms = record.attempt_ms.min(self.at_ms).saturating_add(timeout);
         self.turn.perform.push(Effect::Wake { timer, at_ms });
     }
 
@@ -310,7 +310,7 @@ impl Moment<'_> {
             let delay = retry::delay_ms(&backoff, &failure, tries + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
             self.record(Fact::UndoRested { node, failure: Arc::new(failure), until_ms });
-            self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+            self.turn.perform.push(Effect::Wake { timer: TimerId::Undo(node), at_ms: until_ms });
             return;
         }
         self.undo_gave_up(node, failure);

@@ -51,7 +51,7 @@ impl Moment<'_> {
         let Some(timeout) = self.attempt_timeout(node, &step) else { return };
         let record = self.state.record(node);
         let timer = TimerId::Attempt(CallId { node, attempt: record.attempts });
-        let at_ms = record.attempt_ms.saturating_add(timeout);
+        let at_ms = record.attempt_ms.min(self.at_ms).saturating_add(timeout);
         self.turn.perform.push(Effect::Wake { timer, at_ms });
     }
 

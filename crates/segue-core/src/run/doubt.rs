@@ -106,7 +106,11 @@ impl Moment<'_> {
             Answer::TimedOut => retry::timed_out(step.timeout_ms.unwrap_or(0), true),
             Answer::Failure(failure) => failure,
         };
-        let probes = self.state.record(node).probes;
+        // Everything around has ended: nobody waits for an answer any more.
+        if self.state.frame(node.frame).stopped.is_some() {
+            return self.record(Fact::Cancelled { node, in_doubt: true });
+        }
+        let probes = self.state.record(node).probe_tries;
         if failure.retryable && probes < PROBES_MAX {
             let backoff = Backoff::default();
             let delay = retry::delay_ms(&backoff, &failure, probes + 1, self.entropy, self.limits);
@@ -170,6 +174,9 @@ impl Moment<'_> {
     }
 
     fn ask_person(&mut self, node: NodeId, failure: Arc<Failure>) {
+        if self.state.frame(node.frame).stopped.is_some() {
+            return self.record(Fact::Cancelled { node, in_doubt: true });
+        }
         self.record(Fact::Doubted { node, failure });
         self.ask(node);
     }

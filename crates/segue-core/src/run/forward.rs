@@ -42,6 +42,7 @@ impl Moment<'_> {
             EventKind::Resumed => self.resumed(),
             EventKind::Fired(TimerId::Run) => self.run_timed_out(),
             EventKind::Fired(TimerId::Step(node)) => self.fired(node),
+            EventKind::Fired(TimerId::Undo(node)) => self.undo_rested(node),
             EventKind::Fired(TimerId::Attempt(call)) => self.attempt_timed_out(call),
             EventKind::Cancel => self.cancel(),
         }
@@ -67,7 +68,8 @@ impl Moment<'_> {
     pub(super) fn limit_run(&mut self) {
         let own = self.state.options().and_then(|options| options.timeout_ms);
         if let Some(timeout) = own.or(self.state.plan_of(0).composition.timeout_ms) {
-            let at_ms = self.state.started_ms.saturating_add(timeout);
+            // A clock that was set back must not give it more time than it has.
+            let at_ms = self.state.started_ms.min(self.at_ms).saturating_add(timeout);
             self.turn.perform.push(Effect::Wake { timer: TimerId::Run, at_ms });
         }
     }
@@ -320,13 +322,16 @@ impl Moment<'_> {
         }
     }
 
+    fn undo_rested(&mut self, node: NodeId) {
+        if matches!(self.state.record(node).node, Node::UndoResting { .. }) {
+            let args = self.state.record(node).undo_args.clone();
+            self.call_undo(node, args);
+        }
+    }
+
     fn fired(&mut self, node: NodeId) {
         match self.state.record(node).node {
             Node::Resting { .. } => self.record(Fact::Woke { node }),
-            Node::UndoResting { .. } => {
-                let args = self.state.record(node).undo_args.clone();
-                self.call_undo(node, args);
-            }
             Node::Sleeping => self.succeed(node, Value::Null),
             Node::Paused => self.next_round(node),
             _ => {}

@@ -192,6 +192,8 @@ pub(super) struct Record {
     pub(super) doubt: Option<Arc<Failure>>,
     /// How often the probe was asked.
     pub(super) probes: u32,
+    /// How often it was asked about the doubt at hand.
+    pub(super) probe_tries: u32,
     /// 0 when the tool itself was tried last, n when it was the n-th fallback.
     pub(super) candidate: u16,
     /// Why its bodies were ended before they were over.

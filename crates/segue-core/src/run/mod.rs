@@ -68,6 +68,8 @@ pub enum TimerId {
     Run,
     /// The end of a step's rest or wait.
     Step(NodeId),
+    /// The end of a rest between two attempts to take a step back.
+    Undo(NodeId),
     /// The end of the time that one attempt of a step has, where no call says so by itself.
     Attempt(CallId),
 }

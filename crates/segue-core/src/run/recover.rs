@@ -64,7 +64,11 @@ impl Moment<'_> {
         let record = self.state.record(node);
         // A clock that was set back must not make the rest longer than it was meant to be.
         let at_ms = record.wake_ms.min(self.at_ms.saturating_add(record.rest_ms));
-        self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms });
+        let timer = match record.node {
+            Node::UndoResting { .. } => TimerId::Undo(node),
+            _ => TimerId::Step(node),
+        };
+        self.turn.perform.push(Effect::Wake { timer, at_ms });
     }
 
     /// The engine stopped while a step was being taken back.
@@ -90,7 +94,7 @@ impl Moment<'_> {
         let record = self.state.record(node);
         let tool = spec(super::forward::candidate_call(step, record.candidate));
         let reads = tool.annotations.impact() == crate::tool::Impact::Reads;
-        reads && record.doubt.is_none()
+        reads && record.doubt.is_none() && !record.was_in_doubt && !record.has_acted
     }
 }
 

@@ -70,7 +70,7 @@ impl State {
     /// Takes an activation of a body that is over: all settled, or stopped with nothing under way;
     /// and of a composition only when nothing inside it is under way.
     pub(super) fn next_over(&mut self) -> Option<u32> {
-        while let Some(at) = self.ending.pop_front() {
+        while let Some(at) = self.ending.pop_first() {
             let frame = self.frame(at);
             let is_over = frame.unsettled == 0 || (frame.stopped.is_some() && frame.active == 0);
             let is_alone = !self.is_root(at) || self.activation_of(at).open_frames <= 1;

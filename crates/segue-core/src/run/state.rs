@@ -2,7 +2,7 @@
 //! table, one arm for each fact.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
@@ -48,7 +48,7 @@ pub(super) struct State {
     /// Activations that have a step to start and no room for it.
     pub(super) starved: Vec<u32>,
     /// Frames that may be over.
-    pub(super) ending: VecDeque<u32>,
+    pub(super) ending: BTreeSet<u32>,
     plan: Arc<Plan>,
 }
 
@@ -75,7 +75,7 @@ impl State {
             going_back: Vec::new(),
             awake: BinaryHeap::new(),
             starved: Vec::new(),
-            ending: VecDeque::new(),
+            ending: BTreeSet::new(),
             plan,
         }
     }
@@ -219,6 +219,7 @@ impl State {
                 let record = self.record_mut(*node);
                 record.attempts += 1;
                 record.probes += 1;
+                record.probe_tries += 1;
                 record.doubt = Some(failure.clone());
                 self.calls += 1;
             }
@@ -231,11 +232,18 @@ impl State {
                 let record = self.record_mut(*node);
                 record.was_in_doubt &= *done;
                 record.doubt = None;
+                record.probe_tries = 0;
             }
             Fact::Lost { node } => {
                 self.advance(*node, entry)?;
+                let step = self.step(*node).clone();
+                let record = self.record_mut(*node);
                 // The engine's own end is no attempt of the tool.
-                self.record_mut(*node).tries -= 1;
+                record.tries -= 1;
+                // What was never answered may have been done.
+                let tool =
+                    super::forward::spec(super::forward::candidate_call(&step, record.candidate));
+                record.was_in_doubt |= tool.annotations.impact() != crate::tool::Impact::Reads;
                 self.push_ready(*node);
             }
             Fact::Rested { node, failure, until_ms } => {
@@ -291,7 +299,7 @@ impl State {
             | Fact::Cancelled { node, .. } => self.settle(*node, entry)?,
             Fact::Stopped { frame, failure } => {
                 self.frames[*frame as usize].stopped = Some(failure.clone());
-                self.ending.push_back(*frame);
+                self.ending.insert(*frame);
             }
             Fact::Closed { frame, failed, is_final } => self.close(*frame, *failed, *is_final),
             Fact::RollbackAsked { by } => {
@@ -439,7 +447,7 @@ impl State {
         match planned.flow {
             Flow::Program => {
                 visits = Some(Visits::new(planned.steps.len()));
-                self.ending.push_back(frame);
+                self.ending.insert(frame);
             }
             Flow::Graph => {
                 nodes.reserve_exact(planned.steps.len());
@@ -558,7 +566,7 @@ impl State {
         if !self.going_back.contains(&activation) {
             self.going_back.push(activation);
         }
-        self.ending.push_back(frame);
+        self.ending.insert(frame);
     }
 
     /// Moves a settled step along its table; nobody waits for that.
@@ -579,7 +587,7 @@ impl State {
                 continue;
             }
             back.at = (!is_over).then_some(node);
-            self.ending.push_back(activation.root);
+            self.ending.insert(activation.root);
             return Ok(());
         }
         Err(IllegalFact)
@@ -594,7 +602,7 @@ impl State {
         let frame = &mut self.frames[node.frame as usize];
         frame.unsettled -= 1;
         if frame.unsettled == 0 || frame.stopped.is_some() {
-            self.ending.push_back(node.frame);
+            self.ending.insert(node.frame);
         }
         let at = frame.activation;
         self.wake(at);
@@ -635,7 +643,7 @@ impl State {
         let mut at = Some(activation);
         while let Some(activation) = at {
             let around = &self.activations[activation as usize];
-            self.ending.push_back(around.root);
+            self.ending.insert(around.root);
             at = around.parent;
         }
     }

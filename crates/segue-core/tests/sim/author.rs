@@ -14,8 +14,18 @@ pub(crate) enum Taste {
 
 /// Tools, the likelier the more often they are named.
 const TOOLS: &[&str] = &[
-    "t:read", "t:read", "t:add", "t:add", "t:add", "t:put", "t:put", "t:note", "t:send", "t:drop",
-    "t:mystery", "t:strict",
+    "t:read",
+    "t:read",
+    "t:add",
+    "t:add",
+    "t:add",
+    "t:put",
+    "t:put",
+    "t:note",
+    "t:send",
+    "t:drop",
+    "t:mystery",
+    "t:strict",
 ];
 
 struct Author {
@@ -173,7 +183,8 @@ impl Author {
             0..=2 => fields.push("on_failure: { action: continue, default: { n: 3 } }".to_owned()),
             3 => fields.push("on_failure: { action: continue }".to_owned()),
             4 => fields.push("on_failure: { action: stop }".to_owned()),
-            5 => fields.push("on_failure: { action: continue, default: \"{{ error.code }}\" }".into()),
+            5 => fields
+                .push("on_failure: { action: continue, default: \"{{ error.code }}\" }".into()),
             _ => {}
         }
     }
@@ -213,11 +224,15 @@ impl Author {
             _ => {}
         }
         if self.dice.one_in(6) {
-            fields.push(
-                "probe: { tool: \"t:read\", parameters: { of: \"{{ args.v }}\" }, \
-                 done_when: \"{{ output.n >= 5 }}\" }"
-                    .to_owned(),
-            );
+            let found = if self.dice.one_in(3) {
+                ", output: { id: found, n: \"{{ output.n - 5 }}\", list: [], got: \"{{ args.v }}\" }"
+            } else {
+                ""
+            };
+            fields.push(format!(
+                "probe: {{ tool: \"t:read\", parameters: {{ of: \"{{{{ args.v }}}}\" }}, \
+                 done_when: \"{{{{ output.n >= 5 }}}}\"{found} }}"
+            ));
         }
         if self.dice.one_in(12) {
             fields.push(format!("idempotent: {}", self.dice.one_in(2)));

@@ -30,7 +30,8 @@ pub(crate) fn planned(draft: &Draft) -> Result<Arc<Plan>, String> {
     for (name, text) in draft.texts() {
         let compiled = compile(&Source::new("sim.yaml", text.as_str()), &catalog, &limits);
         let Some(composition) = compiled.composition else {
-            let findings = compiled.diagnostics.iter().map(|d| format!("{}: {}", d.code, d.message));
+            let findings =
+                compiled.diagnostics.iter().map(|d| format!("{}: {}", d.code, d.message));
             let findings: Vec<String> = findings.collect();
             return Err(format!("{name}: {}", findings.join("; ")));
         };

@@ -60,7 +60,7 @@ impl Surroundings for Written {
         let fate = said.entry((call.key.clone(), call.attempt)).or_insert_with(|| {
             let mut world = self.world.borrow_mut();
             let (latency, answer) = (world.latency(call), world.answer(call, &self.catalog));
-            Fate { latency, answer, again: None, ends: Some(0), late: false }
+            Fate { latency, answer, again: None, ends: Some(1), late: false }
         });
         fate.clone()
     }
@@ -126,9 +126,11 @@ fn is_timed(composition: &Composition, world: &str) -> bool {
 
 /// How a run ended: its status, its output, and how each step stands.
 fn ending(story: &Story) -> (String, String, BTreeMap<String, String>) {
-    let steps = story.view.steps.iter().map(|step| {
-        (step.id.to_string(), format!("{} {}", step.status.as_str(), step.output))
-    });
+    let steps = story
+        .view
+        .steps
+        .iter()
+        .map(|step| (step.id.to_string(), format!("{} {}", step.status.as_str(), step.output)));
     (story.view.status.as_str().to_owned(), story.view.output.to_string(), steps.collect())
 }
 
@@ -159,9 +161,10 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
             if let Some(Broken { promise, how, .. }) = broken.first() {
                 return Err(format!("{}: {promise}: {how}", at()));
             }
-            let in_doubt = story.journal.iter().any(|entry| {
-                matches!(entry.fact, Fact::Doubted { .. } | Fact::Probed { .. })
-            });
+            let in_doubt = story
+                .journal
+                .iter()
+                .any(|entry| matches!(entry.fact, Fact::Doubted { .. } | Fact::Probed { .. }));
             // An undo that was lost is made again, and the world may answer otherwise; or it is
             // named as one that nobody knows of.
             let undo_lost = story.turns.windows(2).any(|turns| {
@@ -178,7 +181,11 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
                 points.timed += 1;
             } else {
                 let (is, was) = (ending(&story), ending(&base));
-                return Err(format!("{} ends as {is:?}\nand not as {was:?}\n{}", at(), story.text()));
+                return Err(format!(
+                    "{} ends as {is:?}\nand not as {was:?}\n{}",
+                    at(),
+                    story.text()
+                ));
             }
         }
     }

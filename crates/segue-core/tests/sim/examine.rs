@@ -9,9 +9,9 @@ use segue_core::run::Fact;
 use crate::author::{self, Taste};
 use crate::case;
 use crate::check::{Evidence, PROMISES};
+use crate::dice::Dice;
 use crate::draft::Draft;
 use crate::model;
-use crate::dice::Dice;
 use crate::story::{Story, play, play_with_crashes};
 use crate::trace::Trace;
 use crate::world::World;
@@ -99,7 +99,8 @@ fn crashed(story: &Story, world: &World) -> Vec<Broken> {
         }
         let found = stopped_after(story, world, &crashes);
         // J9: taking over a second time is like taking over once.
-        if while_it_takes_over && !found.is_empty() && stopped_after(story, world, &once).is_empty() {
+        if while_it_takes_over && !found.is_empty() && stopped_after(story, world, &once).is_empty()
+        {
             let how = format!("taken over twice, it breaks {}", found[0].promise);
             broken.push(Broken { crashes: crashes.clone(), ..Broken::new("J9", how) });
         }
@@ -159,7 +160,8 @@ pub(crate) fn explain(seed: u64, broken: &Broken) -> String {
 fn report(seed: u64, draft: &Draft, world: &World, broken: &Broken) -> String {
     let (smallest, broken) = shrink(draft, world, broken.clone());
     let Broken { promise, how, crashes } = &broken;
-    let after = if crashes.is_empty() { String::new() } else { format!(" (stopped after {crashes:?})") };
+    let after =
+        if crashes.is_empty() { String::new() } else { format!(" (stopped after {crashes:?})") };
     let mut text = format!("seed {seed} breaks {promise}{after}: {how}\n\n{}", smallest.show());
     let told = case::planned(&smallest).ok().and_then(|plan| {
         let play = || play_with_crashes(&plan, world, crashes.clone());

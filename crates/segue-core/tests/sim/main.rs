@@ -103,8 +103,7 @@ impl Tally {
             Some(Err(broken)) => {
                 for how in broken {
                     let known = self.broken.entry(how.promise);
-                    let (first, shown, count) =
-                        known.or_insert_with(|| (seed, how.clone(), 0));
+                    let (first, shown, count) = known.or_insert_with(|| (seed, how.clone(), 0));
                     *count += 1;
                     if seed < *first {
                         (*first, *shown) = (seed, how);
@@ -139,9 +138,14 @@ fn the_machine_keeps_its_promises_in_every_world() {
     let Tally { statuses, turns, broken } = tally.into_inner().unwrap();
     let (took, cores) = (began.elapsed().as_secs_f64(), cores());
     let rate = seeds as f64 / took / cores as f64;
-    println!("{seeds} seeds in {took:.1} s, {rate:.0} per second and core, {turns} turns: {statuses:?}");
+    println!(
+        "{seeds} seeds in {took:.1} s, {rate:.0} per second and core, {turns} turns: {statuses:?}"
+    );
     let refused = statuses.get("refused").copied().unwrap_or(0);
-    assert!(refused * 100 <= seeds, "{refused} compositions are refused: the author writes nonsense");
+    assert!(
+        refused * 100 <= seeds,
+        "{refused} compositions are refused: the author writes nonsense"
+    );
     let names: Vec<String> =
         broken.iter().map(|(promise, (_, _, count))| format!("{promise} {count}")).collect();
     if wanted.is_some() {

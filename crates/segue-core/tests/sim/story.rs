@@ -159,7 +159,11 @@ pub(crate) fn play_with_crashes(
 }
 
 impl<'a> Stage<'a> {
-    fn new(plan: &'a Arc<Plan>, world: &'a dyn Surroundings, crashes: BTreeSet<usize>) -> Stage<'a> {
+    fn new(
+        plan: &'a Arc<Plan>,
+        world: &'a dyn Surroundings,
+        crashes: BTreeSet<usize>,
+    ) -> Stage<'a> {
         let limits = Arc::new(Limits::default());
         let started = world.started();
         let mut stage = Stage {
@@ -311,7 +315,9 @@ impl<'a> Stage<'a> {
             self.words.remove(&order);
         }
         let after = self.ends.get(&call).copied().unwrap_or(0);
-        self.tell(now + after, Word::Answered(call, Answer::Ended));
+        // What ends at once had not left yet.
+        let answer = if after == 0 { Answer::Unsent } else { Answer::Ended };
+        self.tell(now + after, Word::Answered(call, answer));
     }
 
     fn finish(mut self) -> Story {

@@ -259,7 +259,9 @@ fn made(dice: &mut Dice, mild: bool) -> Value {
         Value::object([("id", id), ("tool", tool)])
     });
     let steps: Vec<Value> = steps.collect();
-    let handling = Value::object([("failure_strategy", Value::from(strategy))]);
+    let retries = Value::from(if mild { 3 } else { 0 });
+    let handling =
+        Value::object([("failure_strategy", Value::from(strategy)), ("max_retries", retries)]);
     let composition = Value::object([
         ("name", Value::from("made")),
         ("error_handling", handling),

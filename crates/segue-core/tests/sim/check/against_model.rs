@@ -72,7 +72,12 @@ fn same_undos(evidence: &Evidence<'_>, about: impl Fn(NodeId) -> bool) -> Findin
     for ((_, found), (_, expected)) in found.iter().zip(&expected) {
         let expected: Vec<NodeId> =
             expected.iter().map(|(node, _)| *node).filter(|node| about(*node)).collect();
-        demand!(*found == expected, "undone: {:?}, should be: {:?}", names(found), names(&expected));
+        demand!(
+            *found == expected,
+            "undone: {:?}, should be: {:?}",
+            names(found),
+            names(&expected)
+        );
     }
     Ok(())
 }
@@ -112,7 +117,11 @@ pub(super) fn s15_doubt_is_doubt(evidence: &Evidence<'_>) -> Finding {
         };
         let path = evidence.path(node);
         let is = ended.end.in_doubt();
-        demand!(said == is, "`{path}`: in doubt {is}, and the journal says {said}: {:?}", entry.fact);
+        demand!(
+            said == is,
+            "`{path}`: in doubt {is}, and the journal says {said}: {:?}",
+            entry.fact
+        );
     }
     Ok(())
 }
@@ -152,9 +161,10 @@ pub(super) fn the_model_agrees(evidence: &Evidence<'_>) -> Finding {
         demand!(made.contains_key(id), "`{}` does not call {tool}", evidence.path(id.node));
     }
     for (node, back) in verdict.back.iter().flat_map(|(_, steps)| steps) {
-        let undone = evidence.journal().iter().any(|entry| {
-            matches!(&entry.fact, Fact::Undone { node: at } if at == node)
-        });
+        let undone = evidence
+            .journal()
+            .iter()
+            .any(|entry| matches!(&entry.fact, Fact::Undone { node: at } if at == node));
         let path = evidence.path(*node);
         demand!(undone == (*back == Back::Undone), "`{path}` undone: {undone}, should be {back:?}");
     }
@@ -165,7 +175,12 @@ fn run_agrees(evidence: &Evidence<'_>) -> Finding {
     let (view, verdict) = (&evidence.story.view, evidence.verdict);
     let (is, should) = (view.status.as_str(), verdict.status.as_str());
     demand!(is == should, "the run ends as {is}, and should as {should}");
-    demand!(view.output == verdict.output, "its output is {}, and should be {}", view.output, verdict.output);
+    demand!(
+        view.output == verdict.output,
+        "its output is {}, and should be {}",
+        view.output,
+        verdict.output
+    );
     demand!(view.success == (verdict.status == RunStatus::Success), "success is {}", view.success);
     let shown = view.steps.iter().filter(|step| step.status == StepStatus::RolledBack).count();
     let undone = verdict.back.iter().flat_map(|(_, steps)| steps);

@@ -50,10 +50,14 @@ pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
     let named = &evidence.story.view.errors;
     for node in &left {
         let path = evidence.path(*node);
-        let is_named = named.iter().any(|e| e.phase == "rollback" && e.step.as_deref() == Some(&path));
-        let shown = evidence.story.view.steps.iter().any(|step| {
-            *step.id == *path && step.status == StepStatus::RollbackFailed
-        });
+        let is_named =
+            named.iter().any(|e| e.phase == "rollback" && e.step.as_deref() == Some(&path));
+        let shown = evidence
+            .story
+            .view
+            .steps
+            .iter()
+            .any(|step| *step.id == *path && step.status == StepStatus::RollbackFailed);
         demand!(is_named || shown, "`{path}` is left and not named");
     }
     Ok(())
@@ -181,7 +185,11 @@ pub(super) fn s9_what_cannot_be_undone_is_not(evidence: &Evidence<'_>) -> Findin
         };
         demand!(matches!(undo, Undo::Call(_)), "`{}` has no undo to call", evidence.path(node));
         let kept = evidence.verdict.kept.contains(&node);
-        demand!(!kept, "`{}` is undone, though something irrevocable needed it", evidence.path(node));
+        demand!(
+            !kept,
+            "`{}` is undone, though something irrevocable needed it",
+            evidence.path(node)
+        );
     }
     Ok(())
 }
@@ -204,7 +212,8 @@ pub(super) fn s10_cancel_does_not_stop_it(evidence: &Evidence<'_>) -> Finding {
 
 /// Everything that was to be undone was tried, whatever became of the others.
 pub(super) fn s11_one_failure_does_not_stop_the_rest(evidence: &Evidence<'_>) -> Finding {
-    let over = ended(evidence, |fact| matches!(fact, Fact::Undone { .. } | Fact::UndoFailed { .. }));
+    let over =
+        ended(evidence, |fact| matches!(fact, Fact::Undone { .. } | Fact::UndoFailed { .. }));
     for entry in evidence.journal() {
         let Fact::RollbackStarted { steps, .. } = &entry.fact else { continue };
         for node in steps {
@@ -247,7 +256,10 @@ pub(super) fn s16_who_said_so(evidence: &Evidence<'_>) -> Finding {
             let path = evidence.path(*node);
             match &turn.word {
                 Word::Decided(at, said, _) => {
-                    demand!(at == node && said == done, "`{path}`: what was said is not what counts");
+                    demand!(
+                        at == node && said == done,
+                        "`{path}`: what was said is not what counts"
+                    );
                     demand!(**by == *World::somebody(), "`{path}`: somebody decided, not {by}");
                 }
                 Word::Answered(call, _) => {

@@ -47,7 +47,8 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
         for effect in &turn.perform {
             match effect {
                 Effect::Call(call) => {
-                    let at = announced.iter().position(|(n, a)| *n == call.id.node && **a == call.args);
+                    let at =
+                        announced.iter().position(|(n, a)| *n == call.id.node && **a == call.args);
                     demand!(at.is_some(), "`{}` is called and not announced", call.step);
                     announced.remove(at.unwrap_or(0));
                 }
@@ -123,13 +124,21 @@ pub(super) fn e6_attempts_are_bounded(evidence: &Evidence<'_>) -> Finding {
         let tried = tries.entry((*node, *candidate)).or_default();
         *tried += 1;
         let path = evidence.path(*node);
-        demand!(*tried <= budget + 1, "`{path}` is tried {tried} times, {budget} retries are allowed");
+        demand!(
+            *tried <= budget + 1,
+            "`{path}` is tried {tried} times, {budget} retries are allowed"
+        );
     }
     for (_, call) in evidence.story.calls() {
         let is_undo = call.key.ends_with("/undo");
         let own = evidence.trace.step(call.id.node).timeout_ms;
         let timeout = own.or(is_undo.then_some(Limits::default().undo_timeout_ms));
-        demand!(call.timeout_ms == timeout, "`{}` has {:?} for an attempt", call.step, call.timeout_ms);
+        demand!(
+            call.timeout_ms == timeout,
+            "`{}` has {:?} for an attempt",
+            call.step,
+            call.timeout_ms
+        );
     }
     let over = evidence.story.turns.iter().position(|turn| {
         matches!(turn.word, Word::Fired(segue_core::run::TimerId::Run)) && !turn.after_the_end
@@ -221,7 +230,11 @@ pub(super) fn e9_never_more_than_allowed(evidence: &Evidence<'_>) -> Finding {
                 let StepKind::Loop(each) = &evidence.trace.step(*node).kind else { continue };
                 let items = open.entry(*node).or_default();
                 *items += 1;
-                demand!(*items <= each.max_concurrency, "`{}` has {items} items at once", evidence.path(*node));
+                demand!(
+                    *items <= each.max_concurrency,
+                    "`{}` has {items} items at once",
+                    evidence.path(*node)
+                );
             }
             Fact::Closed { frame, .. } => {
                 let parent = evidence.trace.frame(*frame).parent;
@@ -276,7 +289,12 @@ pub(super) fn e12_failures_are_no_values(evidence: &Evidence<'_>) -> Finding {
             // A probe that found it, or a person who knows it, says what it returned.
             let said = matches!(&turn.word, Word::Decided(at, true, data)
                 if at == node && (data == output || output.is_null()));
-            let returned = said || matches!(&turn.word, Word::Answered(call, Answer::Value(value))
+            let probe = evidence.trace.step(*node).probe.as_ref();
+            let told = probe.is_some_and(|probe| probe.output.is_some())
+                && matches!(&turn.word, Word::Answered(call, Answer::Value(_)) if call.node == *node);
+            let returned = said
+                || told
+                || matches!(&turn.word, Word::Answered(call, Answer::Value(value))
                 if call.node == *node && value == output);
             demand!(returned, "`{}` succeeds without an answer", evidence.path(*node));
             // Of work that nobody saw the result of, nothing is claimed.

@@ -40,9 +40,10 @@ pub(super) fn c2_cancel_ends_it_soon(evidence: &Evidence<'_>) -> Finding {
 
 /// When the last step without a body was settled; going back may take longer.
 fn last_call_over(evidence: &Evidence<'_>) -> u64 {
-    let settled = evidence.journal().iter().filter(|entry| {
-        settles(&entry.fact) && !matches!(entry.fact, Fact::Skipped { .. })
-    });
+    let settled = evidence
+        .journal()
+        .iter()
+        .filter(|entry| settles(&entry.fact) && !matches!(entry.fact, Fact::Skipped { .. }));
     let leaves = settled.filter(|entry| {
         node_of(&entry.fact).is_some_and(|node| evidence.trace.children(node).is_empty())
     });
@@ -151,7 +152,12 @@ pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     let timeout = evidence.story.plan.composition.timeout_ms;
     if let Some(timeout) = timeout {
         // Whoever takes over cannot know how long nobody was there; it gives the time once more.
-        let engines = 1 + evidence.story.turns.iter().filter(|turn| matches!(turn.word, Word::Resumed)).count() as u64;
+        let engines = 1 + evidence
+            .story
+            .turns
+            .iter()
+            .filter(|turn| matches!(turn.word, Word::Resumed))
+            .count() as u64;
         let (over, most) = (last_call_over(evidence), (timeout + GRACE_MS) * engines);
         demand!(over <= most, "it had {timeout} ms, and is over after {over}");
     }
@@ -206,7 +212,8 @@ pub(super) fn a4_one_answer_wins(evidence: &Evidence<'_>) -> Finding {
             } else if let Some(first) = entries.first() {
                 let yes = matches!(&first.fact, Fact::Resolved { node: at, done: true, .. } | Fact::Doubted { node: at, .. } | Fact::Granted { node: at, .. } | Fact::Succeeded { node: at, .. } if at == node);
                 let no = match &first.fact {
-                    Fact::Failed { node: at, failure } | Fact::Tolerated { node: at, failure, .. } => {
+                    Fact::Failed { node: at, failure }
+                    | Fact::Tolerated { node: at, failure, .. } => {
                         at == node && failure.code == Code::Denied
                     }
                     Fact::Resolved { node: at, done: false, .. } => at == node,

@@ -204,9 +204,11 @@ impl Model<'_> {
     }
 
     fn needed_by(&self, one: NodeId, two: NodeId) -> bool {
-        self.trace.planned(one).dependants.iter().any(|at| {
-            *at == two.position || self.needed_by(sibling(one, *at as usize), two)
-        })
+        self.trace
+            .planned(one)
+            .dependants
+            .iter()
+            .any(|at| *at == two.position || self.needed_by(sibling(one, *at as usize), two))
     }
 
     fn undo(&mut self, node: NodeId) -> Back {
@@ -230,6 +232,7 @@ impl Model<'_> {
                     failure.retryable && (!failure.in_doubt || tool.is_repeatable())
                 }
                 Some(Answer::TimedOut | Answer::Ended) => tool.is_repeatable(),
+                Some(Answer::Unsent) => true,
             };
             if !again || tries >= UNDO_TRIES {
                 break;
@@ -242,7 +245,8 @@ impl Model<'_> {
         let ended = &self.ends[&node];
         let mut sight = Sight::new(self, node.frame);
         (sight.output, sight.args) = (ended.end.value(), Some(&ended.args));
-        let args = call.parameters.template.eval(&sight, &self.limits).map_err(super::expression)?;
+        let args =
+            call.parameters.template.eval(&sight, &self.limits).map_err(super::expression)?;
         let fits = call.tool.as_ref().unwrap().input.violations(&args).is_empty();
         if fits { Ok(args) } else { Err(Failure::lasting(Code::RollbackFailed, "arguments")) }
     }

@@ -32,7 +32,9 @@ impl Model<'_> {
                 match self.chosen(node, cases.iter().map(|case| &case.when)) {
                     Err(failure) => Err(failure),
                     Ok(None) if otherwise.is_none() => Ok(Value::Null),
-                    Ok(_) => return self.body(node, ended, |model, frames| model.outcome(frames[0])),
+                    Ok(_) => {
+                        return self.body(node, ended, |model, frames| model.outcome(frames[0]));
+                    }
                 }
             }
             StepKind::Parallel { branches, wait_for } => {
@@ -95,8 +97,10 @@ impl Model<'_> {
 
     fn waits(&self, node: NodeId, ended: &mut Ended) -> End {
         let began = self.began(node).unwrap_or(0);
-        let woken =
-            self.told_after(began, |word| matches!(word, Word::Fired(TimerId::Step(at)) if *at == node));
+        let woken = self.told_after(
+            began,
+            |word| matches!(word, Word::Fired(TimerId::Step(at)) if *at == node),
+        );
         let late = self.time_up(node, 0);
         let first = woken.into_iter().chain(late).min();
         match first {
@@ -114,7 +118,14 @@ impl Model<'_> {
         let began = self.began(node).unwrap_or(0);
         if self.story.started.options.approved {
             let turn = self.story.turn_of(began);
-            return self.approved(node, ended, true, turn, "consent given beforehand", &Value::Null);
+            return self.approved(
+                node,
+                ended,
+                true,
+                turn,
+                "consent given beforehand",
+                &Value::Null,
+            );
         }
         let decided =
             self.told_after(began, |word| matches!(word, Word::Decided(at, ..) if *at == node));
@@ -171,7 +182,8 @@ impl Model<'_> {
             return self.failed(node, ended, Failure::lasting(Code::Recursion, "too deep"));
         }
         let began = self.began(node).unwrap_or(0);
-        let checked = self.told_after(began, |word| matches!(word, Word::Expanded(at, _) if *at == node));
+        let checked =
+            self.told_after(began, |word| matches!(word, Word::Expanded(at, _) if *at == node));
         let late = self.time_up(node, 0);
         let Some(turn) = checked else { return End::Cancelled { in_doubt: false } };
         if self.stopped_before_turn(node.frame, turn) {
@@ -215,7 +227,9 @@ impl Model<'_> {
     /// Whether the step's own time was over before its bodies were: then that is how it ends.
     fn was_too_slow(&self, node: NodeId, closed: u64) -> bool {
         let turn = self.time_up(node, 0);
-        turn.is_some_and(|turn| self.turn_seq(turn) <= closed && !self.stopped_before_turn(node.frame, turn))
+        turn.is_some_and(|turn| {
+            self.turn_seq(turn) <= closed && !self.stopped_before_turn(node.frame, turn)
+        })
     }
 
     /// A step that is over when all its bodies are.
@@ -279,7 +293,8 @@ impl Model<'_> {
         }
         order.sort_unstable();
         let slow = order.last().is_some_and(|last| self.was_too_slow(node, last.0));
-        let turn = self.time_up(node, 0).filter(|_| slow).map_or(u64::MAX, |turn| self.turn_seq(turn));
+        let turn =
+            self.time_up(node, 0).filter(|_| slow).map_or(u64::MAX, |turn| self.turn_seq(turn));
         // The time counts only when it was over before a branch decided.
         let deciding = order.iter().find(|(closed, at)| {
             *closed < turn && (wait_for == WaitFor::Any || self.won(frames[*at]))
@@ -296,7 +311,10 @@ impl Model<'_> {
             None if slow => Err(Failure::passing(Code::Timeout, "the branches")),
             None => {
                 let in_doubt = frames.iter().any(|frame| self.has_doubt(*frame, closed));
-                Err(Failure { in_doubt, ..Failure::lasting(Code::ToolError, "no branch succeeded") })
+                Err(Failure {
+                    in_doubt,
+                    ..Failure::lasting(Code::ToolError, "no branch succeeded")
+                })
             }
             Some(at) => self.outcome(frames[at]).map(|value| {
                 Value::object([("winner", Value::String(names[at].clone())), ("value", value)])
@@ -314,7 +332,8 @@ impl Model<'_> {
     fn items(&self, node: NodeId, each: &LoopStep) -> Result<Vec<Value>, Failure> {
         match self.eval(node, &each.over)? {
             Value::Array(items) => {
-                let max = each.max_iterations.map_or(self.limits.loop_items_max, |max| max as usize);
+                let max =
+                    each.max_iterations.map_or(self.limits.loop_items_max, |max| max as usize);
                 if items.len() > max {
                     return Err(Failure::lasting(Code::LoopLimit, "too many items"));
                 }
@@ -393,7 +412,8 @@ impl Model<'_> {
             }
         }
         // Rested after its last round: its time was over, or everything around ended.
-        let slow = self.time_up(node, 0).filter(|turn| !self.stopped_before_turn(node.frame, *turn));
+        let slow =
+            self.time_up(node, 0).filter(|turn| !self.stopped_before_turn(node.frame, *turn));
         if slow.is_some() {
             return self.failed(node, ended, Failure::passing(Code::Timeout, "the rounds"));
         }
@@ -430,5 +450,4 @@ impl Model<'_> {
             }
         }
     }
-
 }

@@ -174,7 +174,8 @@ impl<'a> Model<'a> {
             open.retain(|position| {
                 let node = NodeId { frame, position: u32::try_from(*position).unwrap() };
                 let needs = &self.trace.step(node).needs;
-                let is_next = needs.iter().all(|need| self.ends.contains_key(&sibling(node, need.position)));
+                let is_next =
+                    needs.iter().all(|need| self.ends.contains_key(&sibling(node, need.position)));
                 if is_next {
                     let ended = self.step(node);
                     self.ends.insert(node, ended);
@@ -426,12 +427,16 @@ impl<'a> Model<'a> {
         if matches!(self.trace.step(parent).kind, StepKind::Loop(_)) {
             let failed = self.trace.children(parent).iter().find(|other| {
                 let closed = self.trace.frame(**other).closed;
-                **other != frame && closed.is_some_and(|c| c < stopped && self.story.turn_of(c) == turn)
+                **other != frame
+                    && closed.is_some_and(|c| c < stopped && self.story.turn_of(c) == turn)
             });
             if let Some(failed) = failed
                 && !self.trace.stopped_before(parent.frame, stopped)
             {
-                return self.outcome(*failed).err().unwrap_or_else(|| Failure::lasting(Code::Cancelled, ""));
+                return self
+                    .outcome(*failed)
+                    .err()
+                    .unwrap_or_else(|| Failure::lasting(Code::Cancelled, ""));
             }
         }
         Failure::lasting(Code::Cancelled, "from outside")
@@ -444,7 +449,8 @@ impl<'a> Model<'a> {
             let known = self.settled_seq(node).is_some_and(|seq| seq < before);
             // What was taken back, or could not be, is no longer in question.
             let handled = self.back.iter().any(|(_, steps)| steps.iter().any(|(n, _)| *n == node));
-            let own = known && !handled && self.ends.get(&node).is_some_and(|ended| ended.end.in_doubt());
+            let own =
+                known && !handled && self.ends.get(&node).is_some_and(|ended| ended.end.in_doubt());
             own || self.trace.children(node).iter().any(|inner| self.has_doubt(*inner, before))
         })
     }
@@ -457,7 +463,10 @@ impl<'a> Model<'a> {
             let children = self.trace.children(node);
             let below = |inner: &&u32| self.has_tolerated(**inner);
             let inside = match (&self.trace.step(node).kind, ended) {
-                (StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }, End::Done(_)) => false,
+                (
+                    StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. },
+                    End::Done(_),
+                ) => false,
                 (StepKind::Loop(_), End::Done(_)) => {
                     children.iter().any(|item| self.outcome(*item).is_err() || below(&item))
                 }

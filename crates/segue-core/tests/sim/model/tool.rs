@@ -30,7 +30,9 @@ enum Tried {
     Done,
     Failure(Failure),
     /// It was ended, or never made because everything around it ended.
-    Cancelled { in_doubt: bool },
+    Cancelled {
+        in_doubt: bool,
+    },
 }
 
 /// What follows a failed attempt.
@@ -219,9 +221,8 @@ impl<'a> Model<'a> {
                     let failure = Failure::passing(Code::Timeout, "no answer");
                     Tried::Failure(Failure { in_doubt: !reads, ..failure })
                 }
-                Answer::Ended => {
-                    Tried::Cancelled { in_doubt: !reads || ended.may_have_acted() }
-                }
+                Answer::Ended => Tried::Cancelled { in_doubt: !reads || ended.may_have_acted() },
+                Answer::Unsent => Tried::Cancelled { in_doubt: ended.may_have_acted() },
             };
         }
     }
@@ -290,8 +291,7 @@ impl<'a> Model<'a> {
         let budget = step.retry.max.or(handling.max_retries).unwrap_or(by_strategy);
         let tool = candidate_call(step, candidate).tool.as_ref().unwrap();
         let wanted = step.retry.on.is_empty() || step.retry.on.contains(&failure.code);
-        let mendable =
-            failure.retryable && wanted && (!failure.in_doubt || repeatable(step, tool));
+        let mendable = failure.retryable && wanted && (!failure.in_doubt || repeatable(step, tool));
         if mendable && tries <= budget && !stopped {
             return Then::Again(failure);
         }
@@ -321,7 +321,9 @@ impl<'a> Model<'a> {
         let cancelled = Tried::Cancelled { in_doubt: true };
         let did_not = |ended: &mut Ended| {
             ended.was_in_doubt = false;
-            Tried::Failure(Failure { in_doubt: false, ..doubt.clone() })
+            // What is surely not done was surely not reached.
+            let code = if doubt.code == Code::InDoubt { Code::Unreachable } else { doubt.code };
+            Tried::Failure(Failure { in_doubt: false, code, ..doubt.clone() })
         };
         if let (Some(probe), 0) = (&step.probe, candidate) {
             match self.probed(node, step, probe, &doubt, ended) {
@@ -393,7 +395,7 @@ impl<'a> Model<'a> {
                 None if self.stopped_at(node.frame) => return Probed::Cancelled,
                 // Its engine stopped: it is asked again.
                 None => continue,
-                Some(Answer::Ended) => return Probed::Cancelled,
+                Some(Answer::Ended | Answer::Unsent) => return Probed::Cancelled,
                 Some(Answer::TimedOut) => true,
                 Some(Answer::Failure(failure)) => failure.retryable,
                 Some(Answer::Value(value)) => {
@@ -403,7 +405,12 @@ impl<'a> Model<'a> {
                         Ok(false) => return Probed::NotDone,
                         Ok(true) => {
                             let own = candidate_call(step, 0).tool.clone().unwrap();
-                            return match self.judged(node, step, &own, value, ended) {
+                            let found = match &probe.output {
+                                None => Ok(value.clone()),
+                                Some(output) => output.eval(&sight, &self.limits),
+                            };
+                            let Ok(found) = found else { return Probed::Unknown };
+                            return match self.judged(node, step, &own, found, ended) {
                                 Tried::Value(value) => Probed::Done(value),
                                 _ => Probed::Unknown,
                             };
@@ -481,8 +488,7 @@ impl<'a> Model<'a> {
 /// Whether a call needs a yes: it destroys, or nobody knows what it does. A composition asks for
 /// each of its calls.
 fn asks(tool: &ToolSpec) -> bool {
-    let unknown_or_worse =
-        matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
+    let unknown_or_worse = matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
     tool.composition.is_none() && unknown_or_worse
 }
 
