@@ -245,8 +245,7 @@ impl Moment<'_> {
             tool: spec(&call).id.clone(),
             args,
             timeout_ms: Some(timeout_ms),
-            // Another key than the step's own: it is other work.
-            key: (self.state.key(node) + "/undo").into(),
+            key: self.state.key(node, Purpose::Undo),
             step: path,
             attempt,
             purpose: Purpose::Undo,

@@ -60,7 +60,7 @@ impl Moment<'_> {
             tool: spec(&probe.call).id.clone(),
             args,
             timeout_ms: step.timeout_ms,
-            key: (self.state.key(node) + "/probe").into(),
+            key: self.state.key(node, Purpose::Probe),
             step: self.state.path(node),
             attempt: record.probes,
             purpose: Purpose::Probe,

@@ -215,7 +215,7 @@ impl Moment<'_> {
             tool,
             args,
             timeout_ms: step.timeout_ms,
-            key: self.state.key(node).into(),
+            key: self.state.key(node, Purpose::Do),
             step: path,
             attempt: self.state.record(node).tries,
             purpose: Purpose::Do,

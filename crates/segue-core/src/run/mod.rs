@@ -327,6 +327,11 @@ impl Run {
         view::decisions(&self.state, journal)
     }
 
+    /// The keys of the calls that were announced and are not answered.
+    pub fn open_calls(&self) -> Vec<Arc<str>> {
+        self.state.open_calls()
+    }
+
     /// Whether nothing more happens.
     pub fn is_finished(&self) -> bool {
         !matches!(self.state.status, RunStatus::Pending | RunStatus::Running)

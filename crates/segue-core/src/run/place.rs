@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::Purpose;
 use super::frame::Record;
 use super::journal::NodeId;
 use super::node::Node;
@@ -39,13 +40,34 @@ impl State {
     /// What tells the work of a step from all other work: the run, the step's path with the rounds
     /// and attempts around it that a path does not show, and the fallback at hand. Written in one
     /// go, for every call has one.
-    pub(super) fn key(&self, node: NodeId) -> String {
+    pub(super) fn key(&self, node: NodeId, purpose: Purpose) -> Arc<str> {
         let run = self.started.as_ref().map_or("", |started| &*started.run_id);
         let mut key = String::with_capacity(run.len() + KEY_BYTES);
         key.push_str(run);
         key.push('/');
         self.write_key(&mut key, node);
-        key
+        key.push_str(match purpose {
+            Purpose::Do => "",
+            // Other keys than the step's own: it is other work.
+            Purpose::Undo => "/undo",
+            Purpose::Probe => "/probe",
+        });
+        key.into()
+    }
+
+    /// The keys of the calls that were announced and are not answered.
+    pub(super) fn open_calls(&self) -> Vec<Arc<str>> {
+        let nodes = (0..index(self.frames.len())).flat_map(|frame| self.nodes_of(frame));
+        let open = nodes.filter_map(|node| {
+            let purpose = match self.record(node).node {
+                Node::Calling { .. } => Purpose::Do,
+                Node::Probing { .. } => Purpose::Probe,
+                Node::Undoing { .. } => Purpose::Undo,
+                _ => return None,
+            };
+            Some(self.key(node, purpose))
+        });
+        open.collect()
     }
 
     fn write_key(&self, key: &mut String, node: NodeId) {
