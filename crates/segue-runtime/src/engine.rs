@@ -28,6 +28,7 @@ use crate::rehearse;
 use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::secret::Secrets;
+use crate::tools::orphans::Orphans;
 use crate::tools::{Call, Registry, Tool, ToolError};
 
 pub use stored::{Recovered, ResumeRequest, Stored, Wish};
@@ -44,6 +45,7 @@ struct Inner {
     catalog: Catalog,
     limits: Arc<Limits>,
     store: Arc<dyn Store>,
+    orphans: Orphans,
     chance: Chance,
 }
 
@@ -143,7 +145,8 @@ impl EngineBuilder {
             registry = registry.map(|tool| faults.around_tool(tool));
             store = faults.around_store(store);
         }
-        let inner = Inner { registry, gate, catalog, limits, store, chance: Chance::default() };
+        let (orphans, chance) = (Orphans::default(), Chance::default());
+        let inner = Inner { registry, gate, catalog, limits, store, orphans, chance };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
 }

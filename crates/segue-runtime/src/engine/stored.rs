@@ -141,6 +141,7 @@ impl Engine {
         request: ResumeRequest<'_>,
     ) -> Result<RunView, EngineError> {
         let Stored { mut run, journal, plan, .. } = self.stored(&request.run_id).await?;
+        self.inner.orphans.end(run.open_calls()).await;
         self.definitions_are_the_same(&plan)?;
         let then = match request.wish {
             Wish::GoOn => None,

@@ -25,7 +25,7 @@ use segue_core::value::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
 
-use super::{Call, Tool, ToolError, ToolRunner};
+use super::{Call, Tool, ToolError, ToolRunner, orphans};
 
 /// The namespace of commands.
 pub const COMMAND: &str = "command";
@@ -222,7 +222,7 @@ impl Command {
         }
         command.envs(&self.env);
         command
-            .env("SEGUE_KEY", OsStr::new(&*call.key))
+            .env(orphans::KEY, OsStr::new(&*call.key))
             .env("SEGUE_RUN", OsStr::new(&*call.run_id));
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);

@@ -8,6 +8,7 @@ pub mod command;
 pub mod gate;
 pub mod http;
 pub mod secret;
+pub(crate) mod orphans;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
