@@ -27,8 +27,8 @@ use crate::inject::Faults;
 use crate::rehearse;
 use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
-use crate::tools::secret::Secrets;
 use crate::tools::orphans::Orphans;
+use crate::tools::secret::Secrets;
 use crate::tools::{Call, Registry, Tool, ToolError};
 
 pub use stored::{Recovered, ResumeRequest, Stored, Wish};

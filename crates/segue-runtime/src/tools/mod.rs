@@ -7,8 +7,8 @@ pub mod builtin;
 pub mod command;
 pub mod gate;
 pub mod http;
-pub mod secret;
 pub(crate) mod orphans;
+pub mod secret;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

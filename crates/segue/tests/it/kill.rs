@@ -74,8 +74,8 @@ impl Tally {
 fn killed_at_any_moment_nothing_is_lost_repeated_or_stuck() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let cycles = number("SEGUE_KILL_CYCLES").unwrap_or(100);
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
-    let seed = number("SEGUE_KILL_SEED").unwrap_or_else(|| now() as u64);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = number("SEGUE_KILL_SEED").unwrap_or_else(|| u64::from(now().subsec_nanos()));
     say(&format!("seed {seed}"));
     let mut tally = Tally::default();
     std::thread::scope(|scope| {
@@ -155,7 +155,7 @@ impl Lane {
         let mut lane = Lane { world, chance, store, runtime, whole, earlier, tally };
         for (name, expected) in COMPOSITIONS {
             let begun = Instant::now();
-            let view = lane.finish(lane.start(&["run", name, "--json"])).json();
+            let view = Lane::finish(lane.start(&["run", name, "--json"])).json();
             assert_eq!(view["status"], expected[0], "{view:#}");
             lane.earlier.insert(view["run_id"].as_str().unwrap().into());
             lane.whole.insert(name, (anonymous(&view), begun.elapsed()));
@@ -211,7 +211,7 @@ impl Lane {
         let runs = std::mem::take(&mut promise.runs);
         for run_id in &runs {
             let journal = self.journal(run_id);
-            let view = self.world.json(0, &self.args(&["runs", "show", run_id, "--json"]));
+            let view = self.world.json(0, &Self::args(&["runs", "show", run_id, "--json"]));
             self.tally.probed += check::probes(&journal);
             check::run(&journal, &marks, &view);
             check::result(&journal, &view, &self.whole[composition].0, expected);
@@ -231,7 +231,7 @@ impl Lane {
     /// Goes on with everything until nothing is unfinished; sometimes even that is killed.
     fn clear_up(&mut self, promise: &mut Promise, longest: Duration) {
         for _ in 0..ROUNDS_MAX {
-            let done = self.finish(self.start(&["resume", "--all"]));
+            let done = Self::finish(self.start(&["resume", "--all"]));
             assert!(matches!(done.code, Some(0 | 1)), "{done:?}");
             self.tally.recoveries += 1;
             self.promised(promise);
@@ -240,7 +240,8 @@ impl Lane {
                 return;
             }
             for row in rows {
-                let view = self.world.json(0, &self.args(&["runs", "show", &row.run_id, "--json"]));
+                let view =
+                    self.world.json(0, &Self::args(&["runs", "show", &row.run_id, "--json"]));
                 let Some(wait) = view["waiting_for"].get(0).cloned() else { continue };
                 assert_eq!(wait["kind"], "doubt", "{view:#}");
                 self.tally.in_doubt += 1;
@@ -254,7 +255,7 @@ impl Lane {
                     let after = self.chance.moment(longest);
                     self.kill(child, after);
                 } else {
-                    self.finish(child);
+                    Self::finish(child);
                 }
                 self.promised(promise);
             }
@@ -274,13 +275,13 @@ impl Lane {
         }
     }
 
-    fn args<'a>(&self, args: &[&'a str]) -> Vec<&'a str> {
+    fn args<'a>(args: &[&'a str]) -> Vec<&'a str> {
         [args, &["--config", "segue.yaml", "--store", "sqlite:runs.db", "-q"]].concat()
     }
 
     fn start(&self, args: &[&str]) -> Child {
         let mut command = self.world.command(SEGUE);
-        command.args(self.args(args)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(Self::args(args)).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     }
 
@@ -291,7 +292,7 @@ impl Lane {
             std::thread::sleep(Duration::from_millis(1));
         }
         if child.try_wait().unwrap().is_some() {
-            return Some(self.finish(child));
+            return Some(Self::finish(child));
         }
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
@@ -303,7 +304,7 @@ impl Lane {
         None
     }
 
-    fn finish(&self, child: Child) -> Done {
+    fn finish(child: Child) -> Done {
         let done = Done::of(child.wait_with_output().unwrap());
         assert!(matches!(done.code, Some(0 | 1 | 3 | 4)), "{done:?}");
         done
