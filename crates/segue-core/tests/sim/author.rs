@@ -54,7 +54,7 @@ pub(crate) fn write(seed: u64, taste: Taste) -> Draft {
     };
     let mut called = Vec::new();
     if author.dice.one_in(3) {
-        for at in 0..1 + author.dice.small(2) {
+        for at in 0..=author.dice.small(2) {
             let name = format!("sub{at}");
             called.push(author.piece(&name, 3, 1));
             author.callable.push(name);
@@ -113,7 +113,7 @@ impl Author {
 
     fn steps(&mut self, most: usize, depth: usize) -> Vec<Sketch> {
         let (mut here, mut steps) = (Vec::<String>::new(), Vec::new());
-        for _ in 0..1 + self.dice.small(most) {
+        for _ in 0..=self.dice.small(most) {
             let step = self.step(&here, depth);
             here.push(step.id.clone());
             steps.push(step);
@@ -202,7 +202,7 @@ impl Author {
             fields.push(format!("fail_when: \"{{{{ output.n >= {limit} }}}}\""));
         }
         if self.dice.one_in(6) {
-            let fallback: Vec<String> = (0..1 + self.dice.small(2))
+            let fallback: Vec<String> = (0..=self.dice.small(2))
                 .map(|_| {
                     let other = *self.dice.pick(TOOLS);
                     let value = self.value();
@@ -352,7 +352,7 @@ impl Author {
     fn choose(&mut self, depth: usize, fields: &mut Vec<String>) -> Kind {
         self.body_timeout(fields);
         let mut cases = Vec::new();
-        for _ in 0..1 + self.dice.small(2) {
+        for _ in 0..=self.dice.small(2) {
             let when = self.condition();
             cases.push((Some(when), self.body(depth + 1)));
         }

@@ -13,6 +13,12 @@
     clippy::disallowed_methods,
     reason = "a broken fixture ends the test"
 )]
+#![allow(
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value,
+    clippy::type_complexity,
+    reason = "the model is written to be read beside the rules, one function for each"
+)]
 
 mod author;
 mod case;

@@ -253,7 +253,7 @@ fn made(dice: &mut Dice, mild: bool) -> Value {
     let strategy = *dice.pick(&["fail_fast", "rollback", "partial_success"]);
     let tools = ["t:read", "t:add", "t:put", "t:send", "t:strict", "t:missing"];
     let known = if dice.one_in(8) && !mild { tools.len() } else { tools.len() - 1 };
-    let steps = (0..1 + dice.small(3)).map(|at| {
+    let steps = (0..=dice.small(3)).map(|at| {
         let tool = Value::from(*dice.pick(&tools[..known]));
         let id = Value::from(format!("m{at}"));
         Value::object([("id", id), ("tool", tool)])

@@ -98,11 +98,11 @@ pub(super) fn s3_reverse_order(evidence: &Evidence<'_>) -> Finding {
 
 /// The composition that takes a step back: the last one around it that began to.
 fn scope_of(evidence: &Evidence<'_>, node: NodeId) -> u32 {
-    let scopes = evidence.journal().iter().filter_map(|entry| match &entry.fact {
+    let mut scopes = evidence.journal().iter().filter_map(|entry| match &entry.fact {
         Fact::RollbackStarted { frame, steps, .. } if steps.contains(&node) => Some(*frame),
         _ => None,
     });
-    scopes.last().unwrap_or(0)
+    scopes.next_back().unwrap_or(0)
 }
 
 /// Nothing is undone while a call of the way forward of the same composition, or another undo of

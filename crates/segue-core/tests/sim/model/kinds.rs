@@ -77,7 +77,7 @@ impl Model<'_> {
         for (name, template) in names {
             values.insert(name.clone(), self.eval(node, template)?);
         }
-        ended.given = values.clone();
+        ended.given.clone_from(&values);
         Ok(values.into())
     }
 

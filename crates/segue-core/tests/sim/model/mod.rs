@@ -158,7 +158,7 @@ pub(crate) fn interpret(story: &Story, trace: &Trace) -> Verdict {
     model.ending()
 }
 
-impl<'a> Model<'a> {
+impl Model<'_> {
     /// Something happened that nothing explains.
     fn puzzled(&mut self, node: NodeId, what: &str) {
         self.wrong.push(format!("{}: {what}", self.trace.path(node)));
