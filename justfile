@@ -12,6 +12,10 @@ test *ARGS:
 sim SEEDS="100000":
     SEGUE_SIM_SEEDS={{SEEDS}} cargo test --release --package segue-core --test sim -- --nocapture
 
+# Bugs planted into a copy of the machine, each of which the simulator must find
+planted:
+    cargo test --package segue-core --test planted -- --ignored --nocapture
+
 # Kill the program at random moments, so many times over
 kill CYCLES="1000":
     SEGUE_KILL_CYCLES={{CYCLES}} cargo test --package segue --test it kill:: -- --nocapture

@@ -46,16 +46,18 @@ fn arguments(evidence: &Evidence<'_>, undo: bool) -> Finding {
 fn same_undos(evidence: &Evidence<'_>, about: impl Fn(NodeId) -> bool) -> Finding {
     let names = |nodes: &[NodeId]| nodes.iter().map(|n| evidence.path(*n)).collect::<Vec<_>>();
     let mut found: Vec<(u32, Vec<NodeId>)> = Vec::new();
+    let mut announced: BTreeMap<NodeId, usize> = BTreeMap::new();
     for entry in evidence.journal() {
         match &entry.fact {
-            Fact::RollbackStarted { frame, .. } => found.push((*frame, Vec::new())),
+            Fact::RollbackStarted { frame, steps, .. } => {
+                announced.extend(steps.iter().map(|node| (*node, found.len())));
+                found.push((*frame, Vec::new()));
+            }
             Fact::UndoCalled { node, .. } | Fact::UndoFailed { node, .. } if about(*node) => {
-                let inside = found.iter_mut().rev();
-                let mut inside =
-                    inside.filter(|(root, _)| evidence.trace.is_inside(node.frame, *root));
-                let Some((_, steps)) = inside.next() else {
+                let Some(by) = announced.get(node) else {
                     return Err(format!("`{}` is undone by nobody", evidence.path(*node)));
                 };
+                let steps = &mut found[*by].1;
                 if !steps.contains(node) {
                     steps.push(*node);
                 }
