@@ -135,7 +135,9 @@ impl Moment<'_> {
             let record = self.state.record(outer);
             // Only of the attempt that succeeded: earlier ones are taken back step by step.
             let covers = matches!(self.state.undo_of(outer), Undo::Call(_))
-                && matches!(record.node, Node::Done { .. })
+                // Also when it was taken back already, by a composition around it.
+                && record.node.output().is_some()
+                && record.node.failure().is_none()
                 && record.frames.last() == Some(&inside);
             if covers {
                 return true;
