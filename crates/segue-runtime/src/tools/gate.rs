@@ -3,7 +3,7 @@
 //! A call waits for a slot of its tool, then of its source, then of the process, each first come,
 //! first served. Always in this order, so nobody waits in a circle, and nobody holds a slot of the
 //! process while waiting for a busy tool. A call that is dropped while it waits holds nothing and
-//! was not sent. What is known of a tool's health may turn a call away; see [`health`].
+//! was not sent. What is known of a tool's health may turn a call away; see `health`.
 //!
 //! Not here: what a refusal leads to (the core's), how long a call may take (the driver's).
 
