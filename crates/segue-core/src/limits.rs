@@ -74,6 +74,8 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// Size of a value in a journal; a larger one stands beside it, once for all that hold it.
     pub journal_value_bytes_max: usize,
+    /// How long a run that is under way waits for a store that cannot be written.
+    pub store_wait_ms_max: u64,
 }
 
 impl Default for Limits {
@@ -112,6 +114,7 @@ impl Default for Limits {
             diagnostics_max: 200,
             message_bytes_max: 16 * 1024,
             journal_value_bytes_max: 16 * 1024,
+            store_wait_ms_max: 10_000,
         }
     }
 }

@@ -7,6 +7,7 @@ mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use segue_core::compile::source::{Source, Span};
@@ -268,6 +269,14 @@ pub enum EngineError {
         /// Which tool.
         tool: String,
     },
+    /// The store could not be written, and the run stopped where it was.
+    #[error("run {run_id} stopped where it was: {error}")]
+    Stopped {
+        /// The run, which can go on from there.
+        run_id: Arc<str>,
+        /// What is wrong with the store.
+        error: StoreError,
+    },
     /// The store could not do what it was asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -368,9 +377,15 @@ impl Engine {
             observer: request.observer,
             chance: &inner.chance,
             expand,
+            store_wait: Duration::from_millis(inner.limits.store_wait_ms_max),
             cancel: request.cancel,
         };
-        driver::drive(&mut run, First::Start(Box::new(started), request.reused), drive).await?;
+        let run_id = started.run_id.clone();
+        let first = First::Start(Box::new(started), request.reused);
+        let driven = driver::drive(&mut run, first, drive).await;
+        if let Err(error) = driven {
+            return Err(stopped(store, run_id, error).await);
+        }
         let mut view = run.view();
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Ok(view)
@@ -474,6 +489,14 @@ impl Engine {
             }
         }
     }
+}
+
+/// Why a run could not be moved on. One that has begun can go on later.
+async fn stopped(store: &dyn Store, run_id: Arc<str>, error: StoreError) -> EngineError {
+    let is_for_now = matches!(error, StoreError::Unavailable { .. } | StoreError::Broken { .. });
+    // What cannot be looked at may have begun.
+    let has_begun = !matches!(store.run(&run_id).await, Ok(None));
+    if is_for_now && has_begun { EngineError::Stopped { run_id, error } } else { error.into() }
 }
 
 /// The view of a run that never began.

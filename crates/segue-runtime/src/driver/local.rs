@@ -1,7 +1,7 @@
 //! The local driver: one future per call, all polled in one place.
 //!
 //! Record, then perform: a turn's entries are appended to the store before any of its effects
-//! begins. A failing store therefore starts nothing.
+//! begins. A failing store therefore starts nothing; it is waited for, but not for ever.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,6 +23,10 @@ use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
 use crate::tools::gate::Gate;
 use crate::tools::{self, Registry, ToolError};
 
+/// How long to leave a store alone that could not be written: at first, and at most.
+const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
+const STORE_PAUSE_MAX: Duration = Duration::from_millis(500);
+
 /// What a driver needs to move a run.
 pub struct Drive<'a> {
     /// What the run executes.
@@ -41,6 +45,8 @@ pub struct Drive<'a> {
     pub chance: &'a Chance,
     /// What compiles a composition that was made at run time.
     pub expand: &'a Expand<'a>,
+    /// How long to wait for a store that cannot be written.
+    pub store_wait: Duration,
     /// Resolves when the run should end.
     pub cancel: BoxFuture<'a, ()>,
 }
@@ -84,6 +90,7 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         registry: drive.registry,
         gate: drive.gate,
         store: drive.store,
+        store_wait: drive.store_wait,
         confirmer: drive.confirmer,
         observer: drive.observer,
         chance: drive.chance,
@@ -124,6 +131,7 @@ struct Driver<'a> {
     registry: &'a Registry,
     gate: &'a Gate,
     store: &'a dyn Store,
+    store_wait: Duration,
     confirmer: &'a dyn Confirmer,
     observer: &'a dyn Observer,
     chance: &'a Chance,
@@ -220,7 +228,7 @@ impl Driver<'_> {
             measured: &self.measured,
         };
         match &self.lease {
-            Some(lease) => self.store.append(lease, record).await?,
+            Some(lease) => append(self.store, lease, record, self.store_wait).await?,
             None => {
                 let run = NewRun { run_id: &self.run_id, plan: &self.plan };
                 self.lease = Some(self.store.create(run, record).await?);
@@ -272,6 +280,34 @@ impl Driver<'_> {
     fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<()>> {
         let at = self.ends.iter().position(|(id, _)| *id == call)?;
         Some(self.ends.swap_remove(at).1)
+    }
+}
+
+/// Adds to a run, and waits for a store that cannot be written now. Meanwhile nothing new begins,
+/// and calls that are under way go on: ending them would leave them in doubt.
+async fn append(
+    store: &dyn Store,
+    lease: &Lease,
+    record: Record<'_>,
+    patience: Duration,
+) -> Result<(), StoreError> {
+    let until = tokio::time::Instant::now() + patience;
+    let mut pause = STORE_PAUSE_MIN;
+    let mut tried = false;
+    loop {
+        match store.append(lease, record).await {
+            Err(StoreError::Unavailable { .. }) if tokio::time::Instant::now() + pause <= until => {
+                tokio::time::sleep(pause).await;
+                (pause, tried) = (STORE_PAUSE_MAX.min(pause * 2), true);
+            }
+            // Nobody else writes with this lease: it was written, and only the answer was lost.
+            Err(StoreError::Fenced { actual, .. })
+                if tried && actual == record.expected + record.entries.len() as u64 =>
+            {
+                return Ok(());
+            }
+            other => return other,
+        }
     }
 }
 

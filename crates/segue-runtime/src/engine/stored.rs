@@ -1,6 +1,7 @@
 //! Runs that are in the store: looking at them, and going on with them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -9,7 +10,7 @@ use segue_core::run::{Entry, EventKind, Run};
 use segue_core::value::Value;
 use segue_core::view::RunView;
 
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, stopped};
 use crate::driver::{self, Confirmer, Drive, First, Later, Observer, Unobserved};
 use crate::store::{Lease, RunRow, Store, StoreError, TakeOver};
 
@@ -105,7 +106,11 @@ impl Engine {
         let lease = store.take(&request.run_id, request.take_over).await?;
         match self.go_on(&lease, request).await {
             // Nothing of the run was touched: whoever comes next may take it.
-            Err(error @ (EngineError::DefinitionChanged { .. } | EngineError::Store(_))) => {
+            Err(
+                error @ (EngineError::DefinitionChanged { .. }
+                | EngineError::Store(_)
+                | EngineError::Stopped { .. }),
+            ) => {
                 let _ = store.release(&lease).await;
                 Err(error)
             }
@@ -161,10 +166,13 @@ impl Engine {
             observer: request.observer,
             chance: &self.inner.chance,
             expand: &expand,
+            store_wait: Duration::from_millis(self.inner.limits.store_wait_ms_max),
             cancel: request.cancel,
         };
-        driver::drive(&mut run, first, drive).await?;
-        Ok(run.view())
+        match driver::drive(&mut run, first, drive).await {
+            Ok(()) => Ok(run.view()),
+            Err(error) => Err(stopped(&*self.inner.store, lease.run_id.clone(), error).await),
+        }
     }
 
     /// D4: a run is bound to the tools that it was planned with.

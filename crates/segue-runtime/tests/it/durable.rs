@@ -90,7 +90,10 @@ fn world_over(
     spec.rollback =
         segue_core::tool::DeclaredRollback::Call { tool: "test:work".into(), parameters };
     let tool = Tool { spec: Arc::new(spec), runner: work.clone() };
-    let (engine, _) = Engine::builder().tools([tool]).store(around(store.clone())).build();
+    // A write that fails is not tried again here.
+    let limits = Limits { store_wait_ms_max: 0, ..Limits::default() };
+    let (engine, _) =
+        Engine::builder().tools([tool]).limits(limits).store(around(store.clone())).build();
     let (plan, findings) = engine.plan(&Source::new("reference.yaml", REFERENCE));
     let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
     World { store, work, engine, plan }

@@ -235,14 +235,18 @@ async fn go_on(global: &Global, app: &App, stored: &Stored, act: Act) -> Exit {
             exit_of_wish(&act.wish, view.status, show(global, &view))
         }
         Err(error) => {
-            complain(&error.to_string(), help_for(&error));
+            complain(&error.to_string(), help_for(&error).as_deref());
             Exit::RunFailed
         }
     }
 }
 
-fn help_for(error: &EngineError) -> Option<&'static str> {
-    Some(match error {
+/// What to do about an error of the engine.
+pub(super) fn help_for(error: &EngineError) -> Option<String> {
+    let help = match error {
+        EngineError::Stopped { run_id, .. } => {
+            return Some(format!("nothing is lost; `segue resume {run_id}` goes on with it"));
+        }
         EngineError::Store(StoreError::Owned { .. }) => {
             "it is being run now; `segue runs show RUN --watch` follows it"
         }
@@ -253,7 +257,8 @@ fn help_for(error: &EngineError) -> Option<&'static str> {
             "bring the tool back to what it was, or `segue cancel RUN` and run it again"
         }
         _ => return None,
-    })
+    };
+    Some(help.to_owned())
 }
 
 /// Goes on with every run that nobody has.
@@ -273,7 +278,7 @@ fn resume_all(global: &Global) -> Exit {
         for (run_id, outcome) in &found {
             match outcome {
                 Ok(view) => say(&format!("{run_id} {}: {}", view.name, view.status.as_str())),
-                Err(error) => complain(&format!("{run_id}: {error}"), help_for(error)),
+                Err(error) => complain(&format!("{run_id}: {error}"), help_for(error).as_deref()),
             }
         }
         if !global.quiet {

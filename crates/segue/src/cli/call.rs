@@ -88,6 +88,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
                 EngineError::Tool(ToolError::Unreachable { .. }) => Exit::Unreachable,
                 EngineError::Tool(_)
                 | EngineError::Store(_)
+                | EngineError::Stopped { .. }
                 | EngineError::DefinitionChanged { .. } => Exit::RunFailed,
                 EngineError::UnknownTool { .. } | EngineError::Arguments { .. } => Exit::Usage,
             }
@@ -105,8 +106,9 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
         EngineError::Arguments { .. } => {
             Some("`segue tools show ID` lists the parameters".to_owned())
         }
-        EngineError::Tool(_) | EngineError::Store(_) | EngineError::DefinitionChanged { .. } => {
-            None
-        }
+        EngineError::Tool(_)
+        | EngineError::Store(_)
+        | EngineError::Stopped { .. }
+        | EngineError::DefinitionChanged { .. } => None,
     }
 }

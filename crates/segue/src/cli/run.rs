@@ -16,6 +16,7 @@ use segue_runtime::driver::{Confirmer, Decision, Nobody, Unobserved};
 use segue_runtime::engine::{Engine, RunRequest, stillborn};
 use segue_runtime::inject::Fault;
 
+use super::act::help_for;
 use super::app::{App, draw_all};
 use super::progress::{self, Progress};
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
@@ -200,7 +201,7 @@ impl Prepared {
             Ok(view) if args.dry_run => show_dry_run(global, &view),
             Ok(view) => show(global, &view),
             Err(error) => {
-                complain(&error.to_string(), None);
+                complain(&error.to_string(), help_for(&error).as_deref());
                 Exit::RunFailed
             }
         }

@@ -1,7 +1,7 @@
 //! The file: its tables, its settings, and how it came to be what it is.
 
 use std::fs::OpenOptions;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -194,9 +194,13 @@ fn fill_up(log: &Path, wanted: u64) -> std::io::Result<()> {
     let mut file = OpenOptions::new().append(false).write(true).open(log)?;
     let length = file.seek(SeekFrom::End(0))?;
     if length < wanted {
-        std::io::copy(&mut std::io::repeat(0).take(wanted - length), &mut file)?;
-        file.flush()?;
-        file.sync_all()?;
+        let mut zeros = std::io::repeat(0).take(wanted - length);
+        let filled = std::io::copy(&mut zeros, &mut file).and_then(|_| file.sync_all());
+        if filled.is_err() {
+            // Others need the space more.
+            file.set_len(length)?;
+        }
+        filled?;
     }
     Ok(())
 }
