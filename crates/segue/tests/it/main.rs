@@ -10,6 +10,7 @@ mod gate;
 mod hostile;
 mod init;
 mod inject;
+mod interrupted;
 mod kill;
 mod plan;
 mod run;

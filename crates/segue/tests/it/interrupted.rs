@@ -1,0 +1,322 @@
+//! One run, two processes, one of which is killed, stopped or left alone; and a disk that is full.
+
+#![cfg(unix)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Done, Json, SEGUE, World, copy_folder, repository, step};
+
+/// How long anything here may take before it counts as never.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// A world with a composition, commands, and a store in its folder.
+fn world(composition: &str, config: &str) -> World {
+    let world = World::with(composition);
+    world.file("segue.yaml", config);
+    world
+}
+
+fn args<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [args, &["--config", "segue.yaml", "--store", "sqlite:runs.db"]].concat()
+}
+
+fn start(world: &World, words: &[&str]) -> Child {
+    let mut command = world.command(SEGUE);
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn end(child: Child) -> Done {
+    Done::of(child.wait_with_output().unwrap())
+}
+
+/// Looks until something is there.
+#[track_caller]
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < NEVER, "it never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The lines of a file, once there are so many of them.
+#[track_caller]
+fn lines(path: &Path, count: usize) -> Vec<String> {
+    until(|| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let lines: Vec<String> = whole.map(|line| line.trim().to_owned()).collect();
+        (lines.len() >= count).then_some(lines)
+    })
+}
+
+/// The journal of the last run.
+fn journal(world: &World) -> Vec<Json> {
+    let done = world.segue(&args(&["runs", "show", "last", "--journal"])).exits(0);
+    done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The entries of a journal that hold this fact.
+fn facts<'a>(journal: &'a [Json], fact: &str) -> Vec<&'a Json> {
+    journal.iter().filter(|entry| entry["fact"].get(fact).is_some()).collect()
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(pid(child.id()), signal).unwrap();
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(number.cast_signed()).unwrap()
+}
+
+/// C3: a wait ends when it was to end, whoever waits. It does not begin anew, and does not end early.
+#[test]
+fn a_wait_that_was_killed_keeps_its_time() {
+    let world = world("name: c\nsteps: [{ id: rest, wait: 2s }]\noutput: rested\n", "");
+    let mut run = start(&world, &args(&["run", "c.yaml"]));
+    let store = world.path("runs.db");
+    until(|| store.exists().then_some(()));
+    let slept = until(|| {
+        let done = world.segue(&args(&["runs", "show", "last", "--journal"]));
+        let mut journal = done.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+        journal.find(|entry: &Json| entry["fact"].get("slept").is_some())
+    });
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let at_ms = |entry: &Json| entry["at_ms"].as_u64().unwrap();
+    let until_ms = slept["fact"]["slept"]["until_ms"].as_u64().unwrap();
+    assert_eq!(until_ms, at_ms(&slept) + 2_000);
+    // Most of the wait is over when somebody goes on with it.
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    until(|| (now().as_millis() + 800 > u128::from(until_ms)).then_some(()));
+    assert_eq!(world.json(0, &args(&["resume", "last", "-q"])), "rested");
+    let journal = journal(&world);
+    assert_eq!(facts(&journal, "slept").len(), 1);
+    let woke = at_ms(facts(&journal, "succeeded")[0]);
+    assert!(woke >= until_ms, "{} ms early", until_ms - woke);
+    assert!(woke < until_ms + 1_200, "{} ms late", woke - until_ms);
+}
+
+/// Commands that stay until there is a file `go`.
+const HOLDING: &str = r#"
+commands:
+  hold:
+    argv: [sh, -c, 'echo "$$" >> pids; sleep 300 & echo "$!" >> pids; while [ ! -e go ]; do sleep 0.02; done; echo held']
+    destructive: false
+    idempotent: true
+  hold-once:
+    argv: [sh, -c, 'echo "$$" >> pids; sleep 300 & echo "$!" >> pids; while [ ! -e go ]; do sleep 0.02; done; echo held']
+    destructive: false
+    idempotent: false
+  serve:
+    argv: [sh, -c, 'setsid sh -c ''echo "$$" > server; exec sleep 300'' > /dev/null 2>&1 & while [ ! -s server ]; do :; done']
+    destructive: false
+    idempotent: false
+"#;
+
+const HOLD: &str = "name: c\nsteps: [{ id: hold, tool: hold }]\noutput: '{{ hold }}'\n";
+
+fn is_running(number: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    // Nobody may have waited for it yet; it is over nevertheless.
+    let state = state.rsplit(')').next().unwrap_or("").trim_start();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}
+
+/// R3: what a killed Segue left running of an open call is ended before anybody asks about the call.
+/// What a finished step started on purpose is left alone.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_killed_segue_left_running_is_ended() {
+    let composition = "
+name: c
+steps:
+  - { id: serve, tool: serve }
+  - { id: hold, tool: hold-once, depends_on: serve }
+";
+    let world = world(composition, HOLDING);
+    let mut run = start(&world, &args(&["run", "c.yaml"]));
+    let left = lines(&world.path("pids"), 2);
+    let server = lines(&world.path("server"), 1).remove(0);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(left.iter().all(|pid| is_running(pid)), "{left:?}");
+    let view = world.json(3, &args(&["resume", "last", "--json"]));
+    assert_eq!(
+        (&view["status"], &view["waiting_for"][0]["step"]),
+        (&"waiting".into(), &"hold".into())
+    );
+    assert!(!left.iter().any(|pid| is_running(pid)), "{left:?}");
+    assert!(is_running(&server));
+    kill_process(pid(server.parse().unwrap()), Signal::KILL).unwrap();
+}
+
+/// A run that somebody alive has is left alone, and says so.
+#[test]
+fn a_run_of_somebody_who_is_alive_is_left_alone() {
+    let world = world(HOLD, HOLDING);
+    let run = start(&world, &args(&["run", "c.yaml", "-q"]));
+    lines(&world.path("pids"), 2);
+    let before = journal(&world);
+    let said = world.segue(&args(&["resume", "last"])).exits(1).stderr;
+    assert!(said.contains("which is alive") && said.contains("it is being run now"), "{said}");
+    world.segue(&args(&["resume", "--all"])).exits(0);
+    assert_eq!(journal(&world), before);
+    world.file("go", "");
+    assert_eq!(end(run).exits(0).json(), "held");
+    assert_eq!(lines(&world.path("pids"), 2).len(), 2, "it was called twice");
+}
+
+/// J8: an owner that hangs, and from whom a person takes the run, writes nothing when it wakes.
+#[test]
+fn an_owner_that_wakes_after_its_run_was_taken_writes_nothing() {
+    let world = world(HOLD, HOLDING);
+    let run = start(&world, &args(&["run", "c.yaml"]));
+    lines(&world.path("pids"), 2);
+    signal(&run, Signal::STOP);
+    world.segue(&args(&["resume", "last"])).exits(1);
+    world.file("go", "");
+    assert_eq!(world.json(0, &args(&["resume", "last", "--take-over", "-q"])), "held");
+    let written = journal(&world);
+    signal(&run, Signal::CONT);
+    let said = end(run).exits(1).stderr;
+    assert!(said.contains("taken over"), "{said}");
+    assert_eq!(journal(&world), written);
+}
+
+/// A small disk, as long as it is mounted.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Nothing when this process may not mount.
+    fn mount(path: PathBuf, size: &str) -> Option<Disk> {
+        std::fs::create_dir_all(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&path);
+        let mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        mounted.then_some(Disk(path))
+    }
+
+    fn resize(&self, size: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,size={size}")]).arg(&self.0);
+        assert!(mount.status().unwrap().success());
+    }
+
+    /// Takes all the space that is left.
+    fn fill(&self) {
+        let mut ballast = std::fs::File::create(self.0.join("ballast")).unwrap();
+        let full = std::io::copy(&mut std::io::repeat(1), &mut ballast).unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.0.join("ballast")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// Calls that may not be made twice, each with a long argument that the journal keeps.
+const FILLING: &str = r#"
+name: c
+input: { type: object, properties: { long: { type: string, default: "" } } }
+steps:
+  - id: each
+    loop:
+      over: "{{ range(60) }}"
+      as: n
+      max_concurrency: 2
+      steps:
+        - id: one
+          tool: once
+          parameters: { name: "n{{ n }}", long: "{{ input.long }}" }
+          retry_count: 9
+          probe: { tool: look, parameters: { name: "{{ args.name }}" }, done_when: "{{ output.done }}" }
+      output: "{{ one.name }}"
+output: "{{ each | length }}"
+"#;
+
+/// The tools of the kill harness, and a store on a small disk.
+fn full(size: &str, wait_ms: u32) -> Option<(World, Disk)> {
+    let world = World::with(FILLING);
+    copy_folder(&repository().join("crates/segue/tests/it/kill/world"), &world.folder());
+    world.file("log", "");
+    let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
+    world.file("segue.yaml", format!("{config}limits: {{ store_wait_ms_max: {wait_ms} }}\n"));
+    let disk = Disk::mount(world.path("disk"), size);
+    if disk.is_none() {
+        skipped();
+    }
+    Some((world, disk?))
+}
+
+#[allow(clippy::print_stderr, reason = "whoever runs the tests should know")]
+fn skipped() {
+    eprintln!("skipped: this process may not mount a disk");
+}
+
+fn on_disk<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [args, &["--config", "segue.yaml", "--store", "sqlite:disk/runs.db", "--json", "-q"]].concat()
+}
+
+/// Every call was made, and none of them twice.
+#[track_caller]
+fn each_was_done_once(world: &World) {
+    let log = std::fs::read_to_string(world.path("log")).unwrap();
+    for n in 0..60 {
+        let end = format!(" once n{n}");
+        let done = log.lines().filter(|line| line.starts_with("END") && line.ends_with(&end));
+        assert_eq!(done.count(), 1, "n{n} in\n{log}");
+    }
+}
+
+/// J11: a run stops where it is when the disk is full, says how to go on, and goes on from there.
+#[test]
+fn a_full_disk_stops_a_run_and_loses_nothing() {
+    let Some((world, disk)) = full("600k", 200) else { return };
+    let long = format!("long={}", "x".repeat(3_000));
+    let done = world.segue(&on_disk(&["run", "c.yaml", "-i", &long])).exits(1);
+    assert!(done.stderr.contains("stopped where it was"), "{}", done.stderr);
+    let (_, command) = done.stderr.split_once("`segue resume ").unwrap();
+    let run_id = command.split('`').next().unwrap();
+    disk.resize("64m");
+    let view = world.json(0, &on_disk(&["resume", run_id]));
+    assert_eq!((&view["status"], &view["output"]), (&"success".into(), &60.into()));
+    assert_eq!(step(&view, "each")["status"], "success");
+    each_was_done_once(&world);
+}
+
+/// J11: a run waits for space and goes on by itself; calls that are under way are not ended.
+#[test]
+fn a_run_waits_for_space() {
+    let Some((world, disk)) = full("4m", 30_000) else { return };
+    let run = start(&world, &on_disk(&["run", "c.yaml"]));
+    lines(&world.path("log"), 6);
+    disk.fill();
+    // Nothing new begins for as long as ten calls would take.
+    let mut still = (0, Instant::now());
+    until(|| {
+        let length = std::fs::metadata(world.path("log")).unwrap().len();
+        if length != still.0 {
+            still = (length, Instant::now());
+        }
+        (still.1.elapsed() > Duration::from_millis(600)).then_some(())
+    });
+    disk.free();
+    assert_eq!(end(run).exits(0).json()["output"], 60);
+    each_was_done_once(&world);
+    let log = std::fs::read_to_string(world.path("log")).unwrap();
+    assert!(!log.contains(" look "), "a call was in doubt:\n{log}");
+}
