@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{Done, Json, SEGUE, World, copy_folder, repository, step};
 
 /// How long anything here may take before it counts as never.
-const NEVER: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_mins(1);
 
 /// A world with a composition, commands, and a store in its folder.
 fn world(composition: &str, config: &str) -> World {
