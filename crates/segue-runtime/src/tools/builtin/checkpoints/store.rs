@@ -17,7 +17,7 @@ use crate::tools::ToolError;
 const QUERY_WORDS_MAX: usize = 64;
 
 /// How long another process may hold the file.
-const BUSY_WAIT: Duration = Duration::from_secs(2);
+const BUSY_WAIT: Duration = Duration::from_secs(20);
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS checkpoint (
