@@ -76,6 +76,17 @@ pub struct Limits {
     pub journal_value_bytes_max: usize,
     /// How long a run that is under way waits for a store that cannot be written.
     pub store_wait_ms_max: u64,
+    /// Size of one message of an MCP server.
+    pub mcp_message_bytes_max: usize,
+    /// Tools of one MCP server.
+    pub mcp_tools_max: usize,
+    /// How long an MCP server may take to start and list its tools.
+    pub mcp_start_ms: u64,
+    /// How long a call of an MCP server may take without a sign of progress, where its server says
+    /// nothing.
+    pub mcp_idle_ms: u64,
+    /// How long a call of an MCP server may take in all.
+    pub mcp_call_ms: u64,
 }
 
 impl Default for Limits {
@@ -115,6 +126,11 @@ impl Default for Limits {
             message_bytes_max: 16 * 1024,
             journal_value_bytes_max: 16 * 1024,
             store_wait_ms_max: 10_000,
+            mcp_message_bytes_max: 8 * 1024 * 1024,
+            mcp_tools_max: 10_000,
+            mcp_start_ms: 30_000,
+            mcp_idle_ms: 30_000,
+            mcp_call_ms: 600_000,
         }
     }
 }

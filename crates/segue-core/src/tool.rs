@@ -118,6 +118,8 @@ pub struct ToolSpec {
     pub composition: Option<Arc<Composition>>,
     /// What earlier calls have shown. No part of the definition.
     pub observed: Option<Observed>,
+    /// The hash of the definition as its source gave it, fields included that nobody here knows.
+    pub pin: Option<Arc<str>>,
 }
 
 /// What earlier calls of a tool have shown.
@@ -155,6 +157,7 @@ impl ToolSpec {
             tags: Vec::new(),
             composition: None,
             observed: None,
+            pin: None,
         }
     }
 
@@ -182,7 +185,7 @@ impl ToolSpec {
             Value::from(words.iter().map(|w| Value::String(w.clone())).collect::<Vec<_>>())
         };
         let Annotations { read_only, destructive, idempotent, open_world } = self.annotations;
-        Value::object([
+        let mut definition = vec![
             ("id", text(self.id.as_str())),
             ("description", text(&self.description)),
             ("input_schema", self.input.json().clone()),
@@ -198,7 +201,11 @@ impl ToolSpec {
             ),
             ("scopes", words(&self.scopes)),
             ("tags", words(&self.tags)),
-        ])
+        ];
+        if let Some(pin) = &self.pin {
+            definition.push(("pin", text(pin)));
+        }
+        Value::object(definition)
     }
 
     /// The hash of the definition, in hex.

@@ -84,6 +84,8 @@ struct BundledTool {
     tags: Vec<Arc<str>>,
     /// The position of the composition behind it.
     composition: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pin: Option<Arc<str>>,
 }
 
 impl Plan {
@@ -147,6 +149,7 @@ impl Packing {
             scopes: tool.scopes.clone(),
             tags: tool.tags.clone(),
             composition,
+            pin: tool.pin.clone(),
         };
         self.tools.push((tool.clone(), bundled));
         self.tools.len() - 1
@@ -256,6 +259,7 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         composition,
         // What was observed changes from day to day; a plan is the same all the same.
         observed: None,
+        pin: bundled.pin.clone(),
     })
 }
 
