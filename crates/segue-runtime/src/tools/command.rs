@@ -38,7 +38,7 @@ const STDERR_BYTES_MAX: usize = 16 * 1024;
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 
 /// What a command sees of our environment; secrets are elsewhere.
-const ENV_KEPT: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
+pub(super) const ENV_KEPT: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
 
 /// A command tool.
 // No `Debug`: the environment holds secrets.
@@ -275,15 +275,34 @@ impl Command {
 }
 
 /// A process group. Dropping it ends every process in it, whatever they have started since.
-struct Group(Option<u32>);
+pub(super) struct Group(pub(super) Option<u32>);
+
+impl Group {
+    /// Asks every process in it to end.
+    pub(super) fn terminate(&self) {
+        #[cfg(unix)]
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Ends every process in it, now and for the last time.
+    pub(super) fn end(&mut self) {
+        #[cfg(unix)]
+        self.signal(rustix::process::Signal::KILL);
+        self.0 = None;
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(pid) = self.0.and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
+            let _ = rustix::process::kill_process_group(pid, signal);
+        }
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
         // Work in `Drop`, because a call ends by being dropped and there is no later moment.
-        #[cfg(unix)]
-        if let Some(pid) = self.0.and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-        }
+        self.end();
     }
 }
 
@@ -385,7 +404,7 @@ impl Output {
     }
 }
 
-fn describe(status: ExitStatus) -> String {
+pub(super) fn describe(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return format!("signal {signal}");

@@ -6,7 +6,7 @@
 //! part of the path that it was meant for.
 
 pub mod address;
-mod connect;
+pub(in crate::tools) mod connect;
 pub(in crate::tools) mod engine;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ pub mod builtin;
 pub mod command;
 pub mod gate;
 pub mod http;
+pub mod mcp;
 pub(crate) mod orphans;
 pub mod secret;
 

@@ -147,7 +147,7 @@ fn literal(host: &str) -> Option<IpAddr> {
 
 /// Trusts the roots of this system, and Mozilla's as compiled in where it has none: a bare container
 /// works without any set-up, and a company's own roots count where they are installed.
-fn trusting() -> &'static ClientConfig {
+pub(in crate::tools) fn trusting() -> &'static ClientConfig {
     static TRUSTING: OnceLock<ClientConfig> = OnceLock::new();
     TRUSTING.get_or_init(|| {
         let mut roots = RootCertStore::empty();
@@ -160,7 +160,7 @@ fn trusting() -> &'static ClientConfig {
 }
 
 /// For plain http, which has no certificates to check: loading the roots takes milliseconds.
-fn trusting_nobody() -> &'static ClientConfig {
+pub(in crate::tools) fn trusting_nobody() -> &'static ClientConfig {
     static TRUSTING_NOBODY: OnceLock<ClientConfig> = OnceLock::new();
     TRUSTING_NOBODY.get_or_init(|| tls(RootCertStore::empty()))
 }

@@ -1,0 +1,168 @@
+//! What a server answered → the value of the call, or why there is none.
+
+use segue_core::compile::document::read_json_value;
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::value::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::definition::visible;
+use super::desk::object;
+use crate::tools::ToolError;
+
+/// The fields of an answer that decide.
+#[derive(Deserialize)]
+struct Called<'a> {
+    #[serde(borrow, default, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(default, rename = "isError")]
+    is_error: Option<bool>,
+    #[serde(default, rename = "resultType")]
+    kind: Option<String>,
+    #[serde(borrow, default, rename = "inputRequests")]
+    input_requests: Option<&'a RawValue>,
+}
+
+/// The value of a call: `structuredContent`; else a single text as JSON; else that text; else the
+/// items; else null. An answer that says it is an error is one.
+pub(super) fn value(raw: &RawValue, server: &str, limits: &Limits) -> Result<Value, ToolError> {
+    let unread = |error: &dyn std::fmt::Display| malformed(server, error);
+    let called: Called<'_> = object(raw).map_err(|error| unread(&error))?;
+    match called.kind.as_deref() {
+        None | Some("complete") => {}
+        Some("input_required") => return Err(wants_input(server, called.input_requests)),
+        Some(kind) => return Err(unread(&format!("a result of type `{}`", visible(kind, 64)))),
+    }
+    let read = |raw: &RawValue| {
+        read_json_value(raw.get(), limits).map_err(|finding| {
+            ToolError::refused(
+                finding.code,
+                format!("the answer of `{server}`: {}", finding.message),
+            )
+        })
+    };
+    let content = called.content.map(read).transpose()?.unwrap_or(Value::Null);
+    if called.is_error == Some(true) {
+        return Err(ToolError::failed(text_of(&content).unwrap_or_else(|| {
+            let structured = called.structured.map(|raw| raw.get().to_owned());
+            structured.unwrap_or_else(|| "the tool failed and did not say why".to_owned())
+        })));
+    }
+    if let Some(structured) = called.structured {
+        return read(structured);
+    }
+    match content {
+        Value::Null => Ok(Value::Null),
+        Value::Array(items) if items.is_empty() => Ok(Value::Null),
+        Value::Array(items) => match single_text(&items) {
+            Some(text) => Ok(read_json_value(text, limits).unwrap_or_else(|_| Value::from(text))),
+            None => Ok(Value::Array(items)),
+        },
+        other => Err(unread(&format!("`content` is {} and not a list", other.kind()))),
+    }
+}
+
+fn single_text(items: &[Value]) -> Option<&str> {
+    match items {
+        [item] if item.get("type").and_then(Value::as_str) == Some("text") => {
+            item.get("text").and_then(Value::as_str)
+        }
+        _ => None,
+    }
+}
+
+/// The texts of an error, one after the other.
+fn text_of(content: &Value) -> Option<String> {
+    let items = content.as_array()?;
+    let texts: Vec<&str> =
+        items.iter().filter_map(|item| item.get("text").and_then(Value::as_str)).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+pub(super) fn malformed(server: &str, why: &dyn std::fmt::Display) -> ToolError {
+    ToolError::refused(Code::ToolError, format!("the answer of `{server}` cannot be used: {why}"))
+}
+
+/// A server that asks a person in the middle of a call: the answer is no, and the call is over.
+fn wants_input(server: &str, requests: Option<&RawValue>) -> ToolError {
+    let requests =
+        requests.and_then(|raw| serde_json::from_str::<serde_json::Value>(raw.get()).ok());
+    let wanted = requests.as_ref().and_then(serde_json::Value::as_object).and_then(|requests| {
+        requests.values().find_map(|request| request.pointer("/params/message")?.as_str())
+    });
+    declined(server, wanted.unwrap_or("input"))
+}
+
+pub(super) fn declined(server: &str, wanted: &str) -> ToolError {
+    let wanted = visible(wanted, 300);
+    let message = format!(
+        "the server `{server}` asks a person: “{wanted}”; nobody can be asked, so it was declined"
+    );
+    ToolError::refused(Code::Denied, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::diagnostic::Code;
+    use segue_core::limits::Limits;
+    use serde_json::value::RawValue;
+
+    use super::value;
+    use crate::tools::ToolError;
+
+    fn read(json: &str) -> Result<String, ToolError> {
+        let raw = RawValue::from_string(json.to_owned()).unwrap();
+        value(&raw, "s", &Limits::default()).map(|value| value.to_json())
+    }
+
+    #[test]
+    fn the_value_is_what_the_rule_says() {
+        for (json, expected) in [
+            (
+                r#"{"structuredContent":{"b":1,"a":18446744073709551616},"content":[]}"#,
+                r#"{"b":1,"a":18446744073709551616}"#,
+            ),
+            (r#"{"content":[{"type":"text","text":"{\"n\":1}"}]}"#, r#"{"n":1}"#),
+            (r#"{"content":[{"type":"text","text":"hi"}]}"#, r#""hi""#),
+            (
+                r#"{"content":[{"type":"text","text":"1"},{"type":"text","text":"2"}]}"#,
+                r#"[{"type":"text","text":"1"},{"type":"text","text":"2"}]"#,
+            ),
+            (r#"{"content":[{"type":"image","data":"x"}]}"#, r#"[{"type":"image","data":"x"}]"#),
+            (r#"{"content":[]}"#, "null"),
+            ("{}", "null"),
+            (r#"{"structuredContent":null,"content":[{"type":"text","text":"t"}]}"#, r#""t""#),
+        ] {
+            assert_eq!(read(json).unwrap(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_never_a_value() {
+        let failed = read(
+            r#"{"isError":true,"content":[{"type":"text","text":"no"}],"structuredContent":{}}"#,
+        );
+        assert_eq!(failed, Err(ToolError::failed("no")));
+        assert!(read(r#"{"isError":true}"#).is_err());
+        for wrong in
+            ["[]", "1", r#"{"content":"text"}"#, r#"{"isError":"yes"}"#, r#"{"resultType":"task"}"#]
+        {
+            assert!(
+                matches!(read(wrong), Err(ToolError::Refused { retryable: false, .. })),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_question_is_declined_in_the_name_of_its_server() {
+        let json = r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"Your card number?"}}}}"#;
+        let Err(ToolError::Refused { code: Code::Denied, message, .. }) = read(json) else {
+            panic!("not declined")
+        };
+        assert!(message.contains("`s`") && message.contains("Your card number?"));
+    }
+}

@@ -1,0 +1,490 @@
+//! A connection to a server: which era it speaks, its tools, one call.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::ClientHandler;
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, Request, RequestMetaObject,
+    SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
+    RequestHandle, RoleClient, RunningService,
+};
+use rmcp::transport::Transport;
+use segue_core::compile::document::read_json_value;
+use segue_core::limits::Limits;
+use segue_core::value::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{Mutex, RwLock};
+use tokio::time::Instant;
+
+use super::definition::Listing;
+use super::desk::{Answer, Desk, Slot, object};
+use super::record::Era;
+use super::stdio::{Process, Traces};
+use super::{Reach, ServerConfig, http};
+
+/// Pages of one list.
+const PAGES_MAX: usize = 1_000;
+
+/// Bytes of one list.
+const LIST_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long somebody who has stopped waiting still tries to say so.
+const CANCEL_MAX: Duration = Duration::from_millis(200);
+
+/// How long the end of a process is waited for, to say how it ended.
+const TRACE_MAX: Duration = Duration::from_millis(300);
+
+/// The key of a call in its metadata: the same for every attempt of the same work.
+const KEY: &str = "segue/idempotencyKey";
+
+/// Us, to a server.
+#[derive(Clone, Copy)]
+struct Client;
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        // Nothing is offered: no sampling, no roots, and nobody is asked anything yet.
+        let us = Implementation::new("segue", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), us)
+    }
+}
+
+/// A server that answers.
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    service: Mutex<Option<RunningService<RoleClient, Client>>>,
+    desk: Arc<Desk>,
+    traces: Arc<Traces>,
+    pub(super) era: Era,
+    /// Whether arguments have to be readable for the library, which makes headers of some.
+    is_http: bool,
+    listing: BlockingMutex<Arc<Listing>>,
+    /// Held by whoever lists the tools again.
+    listing_again: Mutex<()>,
+    /// Read by whoever tells the server to stop something: the connection is not closed before.
+    cancelling: Arc<RwLock<()>>,
+}
+
+/// Why there is no connection.
+pub(super) struct Unopened {
+    /// For people.
+    pub(super) why: String,
+    /// The server turned out to be of the modern era, and to be slow.
+    pub(super) is_modern: bool,
+}
+
+impl From<String> for Unopened {
+    fn from(why: String) -> Unopened {
+        Unopened { why, is_modern: false }
+    }
+}
+
+/// Why a request has no answer.
+pub(super) enum Lost {
+    /// It surely did not leave.
+    Unsent(String),
+    /// Nobody knows.
+    Silent(String),
+    /// It took too long, and the server was told to stop.
+    Late(Duration),
+}
+
+/// How long to wait.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// Without a sign of progress.
+    pub(super) idle: Duration,
+    /// In all.
+    pub(super) total: Duration,
+}
+
+/// One tool, once.
+pub(super) struct Calling<'a> {
+    pub(super) tool: &'a str,
+    pub(super) args: Value,
+    pub(super) key: &'a str,
+}
+
+impl Connection {
+    /// Connects and lists the tools. The error says what went wrong, for people.
+    pub(super) async fn open(
+        server: &ServerConfig,
+        known: Option<Era>,
+        limits: &Limits,
+    ) -> Result<Connection, Unopened> {
+        let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
+        let bytes_max = limits.mcp_message_bytes_max;
+        let opened = match &server.reach {
+            Reach::Stdio(config) => {
+                let process = Process::start(
+                    config,
+                    desk.clone(),
+                    traces.clone(),
+                    bytes_max,
+                    known.is_none(),
+                )
+                .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
+                serve(process, known).await
+            }
+            Reach::Http(config) => {
+                serve(http::transport(config, desk.clone(), bytes_max).await?, known).await
+            }
+        };
+        let service = match opened {
+            Ok(service) => service,
+            Err(error) => {
+                let why = said(&format!("no handshake: {}", reason(&error)), &traces, &desk).await;
+                return Err(Unopened { why, is_modern: desk.is_late_modern() });
+            }
+        };
+        let peer = service.peer().clone();
+        let legacy = peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
+        let connection = Connection {
+            peer,
+            service: Mutex::new(Some(service)),
+            desk,
+            traces,
+            era: if legacy { Era::Legacy } else { Era::Modern },
+            is_http: matches!(server.reach, Reach::Http(_)),
+            listing: BlockingMutex::default(),
+            listing_again: Mutex::default(),
+            cancelling: Arc::default(),
+        };
+        match connection.list(server, limits).await {
+            Ok(listing) => connection.set_listing(listing),
+            Err(why) => {
+                let why = said(&why, &connection.traces, &connection.desk).await;
+                connection.close().await;
+                return Err(why.into());
+            }
+        }
+        connection.subscribe();
+        Ok(connection)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.peer.is_transport_closed()
+    }
+
+    /// The tools as they were last listed.
+    pub(super) fn listing(&self) -> Arc<Listing> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_listing(&self, listing: Listing) {
+        *self.listing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(listing);
+    }
+
+    /// The tools, listed again if the server said that they changed. The flag says whether they
+    /// were.
+    pub(super) async fn fresh_listing(
+        &self,
+        server: &ServerConfig,
+        limits: &Limits,
+    ) -> Result<(Arc<Listing>, bool), String> {
+        let _turn = self.listing_again.lock().await;
+        if !self.desk.take_changed() {
+            return Ok((self.listing(), false));
+        }
+        match self.list(server, limits).await {
+            Ok(listing) => self.set_listing(listing),
+            Err(why) => {
+                self.desk.mark_changed();
+                return Err(why);
+            }
+        }
+        Ok((self.listing(), true))
+    }
+
+    /// What a person was asked for, and declined, since this was last asked.
+    pub(super) fn take_declined(&self) -> Option<String> {
+        self.desk.take_declined()
+    }
+
+    /// Calls a tool once.
+    pub(super) async fn call(
+        &self,
+        calling: Calling<'_>,
+        patience: Patience,
+    ) -> Result<Arc<Slot>, Lost> {
+        let mut params = CallToolRequestParams::new(calling.tool.to_owned());
+        if self.is_http
+            && let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args)
+        {
+            params = params.with_arguments(map);
+        }
+        let slot = Slot::new(Some(calling.args));
+        let mut request = Request::new(params);
+        request.extensions.insert(slot.clone());
+        let mut meta = RequestMetaObject::new();
+        meta.insert(KEY.to_owned(), calling.key.into());
+        let request = ClientRequest::CallToolRequest(request);
+        self.ask(request, &slot, meta, patience).await?;
+        Ok(slot)
+    }
+
+    /// Sends a request and waits until its slot has an answer.
+    async fn ask(
+        &self,
+        request: ClientRequest,
+        slot: &Arc<Slot>,
+        meta: RequestMetaObject,
+        patience: Patience,
+    ) -> Result<(), Lost> {
+        let until = Instant::now() + patience.total;
+        let options = PeerRequestOptions::no_options().with_meta(meta);
+        let handle = self.peer.send_request_with_option(request, options).await;
+        let handle = handle.map_err(|error| Lost::Unsent(error.to_string()))?;
+        let mut asked = Asked(Some(handle), self.cancelling.clone());
+        let mut idle = Instant::now() + patience.idle;
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                outcome = asked.answered() => break outcome,
+                () = slot.progressed() => idle = Instant::now() + patience.idle,
+                () = tokio::time::sleep_until(idle.min(until)) => {
+                    asked.cancel().await;
+                    let time = if until <= idle { patience.total } else { patience.idle };
+                    return Err(if slot.was_sent() {
+                        Lost::Late(time)
+                    } else {
+                        Lost::Unsent(format!("not sent within {} ms", time.as_millis()))
+                    });
+                }
+            }
+        };
+        asked.0 = None;
+        match (slot.answer(), outcome) {
+            (Some(Answer::Lost(why)), _) if slot.was_sent() => Err(Lost::Silent(why.clone())),
+            (Some(Answer::Lost(why)), _) => Err(Lost::Unsent(why.clone())),
+            (Some(_), _) => Ok(()),
+            (None, Ok(())) => Err(Lost::Silent("there is no answer".to_owned())),
+            (None, Err(why)) => {
+                let why = said(&why, &self.traces, &self.desk).await;
+                Err(if slot.was_sent() { Lost::Silent(why) } else { Lost::Unsent(why) })
+            }
+        }
+    }
+
+    /// Every tool, page by page.
+    async fn list(&self, server: &ServerConfig, limits: &Limits) -> Result<Listing, String> {
+        let mut pages = Pages::default();
+        let patience = {
+            let time = Duration::from_millis(limits.mcp_start_ms);
+            Patience { idle: time, total: time }
+        };
+        let mut cursor: Option<String> = None;
+        loop {
+            let slot = Slot::new(None);
+            let params = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let mut request = ListToolsRequest::with_param(params);
+            request.extensions.insert(slot.clone());
+            let request = ClientRequest::ListToolsRequest(request);
+            let asked = self.ask(request, &slot, RequestMetaObject::new(), patience).await;
+            match (asked, slot.answer()) {
+                (Ok(()), Some(Answer::Result(raw))) => {
+                    cursor = pages.add(raw, limits)?;
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
+                // A server without tools need not know the question.
+                (Ok(()), Some(Answer::Error { code: -32601, .. })) => break,
+                (Ok(()), Some(Answer::Error { message, .. })) => {
+                    return Err(format!("it does not list its tools: {message}"));
+                }
+                (Ok(()), Some(Answer::TooLarge)) => {
+                    let bytes_max = limits.mcp_message_bytes_max;
+                    return Err(format!(
+                        "its list of tools is over the limit of {bytes_max} bytes"
+                    ));
+                }
+                (Ok(()), Some(Answer::Malformed(why))) => {
+                    return Err(format!("its list of tools cannot be read: {why}"));
+                }
+                (Ok(()), Some(Answer::Lost(_)) | None) => {
+                    return Err("it does not list its tools".to_owned());
+                }
+                (Err(Lost::Late(time)), _) => {
+                    let time = time.as_millis();
+                    return Err(format!("it did not list its tools within {time} ms"));
+                }
+                (Err(Lost::Unsent(why) | Lost::Silent(why)), _) => {
+                    return Err(format!("it does not list its tools: {why}"));
+                }
+            }
+        }
+        let mut listing = Listing::read(&server.name, &server.identity, pages.tools);
+        listing.notes.append(&mut pages.notes);
+        Ok(listing)
+    }
+
+    /// Servers of the modern era say that their tools changed only to those who asked to be told.
+    fn subscribe(&self) {
+        let capable = self.peer.peer_info().is_some_and(|info| {
+            info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true))
+        });
+        if self.era == Era::Legacy || !capable {
+            return;
+        }
+        let peer = self.peer.clone();
+        tokio::spawn(async move {
+            let mut filter = SubscriptionFilter::default();
+            filter.tools_list_changed = Some(true);
+            // The desk has seen what comes; this only keeps the stream open.
+            if let Ok(mut changes) = peer.listen(filter).await {
+                while let Ok(Some(_)) = changes.next().await {}
+            }
+        });
+    }
+
+    /// Ends the connection, and the process behind it.
+    pub(super) async fn close(&self) {
+        let _ = tokio::time::timeout(CANCEL_MAX, self.cancelling.write()).await;
+        if let Some(service) = self.service.lock().await.take() {
+            let _ = service.cancel().await;
+        }
+    }
+}
+
+/// The handshake.
+async fn serve<T>(
+    transport: T,
+    known: Option<Era>,
+) -> Result<RunningService<RoleClient, Client>, ClientInitializeError>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    let lifecycle = match known {
+        // Asked and answered before.
+        Some(Era::Legacy) => ClientLifecycleMode::Initialize,
+        Some(Era::Modern) => ClientLifecycleMode::Discover {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        },
+        None => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        },
+    };
+    Client.serve_with_lifecycle(transport, lifecycle).await
+}
+
+/// Why a handshake failed. When the server was asked twice, the second answer is the one that says
+/// something: the first only said which era it is of.
+fn reason(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
+        other => other.to_string(),
+    }
+}
+
+/// What went wrong, with what the server said about it.
+async fn said(why: &str, traces: &Traces, desk: &Desk) -> String {
+    let until = Instant::now() + TRACE_MAX;
+    while traces.end().is_none() && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut text = why.to_owned();
+    if let Some(end) = traces.end() {
+        text = format!("{text} ({end})");
+    }
+    for words in [traces.stderr.last_lines(5), desk.noise.last_lines(3)] {
+        if !words.is_empty() {
+            text = format!("{text}\n{}", super::definition::visible(&words, 2_000));
+        }
+    }
+    text
+}
+
+/// A request that is waited for. Dropping it tells the server to stop.
+struct Asked(Option<RequestHandle<RoleClient>>, Arc<RwLock<()>>);
+
+impl Asked {
+    /// Resolves when the library has an answer; what it is, the slot knows.
+    async fn answered(&mut self) -> Result<(), String> {
+        let Some(handle) = &mut self.0 else { return std::future::pending().await };
+        match (&mut handle.rx).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the connection was lost".to_owned()),
+        }
+    }
+
+    async fn cancel(&mut self) {
+        if let Some(handle) = self.0.take() {
+            let cancelling = handle.cancel(Some("the caller has stopped waiting".to_owned()));
+            let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
+        }
+    }
+}
+
+impl Drop for Asked {
+    // Work in `Drop`, because a call ends by being dropped and there is no later moment.
+    fn drop(&mut self) {
+        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let turn = self.1.clone().try_read_owned();
+        runtime.spawn(async move {
+            let _turn = turn;
+            let _ = handle.cancel(Some("the caller has gone away".to_owned())).await;
+        });
+    }
+}
+
+/// The pages of a list.
+#[derive(Default)]
+struct Pages {
+    tools: Vec<Value>,
+    notes: Vec<String>,
+    seen: HashSet<String>,
+    count: usize,
+    bytes: usize,
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    tools: Vec<&'a RawValue>,
+    #[serde(rename = "nextCursor")]
+    next: Option<String>,
+}
+
+impl Pages {
+    /// Takes a page; what is returned leads to the next one.
+    fn add(&mut self, raw: &RawValue, limits: &Limits) -> Result<Option<String>, String> {
+        let page: Page<'_> =
+            object(raw).map_err(|error| format!("its list of tools cannot be read: {error}"))?;
+        self.count += 1;
+        self.bytes += raw.get().len();
+        for tool in page.tools {
+            if self.tools.len() >= limits.mcp_tools_max {
+                let max = limits.mcp_tools_max;
+                self.notes.push(format!("it has more than {max} tools; the rest is left out"));
+                return Ok(None);
+            }
+            match read_json_value(tool.get(), limits) {
+                Ok(tool) => self.tools.push(tool),
+                Err(finding) => self.notes.push(format!("a tool: {}", finding.message)),
+            }
+        }
+        let Some(next) = page.next else { return Ok(None) };
+        if !self.seen.insert(next.clone()) {
+            self.notes.push("its list of tools runs in a circle".to_owned());
+            return Ok(None);
+        }
+        if self.count >= PAGES_MAX || self.bytes > LIST_BYTES_MAX {
+            self.notes.push("its list of tools does not end".to_owned());
+            return Ok(None);
+        }
+        Ok(Some(next))
+    }
+}

@@ -1,0 +1,256 @@
+//! What a server says of its tools → what Segue knows of them.
+//!
+//! Names are ids, so they are plain: a name that is not, or that looks like another of the same
+//! server, is refused with both. Texts are shown to people and models, so what cannot be seen in
+//! them is taken out. The pin of a tool covers its definition as it came, every field of it, and
+//! where it came from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use segue_core::id::ToolId;
+use segue_core::schema::Schema;
+use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec, hex_digest};
+use segue_core::value::Value;
+
+/// Length of a name.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Length of a description; the protocol sets no bound, hosts cut at about half of this.
+const DESCRIPTION_CHARS_MAX: usize = 4_096;
+
+/// A tool of a server.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// What is known of it.
+    pub spec: Arc<ToolSpec>,
+    /// The hash of its definition as it came, and of where it came from.
+    pub pin: Arc<str>,
+}
+
+/// The tools of a server at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// By their names.
+    pub tools: BTreeMap<Arc<str>, Definition>,
+    /// What is wrong with others, for people.
+    pub notes: Vec<String>,
+    /// Everything as it came.
+    pub raw: Vec<Value>,
+}
+
+impl Listing {
+    /// Reads definitions as they came.
+    pub(super) fn read(server: &str, identity: &str, raw: Vec<Value>) -> Listing {
+        let mut listing = Listing::default();
+        let mut looks: BTreeMap<String, Vec<Arc<str>>> = BTreeMap::new();
+        for definition in &raw {
+            let name: Arc<str> = match definition.get("name").and_then(Value::as_str) {
+                Some(name) if is_plain(name) => name.into(),
+                Some(name) => {
+                    let shown = visible(name, 64);
+                    listing.notes.push(format!("the name `{shown}` is not letters, digits, `_.-`"));
+                    continue;
+                }
+                None => {
+                    listing.notes.push("a tool has no name".to_owned());
+                    continue;
+                }
+            };
+            looks.entry(look(&name)).or_default().push(name.clone());
+            match read_one(server, identity, &name, definition) {
+                Ok(tool) => {
+                    listing.tools.insert(name, tool);
+                }
+                Err(why) => listing.notes.push(format!("`{name}`: {why}")),
+            }
+        }
+        for names in looks.into_values().filter(|names| names.len() > 1) {
+            listing.notes.push(format!("`{}` look alike", names.join("`, `")));
+            names.iter().for_each(|name| drop(listing.tools.remove(name)));
+        }
+        listing.raw = raw;
+        listing
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain)
+}
+
+/// What a name looks like: names that people take for each other look the same.
+pub fn look(name: &str) -> String {
+    let mut look = String::with_capacity(name.len());
+    for character in name.chars() {
+        match character {
+            '0' => look.push('o'),
+            '1' | 'I' | '|' => look.push('l'),
+            'm' | 'M' => look.push_str("rn"),
+            'w' | 'W' => look.push_str("vv"),
+            '-' => look.push('_'),
+            other => look.extend(other.to_lowercase()),
+        }
+    }
+    look
+}
+
+fn read_one(
+    server: &str,
+    identity: &str,
+    name: &str,
+    definition: &Value,
+) -> Result<Definition, String> {
+    let schema = |key: &str| match definition.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(json @ (Value::Object(_) | Value::Bool(_))) => {
+            let schema = Schema::new(readable(json));
+            match schema.check() {
+                Ok(()) => Ok(Some(Arc::new(schema))),
+                Err(violation) => Err(format!("its `{key}` is no schema: {violation}")),
+            }
+        }
+        Some(other) => Err(format!("its `{key}` is {} and no schema", other.kind())),
+    };
+    let text = |key: &str| definition.get(key).and_then(Value::as_str);
+    let description = text("description").or_else(|| text("title")).unwrap_or_default();
+    let hint = |key: &str| definition.get("annotations")?.get(key)?.as_bool();
+    let annotations = Annotations {
+        read_only: hint("readOnlyHint"),
+        destructive: hint("destructiveHint"),
+        idempotent: hint("idempotentHint"),
+        open_world: hint("openWorldHint"),
+    };
+    let reads = annotations.read_only == Some(true);
+    let pin = pin(identity, definition);
+    let spec = ToolSpec {
+        output: schema("outputSchema")?,
+        annotations,
+        rollback: if reads { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
+        pin: Some(pin.clone()),
+        ..ToolSpec::new(
+            ToolId::new(server, name),
+            visible(description, DESCRIPTION_CHARS_MAX),
+            schema("inputSchema")?.unwrap_or_else(Schema::any_object),
+        )
+    };
+    Ok(Definition { spec: Arc::new(spec), pin })
+}
+
+fn pin(identity: &str, definition: &Value) -> Arc<str> {
+    let whole =
+        Value::object([("server", Value::from(identity)), ("definition", definition.clone())]);
+    hex_digest(whole.to_canonical_json().as_bytes()).into()
+}
+
+/// A schema with the texts in it made visible. Values that it speaks of stay as they are.
+fn readable(schema: &Value) -> Value {
+    match schema {
+        Value::Array(items) => items.iter().map(readable).collect::<Vec<_>>().into(),
+        Value::Object(members) => Value::object(members.iter().map(|(key, value)| {
+            let value = match (&**key, value) {
+                ("description" | "title" | "$comment", Value::String(text)) => {
+                    Value::from(visible(text, DESCRIPTION_CHARS_MAX))
+                }
+                ("enum" | "const" | "default" | "examples", value) => value.clone(),
+                (_, value) => readable(value),
+            };
+            (key.clone(), value)
+        })),
+        other => other.clone(),
+    }
+}
+
+/// A text without what cannot be seen: controls, marks of direction, joiners, tags, private use.
+pub(super) fn visible(text: &str, chars_max: usize) -> String {
+    let seen = text.chars().filter(|character| match character {
+        '\n' | '\t' => true,
+        character if character.is_control() => false,
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{17b4}'
+        | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{e000}'..='\u{f8ff}'
+        | '\u{e0000}'..='\u{10ffff}' => false,
+        _ => true,
+    });
+    let mut text: String = seen.take(chars_max + 1).collect();
+    if let Some((end, _)) = text.char_indices().nth(chars_max) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::value::Value;
+
+    use super::{Listing, look, visible};
+
+    fn listing(json: &str) -> Listing {
+        let raw: serde_json::Value = serde_json::from_str(json).unwrap();
+        let raw = Value::from(raw).as_array().unwrap().to_vec();
+        Listing::read("s", "identity", raw)
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_taken_out() {
+        let hidden = "read\u{200b} a\u{202e}\u{1b}[31m file\u{e0041}\u{e0042}\nnow";
+        assert_eq!(visible(hidden, 100), "read a[31m file\nnow");
+        assert_eq!(visible("abcdef", 3), "abc…");
+    }
+
+    #[test]
+    fn names_that_look_alike_are_refused_together() {
+        for (one, other) in [
+            ("pay", "Pay"),
+            ("login", "Iogin"),
+            ("r0ot", "root"),
+            ("a-b", "a_b"),
+            ("modern", "rnodern"),
+        ] {
+            assert_eq!(look(one), look(other));
+            let json = format!(r#"[{{"name":"{one}"}},{{"name":"{other}"}},{{"name":"fine"}}]"#);
+            let listing = listing(&json);
+            assert_eq!(listing.tools.keys().map(|k| &**k).collect::<Vec<_>>(), ["fine"]);
+            assert_eq!(listing.notes.len(), 1);
+        }
+        assert_ne!(look("tail"), look("tall"));
+        assert_eq!(
+            listing(r#"[{"name":"p\u0430y"},{"name":"a b"},{"title":"none"}]"#).notes.len(),
+            3
+        );
+    }
+
+    #[test]
+    fn a_pin_covers_fields_that_nobody_knows() {
+        let pin = |json: &str| listing(json).tools["t"].pin.clone();
+        let plain = pin(r#"[{"name":"t","description":"d"}]"#);
+        assert_eq!(plain, pin(r#"[{"description":"d","name":"t"}]"#));
+        assert_ne!(plain, pin(r#"[{"name":"t","description":"d","x-vendor":1}]"#));
+        // Taken out of what is shown, and still a change.
+        assert_ne!(plain, pin(r#"[{"name":"t","description":"d\u200b"}]"#));
+    }
+
+    #[test]
+    fn lies_in_schemas_cost_only_their_tool() {
+        let json = r#"[{"name":"a","inputSchema":{"type":12}},{"name":"b","inputSchema":"no"},
+            {"name":"c","outputSchema":[1]},{"name":"d"}]"#;
+        let listing = listing(json);
+        assert_eq!(listing.tools.keys().map(|k| &**k).collect::<Vec<_>>(), ["d"]);
+        assert_eq!(listing.notes.len(), 3);
+    }
+}

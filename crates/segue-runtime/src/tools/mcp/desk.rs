@@ -1,0 +1,479 @@
+//! Where answers meet those who wait for them, as they came.
+//!
+//! The typed messages of the protocol library keep the fields that it knows, sort keys and round
+//! large numbers. So the answers that matter are taken off the wire here, raw, and the library gets
+//! an empty answer in their place: it still matches requests and answers, and counts nobody out.
+//! What a server says unasked is sorted here too, so that a flood of it ends here.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
+    GetMeta as _, ProgressToken, RequestId, ServerJsonRpcMessage, ServerResult,
+};
+use segue_core::value::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
+use super::frame::seeming_id;
+use super::tail::Tail;
+
+/// Requests of a server that may wait for our answer at once.
+const REQUESTS_MAX: usize = 64;
+
+/// Messages in one batch.
+const BATCH_MAX: usize = 1_000;
+
+/// An answer as it came.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// What was asked for.
+    Result(Box<RawValue>),
+    /// The server says no.
+    Error {
+        /// A code of JSON-RPC.
+        code: i64,
+        /// In its words.
+        message: String,
+    },
+    /// There was an answer, and it is larger than anybody may send.
+    TooLarge,
+    /// There was an answer, and nobody can read it.
+    Malformed(String),
+    /// There will be none.
+    Lost(String),
+}
+
+/// A request that waits for its answer. It travels with the request, and stays with who asked.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// The arguments of a call, exactly.
+    pub(super) arguments: Option<Value>,
+    sent: AtomicBool,
+    answer: OnceLock<Answer>,
+    progressed: Notify,
+    progress: Mutex<Option<f64>>,
+}
+
+impl Slot {
+    pub(super) fn new(arguments: Option<Value>) -> Arc<Slot> {
+        Arc::new(Slot { arguments, ..Slot::default() })
+    }
+
+    /// The request begins to leave: from now on it may have been heard.
+    pub(super) fn mark_sent(&self) {
+        self.sent.store(true, Ordering::SeqCst);
+    }
+
+    /// The request surely did not leave.
+    pub(super) fn mark_unsent(&self) {
+        self.sent.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    /// The first answer counts.
+    pub(super) fn settle(&self, answer: Answer) {
+        let _ = self.answer.set(answer);
+    }
+
+    pub(super) fn answer(&self) -> Option<&Answer> {
+        self.answer.get()
+    }
+
+    /// Resolves when the server has got further since the last time.
+    pub(super) async fn progressed(&self) {
+        self.progressed.notified().await;
+    }
+
+    /// A server that repeats itself gets no further.
+    fn note_progress(&self, now: f64) {
+        let mut last = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| now > last) {
+            *last = Some(now);
+            self.progressed.notify_one();
+        }
+    }
+}
+
+/// The desk of one connection.
+#[derive(Default)]
+pub(super) struct Desk {
+    waiting: Mutex<Waiting>,
+    /// The server said that its tools changed.
+    changed: AtomicBool,
+    /// The server is of the modern era, and said so too late.
+    late_modern: AtomicBool,
+    /// Requests of the server that were passed on and not answered yet.
+    asked: AtomicUsize,
+    /// What a person was last asked for, and declined.
+    declined: Mutex<Option<String>>,
+    /// What the server said where only messages belong.
+    pub(super) noise: Tail,
+}
+
+#[derive(Default)]
+struct Waiting {
+    slots: HashMap<RequestId, Weak<Slot>>,
+    tokens: HashMap<ProgressToken, (RequestId, Weak<Slot>)>,
+    /// Requests of the library itself, whose answers it reads.
+    plain: HashSet<RequestId>,
+    /// The question which era the server is of, when it was given up.
+    late_probe: Option<RequestId>,
+}
+
+impl Waiting {
+    fn forget(&mut self, id: &RequestId) -> Option<Arc<Slot>> {
+        self.plain.remove(id);
+        let slot = self.slots.remove(id)?;
+        self.tokens.retain(|_, (of, _)| of != id);
+        slot.upgrade()
+    }
+}
+
+/// What a message turned out to be.
+pub(super) type Sorted = Vec<ServerJsonRpcMessage>;
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    jsonrpc: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Progress {
+    #[serde(rename = "progressToken")]
+    token: ProgressToken,
+    progress: f64,
+}
+
+#[derive(Deserialize)]
+struct WireError {
+    code: i64,
+    message: String,
+}
+
+impl Desk {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Maps that are changed one entry at a time: a panic leaves nothing half done.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server said that its tools changed, since this was last asked.
+    pub(super) fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::SeqCst)
+    }
+
+    pub(super) fn mark_changed(&self) {
+        self.changed.store(true, Ordering::SeqCst);
+    }
+
+    /// What the server wanted to know from a person, since this was last asked.
+    pub(super) fn take_declined(&self) -> Option<String> {
+        self.declined.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Notes what is about to leave. Returns the slot that it carries.
+    pub(super) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<Slot>> {
+        match message {
+            ClientJsonRpcMessage::Request(request) => {
+                let mut waiting = self.waiting();
+                let Some(slot) = request.request.extensions().get::<Arc<Slot>>() else {
+                    waiting.plain.insert(request.id.clone());
+                    return None;
+                };
+                if let Some(token) = request.request.get_meta().get_progress_token() {
+                    let entry = (request.id.clone(), Arc::downgrade(slot));
+                    waiting.tokens.insert(token, entry);
+                }
+                waiting.slots.insert(request.id.clone(), Arc::downgrade(slot));
+                Some(slot.clone())
+            }
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.waiting().forget(id);
+                }
+                None
+            }
+            ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {
+                let _ = self.asked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |asked| {
+                    Some(asked.saturating_sub(1))
+                });
+                None
+            }
+        }
+    }
+
+    /// The question which era the server is of is not waited for any longer.
+    pub(super) fn give_up_probe(&self, id: &RequestId) {
+        let mut waiting = self.waiting();
+        waiting.forget(id);
+        waiting.late_probe = Some(id.clone());
+    }
+
+    /// Whether that question was answered after all: the server is modern and slow.
+    pub(super) fn is_late_modern(&self) -> bool {
+        self.late_modern.load(Ordering::SeqCst)
+    }
+
+    /// A request whose answer is not waited for any longer.
+    pub(super) fn forget(&self, id: &RequestId) {
+        self.waiting().forget(id);
+    }
+
+    /// Sorts a line. What is returned goes on to the library; the error ends the connection.
+    pub(super) fn incoming(&self, line: &[u8]) -> Result<Sorted, String> {
+        let Ok(text) = std::str::from_utf8(line) else {
+            return Ok(self.broken(line, "is not UTF-8"));
+        };
+        if text.starts_with('[') {
+            let Ok(batch) = serde_json::from_str::<Vec<&RawValue>>(text) else {
+                return Ok(self.noted(line));
+            };
+            if batch.len() > BATCH_MAX {
+                return Err(format!("a batch has more than {BATCH_MAX} messages"));
+            }
+            let mut all = Vec::new();
+            for message in batch {
+                all.extend(self.message(message.get())?);
+            }
+            return Ok(all);
+        }
+        self.message(text)
+    }
+
+    /// What is left of a line that was too long: one of its ends.
+    pub(super) fn too_long(&self, end: &[u8]) -> Option<ServerJsonRpcMessage> {
+        self.settle_seeming(end, || Answer::TooLarge)
+    }
+
+    /// What may be said of a line that was too long and says nowhere whom it answers: it is the
+    /// answer if only one is waited for.
+    pub(super) fn too_long_for_all(&self) -> Option<ServerJsonRpcMessage> {
+        let only = {
+            let waiting = self.waiting();
+            let mut ids = waiting.slots.keys();
+            ids.next().filter(|_| waiting.slots.len() == 1).cloned()
+        };
+        let id = only?;
+        let slot = self.waiting().forget(&id)?;
+        slot.settle(Answer::TooLarge);
+        Some(stand_in(id))
+    }
+
+    fn message(&self, text: &str) -> Result<Sorted, String> {
+        let Ok(envelope) = serde_json::from_str::<Envelope<'_>>(text) else {
+            return Ok(self.broken(text.as_bytes(), "is not a message"));
+        };
+        if envelope.jsonrpc.as_deref() != Some("2.0") {
+            return Ok(self.broken(text.as_bytes(), "is not JSON-RPC 2.0"));
+        }
+        match (&envelope.method, envelope.id) {
+            (Some(method), Some(_)) => self.request(text, method, envelope.params),
+            (Some(method), None) => Ok(self.notification(text, method, envelope.params)),
+            (None, Some(id)) => Ok(self.response(text, id, envelope.result, envelope.error)),
+            (None, None) => Ok(self.noted(text.as_bytes())),
+        }
+    }
+
+    fn request(
+        &self,
+        text: &str,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<Sorted, String> {
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+        if asked >= REQUESTS_MAX {
+            return Err(format!("it asks for more than {REQUESTS_MAX} things at once"));
+        }
+        if method == "elicitation/create" {
+            #[derive(Deserialize)]
+            struct Elicitation {
+                message: String,
+            }
+            let params = params.and_then(|p| object::<Elicitation>(p).ok());
+            let wanted = params.map_or_else(|| "input".to_owned(), |p| p.message);
+            *self.declined.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
+        }
+        match serde_json::from_str(text) {
+            Ok(message) => Ok(vec![message]),
+            Err(_) => {
+                self.asked.fetch_sub(1, Ordering::SeqCst);
+                Ok(self.noted(text.as_bytes()))
+            }
+        }
+    }
+
+    fn notification(&self, text: &str, method: &str, params: Option<&RawValue>) -> Sorted {
+        match method {
+            "notifications/progress" => {
+                let params = params.and_then(|p| object::<Progress>(p).ok());
+                if let Some(Progress { token, progress }) = params {
+                    let slot =
+                        self.waiting().tokens.get(&token).and_then(|(_, slot)| slot.upgrade());
+                    if let Some(slot) = slot {
+                        slot.note_progress(progress);
+                    }
+                }
+                Vec::new()
+            }
+            // Once is enough until somebody has looked.
+            "notifications/tools/list_changed" => {
+                let known = self.changed.swap(true, Ordering::SeqCst);
+                if known { Vec::new() } else { serde_json::from_str(text).into_iter().collect() }
+            }
+            "notifications/subscriptions/acknowledged" => {
+                serde_json::from_str(text).into_iter().collect()
+            }
+            // Log messages, other lists, other people's extensions.
+            _ => Vec::new(),
+        }
+    }
+
+    fn response(
+        &self,
+        text: &str,
+        id: &RawValue,
+        result: Option<&RawValue>,
+        error: Option<&RawValue>,
+    ) -> Sorted {
+        let Ok(id) = serde_json::from_str::<RequestId>(id.get()) else {
+            return self.noted(text.as_bytes());
+        };
+        let (slot, plain) = {
+            let mut waiting = self.waiting();
+            let plain = waiting.plain.remove(&id);
+            (waiting.forget(&id), plain)
+        };
+        if let Some(slot) = slot {
+            slot.settle(match (result, error) {
+                (Some(result), None) => Answer::Result(result.to_owned()),
+                (None, Some(error)) => match object::<WireError>(error) {
+                    Ok(WireError { code, message }) => Answer::Error { code, message },
+                    Err(_) => Answer::Malformed("its error has no code and message".to_owned()),
+                },
+                (Some(_), Some(_)) => {
+                    Answer::Malformed("it has both a result and an error".to_owned())
+                }
+                (None, None) => {
+                    Answer::Malformed("it has neither a result nor an error".to_owned())
+                }
+            });
+            return vec![stand_in(id)];
+        }
+        if plain {
+            let error = || ErrorData::internal_error("the answer cannot be read", None);
+            let message = serde_json::from_str(text);
+            return vec![message.unwrap_or_else(|_| unreadable(error(), id))];
+        }
+        if result.is_some() && self.waiting().late_probe.as_ref() == Some(&id) {
+            self.late_modern.store(true, Ordering::SeqCst);
+        }
+        // Nobody asked, or it was answered already.
+        Vec::new()
+    }
+
+    /// A line that cannot be read; if it seems to be an answer, who waits for it is told.
+    fn broken(&self, line: &[u8], why: &str) -> Sorted {
+        if line.trim_ascii_start().starts_with(b"{") {
+            let settled = self.settle_seeming(line, || Answer::Malformed(format!("it {why}")));
+            if let Some(message) = settled {
+                return vec![message];
+            }
+        }
+        self.noted(line)
+    }
+
+    fn noted(&self, line: &[u8]) -> Sorted {
+        self.noise.push(line);
+        self.noise.push(b"\n");
+        Vec::new()
+    }
+
+    fn settle_seeming(
+        &self,
+        piece: &[u8],
+        answer: impl FnOnce() -> Answer,
+    ) -> Option<ServerJsonRpcMessage> {
+        let id: RequestId = serde_json::from_str(&seeming_id(piece)?).ok()?;
+        let (plain, slot) = {
+            let mut waiting = self.waiting();
+            (waiting.plain.contains(&id), waiting.forget(&id))
+        };
+        if let Some(slot) = slot {
+            slot.settle(answer());
+            return Some(stand_in(id));
+        }
+        plain.then(|| unreadable(ErrorData::internal_error("the answer cannot be read", None), id))
+    }
+}
+
+/// Reads an object. A list is none, although its items could be taken for the fields.
+pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, String> {
+    if !raw.get().starts_with('{') {
+        return Err("it is no object".to_owned());
+    }
+    serde_json::from_str(raw.get()).map_err(|error| error.to_string())
+}
+
+/// What the library gets in place of an answer that was kept here.
+pub(super) fn stand_in(id: RequestId) -> ServerJsonRpcMessage {
+    ServerJsonRpcMessage::response(ServerResult::empty(()), id)
+}
+
+fn unreadable(error: ErrorData, id: RequestId) -> ServerJsonRpcMessage {
+    ServerJsonRpcMessage::error(error, Some(id))
+}
+
+/// The text of a message that leaves, with the arguments of a call exactly as they are.
+pub(super) fn encode(
+    message: &ClientJsonRpcMessage,
+    slot: Option<&Slot>,
+) -> Result<String, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        name: &'a str,
+        arguments: &'a Value,
+        _meta: &'a rmcp::model::RequestMetaObject,
+    }
+    #[derive(Serialize)]
+    struct Line<'a> {
+        jsonrpc: &'static str,
+        id: &'a RequestId,
+        method: &'static str,
+        params: Params<'a>,
+    }
+    if let ClientJsonRpcMessage::Request(request) = message
+        && let ClientRequest::CallToolRequest(call) = &request.request
+        && let Some(arguments) = slot.and_then(|slot| slot.arguments.as_ref())
+    {
+        return serde_json::to_string(&Line {
+            jsonrpc: "2.0",
+            id: &request.id,
+            method: "tools/call",
+            params: Params {
+                name: &call.params.name,
+                arguments,
+                _meta: request.request.get_meta(),
+            },
+        });
+    }
+    serde_json::to_string(message)
+}

@@ -1,0 +1,58 @@
+//! Tools of MCP servers: Segue as a client, in both eras of the protocol.
+//!
+//! ```text
+//! server.rs ── connection.rs ── stdio.rs, http.rs      a life, a connection, the ways to a server
+//!     │             └─ desk.rs, frame.rs               answers off the wire, as they came
+//!     └─ definition.rs, answer.rs, record.rs           what they mean; what was seen before
+//! ```
+//!
+//! The protocol library matches requests and answers, shakes hands and speaks HTTP. What it reads
+//! into its own types is read again here from the raw text, with bounds.
+//!
+//! Not here: which servers may start at all (trust is the command line's), what a refusal leads to
+//! (the core's).
+
+mod answer;
+mod connection;
+mod definition;
+mod desk;
+mod frame;
+mod http;
+mod record;
+mod server;
+mod stdio;
+mod tail;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use definition::{Definition, Listing, look};
+pub use http::HttpConfig;
+pub use record::Era;
+pub use server::{Server, Unusable};
+pub use stdio::StdioConfig;
+
+/// How long the question which era a server is of waits for its answer.
+const PROBE_MAX: Duration = Duration::from_millis(2_500);
+
+/// How a server is reached.
+#[derive(Clone)]
+pub enum Reach {
+    /// A process that is started here.
+    Stdio(StdioConfig),
+    /// An address.
+    Http(HttpConfig),
+}
+
+/// A server, as it is configured.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Its name, which its tools' ids begin with.
+    pub name: Arc<str>,
+    /// How it is reached.
+    pub reach: Reach,
+    /// The hash of how it is configured: what its tools are pinned to beside their definitions.
+    pub identity: Arc<str>,
+    /// How long a call may take without a sign of progress.
+    pub timeout: Option<Duration>,
+}

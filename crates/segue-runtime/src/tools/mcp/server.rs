@@ -1,0 +1,294 @@
+//! The life of a server: started when it is first needed, kept for all runs of the process, started
+//! again when it has died, and left alone for a while when it keeps dying.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::value::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::answer;
+use super::connection::{Calling, Connection, Lost, Patience};
+use super::definition::{Definition, Listing};
+use super::desk::{Answer, Slot};
+use super::record::{self, Era};
+use super::{Reach, ServerConfig};
+use crate::tools::{Call, Tool, ToolError, ToolRunner};
+
+/// The first pause before a server is started again, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// A server, running or not.
+pub struct Server {
+    config: ServerConfig,
+    limits: Limits,
+    /// Where its definitions are kept.
+    record: Option<PathBuf>,
+    life: Mutex<Life>,
+}
+
+#[derive(Default)]
+struct Life {
+    connection: Option<Arc<Connection>>,
+    era: Option<Era>,
+    /// Starts in a row that failed, or whose connection was soon lost.
+    failures: u32,
+    rest: Option<(Instant, String)>,
+}
+
+/// A server that cannot be used now.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the MCP server `{server}` cannot be used: {why}")]
+pub struct Unusable {
+    /// Which.
+    pub server: Arc<str>,
+    /// In words for people.
+    pub why: String,
+    /// When it is tried again.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<Unusable> for ToolError {
+    fn from(unusable: Unusable) -> ToolError {
+        let message = unusable.to_string();
+        ToolError::Unreachable { message, retry_after: unusable.retry_after }
+    }
+}
+
+impl Server {
+    /// A server that nobody has started yet. Its definitions are kept in a folder, if there is one.
+    pub fn new(config: ServerConfig, limits: &Limits, folder: Option<&std::path::Path>) -> Server {
+        let record = folder.map(|folder| record::file(folder, &config.name, &config.identity));
+        Server { config, limits: limits.clone(), record, life: Mutex::default() }
+    }
+
+    /// Its name, which its tools' ids begin with.
+    pub fn name(&self) -> &Arc<str> {
+        &self.config.name
+    }
+
+    /// Its tools as they were when it was last seen, without starting it.
+    pub fn recorded(&self) -> Option<Listing> {
+        let seen = record::read(self.record.as_deref()?)?;
+        Some(Listing::read(&self.config.name, &self.config.identity, seen.tools))
+    }
+
+    /// Its tools now; starts it if need be.
+    pub async fn listing(&self) -> Result<Arc<Listing>, Unusable> {
+        let connection = self.connection().await?;
+        self.current(&connection).await
+    }
+
+    /// Ends it, if it runs.
+    pub async fn close(&self) {
+        if let Some(connection) = self.life.lock().await.connection.take() {
+            connection.close().await;
+        }
+    }
+
+    /// The tools of a listing, each with what calls it.
+    pub fn tools(self: &Arc<Server>, listing: &Listing) -> Vec<Tool> {
+        let tools = listing.tools.iter().map(|(name, Definition { spec, pin })| Tool {
+            spec: spec.clone(),
+            runner: Arc::new(McpTool {
+                server: self.clone(),
+                name: name.clone(),
+                pin: pin.clone(),
+                read_only: spec.annotations.read_only == Some(true),
+            }),
+        });
+        tools.collect()
+    }
+
+    fn unusable(&self, why: impl Into<String>, retry_after: Option<Duration>) -> Unusable {
+        Unusable { server: self.config.name.clone(), why: why.into(), retry_after }
+    }
+
+    /// The connection, made if there is none. Whoever comes meanwhile waits for the same one.
+    async fn connection(&self) -> Result<Arc<Connection>, Unusable> {
+        let mut life = self.life.lock().await;
+        if let Some(connection) = &life.connection {
+            if !connection.is_closed() {
+                return Ok(connection.clone());
+            }
+            // It has died. The next start is at once, a pause comes only after that fails too.
+            connection.close().await;
+            life.connection = None;
+        }
+        if let Some((until, why)) = &life.rest
+            && let Some(left) = until.checked_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            return Err(self.unusable(why.clone(), Some(left)));
+        }
+        if life.era.is_none()
+            && let Some(seen) = self.record.as_deref().and_then(record::read)
+        {
+            life.era = Some(seen.era);
+        }
+        let time = Duration::from_millis(self.limits.mcp_start_ms);
+        let opened = tokio::time::timeout(time, self.open(life.era)).await;
+        let opened = opened
+            .unwrap_or_else(|_| Err(format!("it was not ready within {} ms", time.as_millis())));
+        match opened {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                *life = Life {
+                    connection: Some(connection.clone()),
+                    era: Some(connection.era),
+                    ..Life::default()
+                };
+                self.keep(&connection, &connection.listing());
+                Ok(connection)
+            }
+            Err(why) => {
+                let pause = PAUSE.0.saturating_mul(1 << life.failures.min(10)).min(PAUSE.1);
+                life.failures = life.failures.saturating_add(1);
+                // What was known of it may be what is wrong.
+                life.era = None;
+                life.rest = Some((Instant::now() + pause, why.clone()));
+                Err(self.unusable(why, Some(pause)))
+            }
+        }
+    }
+
+    /// Opens a connection. What was known of the era may be wrong by now, or become known too late:
+    /// then once more.
+    async fn open(&self, known: Option<Era>) -> Result<Connection, String> {
+        let again = match Connection::open(&self.config, known, &self.limits).await {
+            Ok(connection) => return Ok(connection),
+            Err(unopened) if unopened.is_modern => Some(Era::Modern),
+            Err(_) if known.is_some() => None,
+            Err(unopened) => return Err(unopened.why),
+        };
+        Connection::open(&self.config, again, &self.limits).await.map_err(|unopened| unopened.why)
+    }
+
+    /// The tools of a connection, listed again if the server said that they changed.
+    async fn current(&self, connection: &Connection) -> Result<Arc<Listing>, Unusable> {
+        let fresh = connection.fresh_listing(&self.config, &self.limits).await;
+        let (listing, is_new) = fresh.map_err(|why| self.unusable(why, None))?;
+        if is_new {
+            self.keep(connection, &listing);
+        }
+        Ok(listing)
+    }
+
+    fn keep(&self, connection: &Connection, listing: &Listing) {
+        if let Some(file) = &self.record {
+            record::write(file, connection.era, &listing.raw);
+        }
+    }
+
+    fn patience(&self) -> Patience {
+        let idle = self.config.timeout;
+        let idle = idle.unwrap_or(Duration::from_millis(self.limits.mcp_idle_ms));
+        Patience { idle, total: idle.max(Duration::from_millis(self.limits.mcp_call_ms)) }
+    }
+}
+
+/// A tool of a server.
+struct McpTool {
+    server: Arc<Server>,
+    name: Arc<str>,
+    pin: Arc<str>,
+    read_only: bool,
+}
+
+#[async_trait]
+impl ToolRunner for McpTool {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let connection = self.server.connection().await?;
+        let listing = self.server.current(&connection).await?;
+        self.check_pin(&call, &listing)?;
+        let calling = Calling { tool: &self.name, args: call.args, key: &call.key };
+        match connection.call(calling, self.server.patience()).await {
+            Ok(slot) => self.value(&slot, &connection),
+            Err(Lost::Unsent(why)) => Err(self.server.unusable(why, None).into()),
+            Err(Lost::Silent(why)) => Err(ToolError::Silent {
+                message: format!("`{}` was called and did not answer: {why}", call.tool),
+            }),
+            Err(Lost::Late(time)) => Err(self.late(time)),
+        }
+    }
+}
+
+impl McpTool {
+    /// A tool is what it was when it was planned, or it is not called.
+    fn check_pin(&self, call: &Call, listing: &Listing) -> Result<(), ToolError> {
+        let message = match listing.tools.get(&self.name) {
+            Some(now) if now.pin == self.pin => return Ok(()),
+            Some(_) => format!(
+                "the server changed the definition of `{}` since it was checked, so it was not \
+                 called; look at it with `segue tools show {}`",
+                call.tool, call.tool
+            ),
+            None => format!("the server offers `{}` no more", call.tool),
+        };
+        Err(ToolError::refused(Code::DefinitionChanged, message))
+    }
+
+    fn value(&self, slot: &Slot, connection: &Connection) -> Result<Value, ToolError> {
+        let server = &self.server.config.name;
+        let limits = &self.server.limits;
+        let declined = connection.take_declined();
+        match slot.answer() {
+            Some(Answer::Result(raw)) => {
+                let value = answer::value(raw, server, limits);
+                // A tool that failed after its question was declined failed because of that.
+                match (value, declined) {
+                    (
+                        Err(ToolError::Refused { message, code: Code::ToolError, .. }),
+                        Some(asked),
+                    ) => {
+                        let ToolError::Refused { code, message: why, retryable } =
+                            answer::declined(server, &asked)
+                        else {
+                            return Err(ToolError::failed(message));
+                        };
+                        Err(ToolError::Refused {
+                            code,
+                            message: format!("{message} ({why})"),
+                            retryable,
+                        })
+                    }
+                    (value, _) => value,
+                }
+            }
+            Some(Answer::Error { code, message }) => {
+                // Wrong parameters and unknown tools stay wrong.
+                let retryable = !matches!(code, -32602 | -32601 | -32600 | 400..=499);
+                let message = format!("{message} ({code})");
+                Err(ToolError::Refused { code: Code::ToolError, message, retryable })
+            }
+            Some(Answer::TooLarge) => Err(ToolError::refused(
+                Code::Limit,
+                format!("the answer is over the limit of {} bytes", limits.mcp_message_bytes_max),
+            )),
+            Some(Answer::Malformed(why)) => Err(answer::malformed(server, why)),
+            Some(Answer::Lost(why)) => Err(ToolError::Silent { message: why.clone() }),
+            None => Err(ToolError::Silent { message: "there is no answer".to_owned() }),
+        }
+    }
+
+    /// What stopping a call in the middle leads to.
+    fn late(&self, time: Duration) -> ToolError {
+        let message = format!("no answer within {} ms", time.as_millis());
+        if self.read_only {
+            return ToolError::Refused { code: Code::Timeout, message, retryable: true };
+        }
+        ToolError::Silent { message }
+    }
+}
+
+impl ServerConfig {
+    /// Whether it is a program that is started.
+    pub fn is_started(&self) -> bool {
+        matches!(self.reach, Reach::Stdio(_))
+    }
+}

@@ -1,0 +1,252 @@
+//! A server as a process: messages on its standard input and output, a line each.
+//!
+//! The process is the first of a group of its own, so that `npx` and whatever it starts end
+//! together. It ends as the protocol wants it: its input is closed, then it is asked to end, then it
+//! is ended. One task reads its output and sorts it ([`Desk`]); one keeps the end of its standard
+//! error.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::Instant;
+
+use super::PROBE_MAX;
+use super::desk::{Desk, encode};
+use super::frame::{Frame, Frames};
+use super::tail::Tail;
+use crate::tools::command::{ENV_KEPT, Group, describe};
+
+/// What a server sees of our environment beyond what a command does.
+const ENV_KEPT_TOO: &[&str] = &["USER", "LOGNAME", "SHELL", "TERM"];
+
+/// How long a server may take to end once its input is closed, and once it was asked to end.
+const END_MAX: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(1_000)];
+
+/// Messages that were read and not yet taken.
+const INBOX_MAX: usize = 64;
+
+/// What starts a server.
+// No `Debug`: the environment holds secrets.
+#[derive(Clone, Default)]
+pub struct StdioConfig {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What is added to its environment, already expanded.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub cwd: Option<PathBuf>,
+}
+
+/// What is known of a process beside its messages.
+#[derive(Default)]
+pub(super) struct Traces {
+    pub(super) stderr: Tail,
+    end: BlockingMutex<Option<String>>,
+}
+
+impl Traces {
+    fn note_end(&self, how: String) {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(how);
+    }
+
+    /// How the process ended, when it did.
+    pub(super) fn end(&self) -> Option<String> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A process that serves.
+pub(super) struct Process {
+    // The group stands first: it is ended while its first process is still ours.
+    group: Group,
+    child: Child,
+    input: Arc<Mutex<Option<ChildStdin>>>,
+    inbox: mpsc::Receiver<ServerJsonRpcMessage>,
+    desk: Arc<Desk>,
+    traces: Arc<Traces>,
+    /// Whether the era of the server is not known, so that it may well ignore the question.
+    is_guess: bool,
+    /// That question, and until when its answer is waited for.
+    probe: Option<(RequestId, Instant)>,
+}
+
+impl Process {
+    pub(super) fn start(
+        config: &StdioConfig,
+        desk: Arc<Desk>,
+        traces: Arc<Traces>,
+        bytes_max: usize,
+        is_guess: bool,
+    ) -> io::Result<Process> {
+        let mut command = Command::new(&config.command);
+        command.args(&config.args).env_clear();
+        for name in ENV_KEPT.iter().chain(ENV_KEPT_TOO) {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.envs(&config.env);
+        if let Some(cwd) = &config.cwd {
+            command.current_dir(cwd);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command.spawn()?;
+        let group = Group(child.id());
+        let (sender, inbox) = mpsc::channel(INBOX_MAX);
+        if let Some(output) = child.stdout.take() {
+            tokio::spawn(read(output, desk.clone(), traces.clone(), sender, bytes_max));
+        }
+        if let Some(errors) = child.stderr.take() {
+            tokio::spawn(listen(errors, traces.clone()));
+        }
+        let input = Arc::new(Mutex::new(child.stdin.take()));
+        Ok(Process { group, child, input, inbox, desk, traces, is_guess, probe: None })
+    }
+
+    /// Closes the input, asks, ends: whatever is needed, no more.
+    async fn end(&mut self) {
+        self.input.lock().await.take();
+        for patience in END_MAX {
+            if let Ok(status) = tokio::time::timeout(patience, self.child.wait()).await {
+                self.traces.note_end(status.map_or_else(|error| error.to_string(), describe));
+                break;
+            }
+            self.group.terminate();
+        }
+        self.group.end();
+        let _ = tokio::time::timeout(END_MAX[1], self.child.wait()).await;
+    }
+}
+
+/// Reads messages until there are no more, or until somebody talks too much.
+async fn read(
+    output: ChildStdout,
+    desk: Arc<Desk>,
+    traces: Arc<Traces>,
+    inbox: mpsc::Sender<ServerJsonRpcMessage>,
+    bytes_max: usize,
+) {
+    let mut frames = Frames::new(BufReader::with_capacity(64 * 1024, output), bytes_max);
+    let mut settled = false;
+    loop {
+        let sorted = match frames.next().await {
+            Frame::Line(line) => desk.incoming(&line),
+            Frame::TooLong(head) => {
+                let message = desk.too_long(&head);
+                settled = message.is_some();
+                Ok(Vec::from_iter(message))
+            }
+            Frame::TooLongEnded(_) if std::mem::take(&mut settled) => Ok(Vec::new()),
+            Frame::TooLongEnded(end) => {
+                Ok(Vec::from_iter(desk.too_long(&end).or_else(|| desk.too_long_for_all())))
+            }
+            Frame::End(None) => return,
+            Frame::End(Some(why)) => Err(why),
+        };
+        match sorted {
+            Ok(messages) => {
+                for message in messages {
+                    if inbox.send(message).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(why) => {
+                traces.note_end(format!("it was given up: {why}"));
+                return;
+            }
+        }
+    }
+}
+
+/// Keeps the end of what is said.
+async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<Traces>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = errors.read(&mut buffer).await {
+        traces.stderr.push(&buffer[..count]);
+    }
+}
+
+impl Transport<RoleClient> for Process {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if self.is_guess
+            && let ClientJsonRpcMessage::Request(request) = &message
+            && matches!(request.request, ClientRequest::DiscoverRequest(_))
+        {
+            self.probe = Some((request.id.clone(), Instant::now() + PROBE_MAX));
+        }
+        let slot = self.desk.outgoing(&message);
+        let line = encode(&message, slot.as_deref());
+        let input = self.input.clone();
+        async move {
+            let mut line = line?;
+            line.push('\n');
+            let mut input = input.lock().await;
+            let Some(input) = input.as_mut() else {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            };
+            if let Some(slot) = &slot {
+                slot.mark_sent();
+            }
+            input.write_all(line.as_bytes()).await?;
+            input.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        let Some((id, until)) = self.probe.clone() else { return self.inbox.recv().await };
+        // A server that does not know the question may well ignore it.
+        match tokio::time::timeout_at(until, self.inbox.recv()).await {
+            Ok(message) => {
+                let about_it = |message: &ServerJsonRpcMessage| match message {
+                    ServerJsonRpcMessage::Response(response) => response.id == id,
+                    ServerJsonRpcMessage::Error(error) => error.id.as_ref() == Some(&id),
+                    ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {
+                        false
+                    }
+                };
+                if message.as_ref().is_some_and(about_it) {
+                    self.probe = None;
+                }
+                message
+            }
+            Err(_) => {
+                self.probe = None;
+                self.desk.give_up_probe(&id);
+                let error = ErrorData::new(
+                    rmcp::model::ErrorCode::METHOD_NOT_FOUND,
+                    "server/discover was not answered",
+                    None,
+                );
+                Some(ServerJsonRpcMessage::error(error, Some(id)))
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.end().await;
+        Ok(())
+    }
+}
