@@ -14,6 +14,8 @@ mod files;
 mod fold;
 mod gate;
 mod http;
+#[cfg(unix)]
+mod mcp;
 mod server;
 mod stores;
 mod support;

@@ -1,0 +1,360 @@
+//! MCP servers that do not behave: a scripted one, over pipes. Each behaviour has its outcome.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt as _};
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::run::Purpose;
+use segue_core::value::Value;
+use segue_runtime::tools::mcp::{Listing, Reach, Server, ServerConfig, StdioConfig};
+use segue_runtime::tools::{Call, ToolError};
+
+fn limits() -> Limits {
+    Limits {
+        mcp_message_bytes_max: 1_000_000,
+        mcp_start_ms: 20_000,
+        mcp_idle_ms: 1_500,
+        mcp_call_ms: 4_000,
+        ..Limits::default()
+    }
+}
+
+fn server_with(behaviour: &str, limits: &Limits, file: Option<PathBuf>) -> Arc<Server> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
+    let mut args = vec![script.to_owned(), behaviour.to_owned()];
+    args.extend(file.map(|file| file.display().to_string()));
+    let reach = Reach::Stdio(StdioConfig {
+        command: "python3".to_owned(),
+        args,
+        env: [("DECLARED".to_owned(), "yes".to_owned())].into(),
+        cwd: None,
+    });
+    let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
+    Arc::new(Server::new(config, limits, None))
+}
+
+fn server(behaviour: &str) -> Arc<Server> {
+    server_with(behaviour, &limits(), None)
+}
+
+fn call(args: Value) -> Call {
+    Call {
+        tool: ToolId::new("h", "t"),
+        args,
+        run_id: "run".into(),
+        step: "a".into(),
+        attempt: 1,
+        key: "the-key".into(),
+        purpose: Purpose::Do,
+    }
+}
+
+/// Calls the tool `t` once.
+async fn call_t(server: &Arc<Server>, listing: &Listing, args: Value) -> Result<Value, ToolError> {
+    let tools = server.tools(listing);
+    let tool = tools.iter().find(|tool| tool.spec.id.as_str() == "h:t").expect("`t` is listed");
+    tool.runner.call(call(args)).await
+}
+
+/// What is expected.
+enum Outcome {
+    /// The server cannot be used, for a reason that has these words.
+    Absent(&'static str),
+    /// Its tool returns this.
+    Value(&'static str),
+    /// Its tool says no: the code, words of the message, whether trying again may help.
+    Refused(Code, &'static str, bool),
+    /// Nobody knows what became of the call.
+    Silent(&'static str),
+    /// Its tool works, and this is said of the list.
+    Noted(&'static str),
+}
+
+use Outcome::{Absent, Noted, Refused, Silent, Value as Returns};
+
+/// reliability.md rows 1, 2, 33, 34, 38, 39.
+const BEHAVIOURS: &[(&str, Outcome)] = &[
+    // Starting
+    ("good", Returns("\"ok\"")),
+    ("early_exit", Absent("no licence")),
+    ("exit_after_init", Absent("exit code 3")),
+    ("silent_discover", Returns("\"ok\"")),
+    ("slow_start", Returns("\"ok\"")),
+    ("stderr_flood", Returns("\"ok\"")),
+    ("log_lines", Returns("\"ok\"")),
+    ("odd_bytes", Returns("\"ok\"")),
+    ("bom_crlf", Returns("\"ok\"")),
+    ("batch", Returns("\"ok\"")),
+    ("early_notifications", Returns("\"ok\"")),
+    ("slow_modern", Returns("\"ok\"")),
+    ("old_version", Returns("\"ok\"")),
+    ("modern", Returns("\"ok\"")),
+    ("init_error", Absent("not today")),
+    ("init_of_wrong_type", Absent("no handshake")),
+    // Listing
+    ("cursor_loop", Noted("circle")),
+    ("endless_cursors", Noted("does not end")),
+    ("huge_list", Noted("more than 10000 tools")),
+    ("list_of_wrong_type", Absent("cannot be read")),
+    ("list_of_wrong_items", Noted("has no name")),
+    ("list_error", Absent("no tools today")),
+    ("lookalikes", Noted("look alike")),
+    ("homoglyph", Noted("is not letters")),
+    ("twins", Noted("look alike")),
+    ("colon_in_name", Noted("is not letters")),
+    ("bad_schema", Noted("is no schema")),
+    ("deep_schema", Noted("a tool")),
+    ("list_too_large", Absent("over the limit")),
+    // Answering
+    ("is_error", Refused(Code::ToolError, "the disk is full", true)),
+    ("is_error_without_text", Refused(Code::ToolError, "did not say why", true)),
+    ("content_of_wrong_type", Refused(Code::ToolError, "not a list", false)),
+    ("result_of_wrong_type", Refused(Code::ToolError, "cannot be used", false)),
+    ("structured", Returns("{\"n\":1}")),
+    ("image", Returns("[{\"type\":\"image\",\"data\":\"AA==\",\"mimeType\":\"image/png\"}]")),
+    ("empty", Returns("null")),
+    ("cut_answer", Refused(Code::ToolError, "is not a message", false)),
+    ("bad_utf8_answer", Refused(Code::ToolError, "UTF-8", false)),
+    ("result_and_error", Refused(Code::ToolError, "both", false)),
+    ("neither", Refused(Code::ToolError, "neither", false)),
+    ("null_result", Refused(Code::ToolError, "neither", false)),
+    ("wrong_version", Refused(Code::ToolError, "JSON-RPC 2.0", false)),
+    ("twice_the_same_key", Refused(Code::ToolError, "is not a message", false)),
+    ("text_id", Silent("no answer within")),
+    ("float_id", Silent("no answer within")),
+    ("answers_twice", Returns("\"first\"")),
+    ("unknown_ids", Returns("\"ok\"")),
+    ("error_params", Refused(Code::ToolError, "unknown parameter", false)),
+    ("error_internal", Refused(Code::ToolError, "try later", true)),
+    ("error_of_wrong_type", Refused(Code::ToolError, "no code and message", false)),
+    ("unknown_result_type", Refused(Code::ToolError, "task", false)),
+    ("input_required", Refused(Code::Denied, "`h` asks a person: “Your password?”", false)),
+    ("deep_answer", Refused(Code::Limit, "", false)),
+    ("bottomless_answer", Refused(Code::Limit, "", false)),
+    // Floods
+    ("huge_answer", Refused(Code::Limit, "over the limit of 1000000 bytes", false)),
+    ("huge_answer_id_last", Refused(Code::Limit, "over the limit", false)),
+    ("endless_answer", Refused(Code::Limit, "over the limit", false)),
+    ("endless_noise", Silent("does not end")),
+    ("notification_storm", Returns("\"ok\"")),
+    ("list_changed_storm", Returns("\"ok\"")),
+    ("request_storm", Silent("")),
+    // Time
+    ("silent", Silent("no answer within 1500 ms")),
+    ("progress", Returns("\"ok\"")),
+    ("stuck_progress", Silent("no answer within 1500 ms")),
+    ("endless_progress", Silent("no answer within 4000 ms")),
+    ("progress_for_others", Silent("no answer within 1500 ms")),
+    // Asking back and going away
+    ("elicits", Refused(Code::Denied, "`h` asks a person: “Your card number?”", false)),
+    ("samples", Returns("\"error\"")),
+    ("unknown_request", Returns("\"error\"")),
+    ("exits", Silent("giving up")),
+    ("closes_output", Silent("")),
+];
+
+async fn check(behaviour: &str, expected: &Outcome) -> Result<(), String> {
+    let server = server(behaviour);
+    let listing = match (server.listing().await, expected) {
+        (Err(error), Absent(words)) if error.why.contains(words) => return Ok(()),
+        (Err(error), _) => return Err(format!("unusable: {}", error.why)),
+        (Ok(_), Absent(_)) => return Err("usable".to_owned()),
+        (Ok(listing), _) => listing,
+    };
+    let begun = Instant::now();
+    let got = call_t(&server, &listing, Value::empty_object()).await;
+    let time = begun.elapsed();
+    server.close().await;
+    let fits = match (&got, expected) {
+        (Ok(value), Returns(json)) => value.to_json() == *json,
+        (Ok(_), Noted(words)) => listing.notes.iter().any(|note| note.contains(words)),
+        (
+            Err(ToolError::Refused { code, message, retryable }),
+            Refused(expected, words, expected_retryable),
+        ) => code == expected && message.contains(words) && retryable == expected_retryable,
+        (Err(ToolError::Silent { message }), Silent(words)) => message.contains(words),
+        _ => false,
+    };
+    // The end of patience, and a generous machine's share on top.
+    let in_time = time < Duration::from_secs(20);
+    if fits && in_time {
+        return Ok(());
+    }
+    Err(format!("{got:?} after {time:?}, notes {:?}", listing.notes))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_misbehaviour_has_its_outcome() {
+    let checks = stream::iter(BEHAVIOURS).map(|(behaviour, expected)| async move {
+        check(behaviour, expected).await.err().map(|why| format!("{behaviour}: {why}"))
+    });
+    let wrong: Vec<String> =
+        checks.buffer_unordered(4).filter_map(std::future::ready).collect().await;
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), BEHAVIOURS.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_server_without_tools_is_no_mistake() {
+    let server = server("no_tools_method");
+    assert_eq!(server.listing().await.unwrap().tools.len(), 0);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_seen_is_not_shown() {
+    let server = server("hidden_text");
+    let listing = server.listing().await.unwrap();
+    assert_eq!(&*listing.tools["t"].spec.description, "reads files[2J");
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_speaks_is_given_up() {
+    for behaviour in ["mute", "silent_list"] {
+        let limits = Limits { mcp_start_ms: 1_000, ..limits() };
+        let server = server_with(behaviour, &limits, None);
+        let unusable = server.listing().await.unwrap_err();
+        assert!(unusable.why.contains("within 1000 ms"), "{}", unusable.why);
+        // It is left alone for a moment, and whoever asks is told at once.
+        let again = server.listing().await.unwrap_err();
+        assert!(again.retry_after.is_some());
+        server.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let reach =
+        Reach::Stdio(StdioConfig { command: "no-such-program".into(), ..Default::default() });
+    let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
+    let server = Server::new(config, &limits(), None);
+    assert!(
+        server.listing().await.unwrap_err().why.contains("`no-such-program` cannot be started")
+    );
+}
+
+/// Killing a server in the middle of a call: the call is in doubt, the next one starts it again.
+#[tokio::test]
+async fn a_server_that_died_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server_with("exit_once", &limits(), Some(folder.path().join("starts")));
+    let listing = server.listing().await.unwrap();
+    let lost = call_t(&server, &listing, Value::empty_object()).await;
+    assert!(matches!(lost, Err(ToolError::Silent { .. })), "{lost:?}");
+    assert_eq!(call_t(&server, &listing, Value::empty_object()).await, Ok(Value::from("ok")));
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_definition_that_changed_is_not_called() {
+    for behaviour in ["changes", "removed"] {
+        let server = server(behaviour);
+        let listing = server.listing().await.unwrap();
+        assert_eq!(call_t(&server, &listing, Value::empty_object()).await, Ok(Value::from("ok")));
+        let mut again = call_t(&server, &listing, Value::empty_object()).await;
+        // The word of the change and the second call cross; one of the next ones must know.
+        for _ in 0..20 {
+            if again.is_err() {
+                break;
+            }
+            again = call_t(&server, &listing, Value::empty_object()).await;
+        }
+        let refused =
+            matches!(again, Err(ToolError::Refused { code: Code::DefinitionChanged, .. }));
+        assert!(refused, "{behaviour}: {again:?}");
+        server.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_changes_between_starts_is_not_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server_with("rug_pull_at_restart", &limits(), Some(folder.path().join("starts")));
+    let listing = server.listing().await.unwrap();
+    server.close().await;
+    let refused = call_t(&server, &listing, Value::empty_object()).await;
+    assert!(
+        matches!(refused, Err(ToolError::Refused { code: Code::DefinitionChanged, .. })),
+        "{refused:?}"
+    );
+    server.close().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("received");
+    let server = server_with("waits_for_cancel", &limits(), Some(file.clone()));
+    let listing = server.listing().await.unwrap();
+    let calling = call_t(&server, &listing, Value::empty_object());
+    assert!(tokio::time::timeout(Duration::from_millis(500), calling).await.is_err());
+    server.close().await;
+    let received = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(received.contains("notifications/cancelled"), "{received}");
+}
+
+#[tokio::test]
+async fn a_server_sees_little_of_our_environment_and_the_key_of_a_call() {
+    let server = server("environment");
+    let listing = server.listing().await.unwrap();
+    let seen = call_t(&server, &listing, Value::empty_object()).await.unwrap();
+    assert_eq!(seen.get("DECLARED"), Some(&Value::from("yes")));
+    assert!(seen.get("PATH").is_some());
+    assert!(seen.get("CARGO_MANIFEST_DIR").is_none(), "what a server was not given");
+    server.close().await;
+
+    let server = self::server("metadata");
+    let listing = server.listing().await.unwrap();
+    let meta = call_t(&server, &listing, Value::empty_object()).await.unwrap();
+    assert_eq!(meta.get("segue/idempotencyKey"), Some(&Value::from("the-key")));
+    server.close().await;
+}
+
+/// Order of keys and digits of numbers arrive as they are, both ways.
+#[tokio::test]
+async fn arguments_and_values_are_exact() {
+    let server = server("exact");
+    let listing = server.listing().await.unwrap();
+    let json = r#"{"z":18446744073709551616,"a":{"c":1.5,"b":null}}"#;
+    let args = segue_core::compile::document::read_json_value(json, &limits()).unwrap();
+    let value = call_t(&server, &listing, args).await.unwrap();
+    assert_eq!(value.to_json(), json);
+    server.close().await;
+}
+
+/// A server that neither closes nor listens is ended, and its descendants with it.
+#[tokio::test]
+async fn a_server_that_ignores_its_end_is_ended() {
+    let server = server("ignores_end");
+    server.listing().await.unwrap();
+    let begun = Instant::now();
+    server.close().await;
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+/// `check --offline` knows what was listed before.
+#[tokio::test]
+async fn what_was_seen_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
+    let reach = Reach::Stdio(StdioConfig {
+        command: "python3".to_owned(),
+        args: vec![script.to_owned(), "good".to_owned()],
+        ..StdioConfig::default()
+    });
+    let config = ServerConfig { name: "h".into(), reach, identity: "abc".into(), timeout: None };
+    let server = Arc::new(Server::new(config.clone(), &limits(), Some(folder.path())));
+    assert!(server.recorded().is_none());
+    let live = server.listing().await.unwrap();
+    server.close().await;
+    let later = Server::new(config.clone(), &limits(), Some(folder.path()));
+    let recorded = later.recorded().expect("the listing was written down");
+    assert_eq!(recorded.tools["t"].pin, live.tools["t"].pin);
+    // Another command line is another server.
+    let other = ServerConfig { identity: "abd".into(), ..config };
+    assert!(Server::new(other, &limits(), Some(folder.path())).recorded().is_none());
+}
