@@ -13,8 +13,9 @@ use segue_runtime::engine::{EngineError, ResumeRequest, Stored, Wish};
 use segue_runtime::store::{StoreError, TakeOver};
 
 use super::app::App;
-use super::run::{confirmer, interrupted, runtime, show};
+use super::run::{confirmer, interrupted, show};
 use super::runs::find;
+use super::upstream::Wanted;
 use super::{Exit, Global, complain, input, progress, say};
 
 /// Go on with a run that was interrupted or waits for a person
@@ -192,11 +193,11 @@ fn act(
     run: &str,
     wanted: impl FnOnce(&App, &Stored) -> Result<Act, String>,
 ) -> Exit {
-    let app = match App::open_stored(global, &[]) {
+    let app = match App::open_stored(global, &Wanted::Recorded, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let runtime = runtime();
+    let runtime = app.runtime();
     let stored = runtime.block_on(async {
         let run_id = find(&app, run).await?;
         app.engine.stored(&run_id).await.map_err(|error| error.to_string())
@@ -263,11 +264,11 @@ pub(super) fn help_for(error: &EngineError) -> Option<String> {
 
 /// Goes on with every run that nobody has.
 fn resume_all(global: &Global) -> Exit {
-    let app = match App::open_stored(global, &[]) {
+    let app = match App::open_stored(global, &Wanted::Recorded, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    runtime().block_on(async {
+    app.runtime().block_on(async {
         let found = match app.engine.recover().await {
             Ok(found) => found,
             Err(error) => {

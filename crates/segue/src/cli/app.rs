@@ -7,9 +7,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::plan::Plan;
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
-use segue_runtime::engine::{Engine, EngineBuilder, Unloaded};
+use segue_runtime::engine::{Engine, EngineBuilder, EngineError, Unloaded};
 use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
@@ -17,15 +18,18 @@ use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
 
+use super::upstream::{Upstream, Wanted};
 use super::{Exit, Global, complain, say};
 use crate::config::{self, Config, ConfigError, Loaded, StoreAt, ToolOverride, Trust};
-use crate::print::{Look, draw};
+use crate::print::{Look, clean, draw};
 
 /// A configured engine.
 pub(super) struct App {
     pub(super) engine: Engine,
     pub(super) config: Config,
     pub(super) unloaded: Vec<Unloaded>,
+    // Last, because everything else may still hold connections of its servers.
+    pub(super) upstream: Upstream,
 }
 
 /// Loads the configuration, saying what is wrong with it.
@@ -61,16 +65,20 @@ pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
 
 impl App {
     /// An engine that keeps nothing, for those who only look. It knows what earlier runs have shown.
-    pub(super) fn open(global: &Global) -> Result<App, Exit> {
+    pub(super) fn open(global: &Global, wanted: &Wanted<'_>) -> Result<App, Exit> {
         let config = load_config(global)?;
         let file = store_file(&config.store).filter(|file| file.exists());
         let store = file.and_then(|file| SqliteStore::open(&file, SqliteOptions::default()).ok());
         let stats = store.map(|store| stats_of(&store)).unwrap_or_default();
-        App::build(global, config, |builder| builder.observed(&stats))
+        App::build(global, config, wanted, |builder| builder.observed(&stats))
     }
 
     /// An engine with the store of runs, in which these things break on purpose.
-    pub(super) fn open_stored(global: &Global, faults: &[Fault]) -> Result<App, Exit> {
+    pub(super) fn open_stored(
+        global: &Global,
+        wanted: &Wanted<'_>,
+        faults: &[Fault],
+    ) -> Result<App, Exit> {
         let config = load_config(global)?;
         let store = match store_file(&config.store) {
             None => None,
@@ -86,7 +94,7 @@ impl App {
                 }
             },
         };
-        App::build(global, config, |mut builder| {
+        App::build(global, config, wanted, |mut builder| {
             if let Some(store) = store {
                 builder = builder.observed(&stats_of(&store)).store(store);
             }
@@ -100,13 +108,14 @@ impl App {
     fn build(
         global: &Global,
         config: Config,
+        wanted: &Wanted<'_>,
         change: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Result<App, Exit> {
-        let tools = configured_tools(&config).map_err(|message| {
+        let (tools, upstream) = configured_tools(&config, wanted).map_err(|message| {
             complain(&message, None);
             Exit::Usage
         })?;
-        let concurrency = concurrency(&config, &tools).map_err(|message| {
+        let concurrency = concurrency(&config, &tools, &upstream).map_err(|message| {
             complain(&message, None);
             Exit::Usage
         })?;
@@ -118,12 +127,41 @@ impl App {
             .compositions(composition_files(&config));
         let (engine, unloaded) = change(builder).build();
         if !global.quiet {
+            upstream.notes.iter().for_each(|note| say(&format!("note: {}", clean(note))));
             for Unloaded { source, diagnostics } in &unloaded {
                 let reason = diagnostics.first().map_or("", |finding| &finding.message);
                 say(&format!("note: `{}` was not loaded: {reason}", source.name()));
             }
         }
-        Ok(App { engine, config, unloaded })
+        Ok(App { engine, config, unloaded, upstream })
+    }
+
+    /// What calls are made on.
+    pub(super) fn runtime(&self) -> &tokio::runtime::Runtime {
+        self.upstream.runtime()
+    }
+
+    /// Plans a text. Of tools that are unknown because their server cannot be used it is said why;
+    /// the flag says whether there are any.
+    pub(super) fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>, bool) {
+        let (plan, mut diagnostics) = self.engine.plan(source);
+        let unreachable = plan.is_none() && self.upstream.explain(&mut diagnostics, source);
+        (plan, diagnostics, unreachable)
+    }
+
+    /// Says of a tool that is not known what may be the reason, and how the command ends.
+    pub(super) fn unknown(&self, error: &EngineError, name: &str) -> Exit {
+        let namespace = name.split(':').next().unwrap_or("");
+        if let Some(why) = self.upstream.failed.get(namespace) {
+            let message = format!("the MCP server `{namespace}` cannot be used: {why}");
+            complain(&message, Some("`segue doctor` looks at every server"));
+            return Exit::Unreachable;
+        }
+        complain(&error.to_string(), super::call::hint(error).as_deref());
+        for (name, why) in &self.upstream.failed {
+            say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));
+        }
+        if self.upstream.failed.is_empty() { Exit::Usage } else { Exit::Unreachable }
     }
 
     /// The text of a composition: a file, or the name of one that is configured. The error is what
@@ -214,12 +252,12 @@ fn composition_paths(config: &Config) -> Vec<PathBuf> {
     paths
 }
 
-fn composition_files(config: &Config) -> Vec<Source> {
+pub(super) fn composition_files(config: &Config) -> Vec<Source> {
     let paths = composition_paths(config);
     paths.iter().filter_map(|p| read_source(p, config.limits.document_bytes_max).ok()).collect()
 }
 
-fn configured_tools(config: &Config) -> Result<Vec<Tool>, String> {
+fn configured_tools(config: &Config, wanted: &Wanted<'_>) -> Result<(Vec<Tool>, Upstream), String> {
     let root = config.files_root.clone().unwrap_or_else(|| PathBuf::from("."));
     let mut tools = builtin::tools(&BuiltinConfig {
         files_root: root,
@@ -238,15 +276,21 @@ fn configured_tools(config: &Config) -> Result<Vec<Tool>, String> {
             .map_err(|message| format!("HTTP operation `{name}`: {message}"))?;
         tools.push(tool);
     }
+    let mut upstream = Upstream::open(config, wanted, &tools);
+    tools.append(&mut upstream.tools);
     for (name, known) in &config.tools {
-        apply_override(&mut tools, name, known)?;
+        apply_override(&mut tools, name, known, &upstream)?;
     }
-    Ok(tools)
+    Ok((tools, upstream))
 }
 
 /// How many calls may be under way at once, by the ids of tools and their sources.
-fn concurrency(config: &Config, tools: &[Tool]) -> Result<Concurrency, String> {
-    for source in config.sources.keys() {
+fn concurrency(
+    config: &Config,
+    tools: &[Tool],
+    upstream: &Upstream,
+) -> Result<Concurrency, String> {
+    for source in config.sources.keys().filter(|source| !upstream.is_server(source)) {
         let names: BTreeSet<&str> = tools.iter().map(|tool| tool.spec.id.namespace()).collect();
         if !names.contains(&**source) {
             let names = Vec::from_iter(names).join("`, `");
@@ -279,8 +323,23 @@ fn store_file(store: &StoreAt) -> Option<PathBuf> {
     }
 }
 
-fn apply_override(tools: &mut [Tool], name: &str, known: &ToolOverride) -> Result<(), String> {
+fn apply_override(
+    tools: &mut [Tool],
+    name: &str,
+    known: &ToolOverride,
+    upstream: &Upstream,
+) -> Result<(), String> {
     let Some(tool) = tools.iter_mut().find(|tool| is_meant(tool, name)) else {
+        // A server that this command does not need may well have it.
+        let namespace = name.split_once(':').map_or("", |(namespace, _)| namespace);
+        let may_exist = if namespace.is_empty() {
+            upstream.servers().next().is_some()
+        } else {
+            upstream.is_server(namespace)
+        };
+        if may_exist {
+            return Ok(());
+        }
         return Err(format!("`tools` speaks of `{name}`, which does not exist"));
     };
     let mut spec: ToolSpec = (*tool.spec).clone();

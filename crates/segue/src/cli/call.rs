@@ -7,7 +7,7 @@ use segue_runtime::engine::{EngineError, RunRequest};
 use segue_runtime::tools::ToolError;
 
 use super::app::App;
-use super::run::runtime;
+use super::upstream::Wanted;
 use super::{Exit, Global, complain, input, print_data, to_json};
 
 /// Call one tool
@@ -27,16 +27,13 @@ pub(super) struct CallArgs {
 }
 
 pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
-    let app = match App::open(global) {
+    let app = match App::open(global, &Wanted::Tool(&args.tool)) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let tool = match app.engine.tool(&args.tool) {
         Ok(tool) => tool.clone(),
-        Err(error) => {
-            complain(&error.to_string(), hint(&error).as_deref());
-            return Exit::Usage;
-        }
+        Err(error) => return app.unknown(&error, &args.tool),
     };
     let given =
         input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
@@ -51,7 +48,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
     {
         let mut request = RunRequest::new(plan, given);
         request.options.approved = args.yes;
-        return match runtime().block_on(app.engine.run(request)) {
+        return match app.runtime().block_on(app.engine.run(request)) {
             Ok(view) => super::run::show_result(&view),
             Err(error) => {
                 complain(&error.to_string(), None);
@@ -69,7 +66,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
         complain(&message, Some("`--yes` consents to the call"));
         return Exit::Denied;
     }
-    let outcome = runtime().block_on(async {
+    let outcome = app.runtime().block_on(async {
         // Dropping the call ends it, with everything that it started.
         tokio::select! {
             outcome = app.engine.call(tool.id.as_str(), given) => Some(outcome),

@@ -8,6 +8,7 @@ use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use serde::Serialize;
 
 use super::app::{App, draw_all, read_source};
+use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_json, say};
 
 /// Find every mistake of compositions, without running anything
@@ -27,10 +28,23 @@ struct Report {
 }
 
 pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
-    let app = match App::open(global) {
+    let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let wanted = if args.offline {
+        Wanted::Recorded
+    } else if names.is_empty() {
+        Wanted::Everything
+    } else {
+        Wanted::Compositions(names.iter().map(String::as_str).collect())
+    };
+    let app = match App::open(global, &wanted) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
+    if args.offline && !global.quiet && !app.upstream.recorded.is_empty() {
+        let servers = Vec::from_iter(app.upstream.recorded.iter().map(|name| &**name)).join("`, `");
+        say(&format!("note: using recorded definitions of `{servers}`; nothing was started"));
+    }
+    let mut others_wrong = false;
     let mut report = Report { ok: true, diagnostics: Vec::new() };
     let files = if args.files.is_empty() { app.composition_paths() } else { args.files.clone() };
     if files.is_empty() {
@@ -42,14 +56,15 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
             Ok(source) => source,
             Err(message) => {
                 complain(&message, None);
-                report.ok = false;
+                (report.ok, others_wrong) = (false, true);
                 report.diagnostics.push(unreadable(file, message));
                 continue;
             }
         };
-        let (plan, mut diagnostics) = app.engine.plan(&source);
+        let (plan, mut diagnostics, unreachable) = app.plan(&source);
         let clashes = app.clashes_of(file);
         report.ok &= plan.is_some() && clashes.is_empty();
+        others_wrong |= (plan.is_none() && !unreachable) || !clashes.is_empty();
         diagnostics.extend(clashes);
         if !global.is_json() {
             draw_all(&diagnostics, &source);
@@ -61,7 +76,11 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     } else if !global.quiet {
         say(&summary(&report, files.len()));
     }
-    if report.ok { Exit::Success } else { Exit::Usage }
+    match (report.ok, others_wrong) {
+        (true, _) => Exit::Success,
+        (false, true) => Exit::Usage,
+        (false, false) => Exit::Unreachable,
+    }
 }
 
 /// A file that cannot be read is a finding like any other, and hides none.

@@ -1,13 +1,18 @@
 //! `segue doctor`
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
+use segue_runtime::tools::mcp::{Listing, Reach, Unusable};
 use serde::Serialize;
 
 use super::app::App;
+use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
-use crate::config::{Trust, data_folder};
+use crate::config::{Config, Trust, data_folder};
+use crate::print::clean;
 
 /// Say what is wrong with this installation and its configuration
 #[derive(Args, Debug)]
@@ -33,7 +38,8 @@ impl Finding {
 }
 
 pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
-    let app = match App::open(global) {
+    // Servers are looked at one by one below, all at once and with a bound.
+    let app = match App::open(global, &Wanted::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -45,6 +51,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
         compositions(&app),
     ];
     findings.extend(commands(&app));
+    findings.extend(servers(&app));
     let ok = findings.iter().all(|finding| finding.ok);
     if global.is_json() {
         print_json(global, &serde_json::json!({ "ok": ok, "findings": findings }));
@@ -119,7 +126,7 @@ fn compositions(app: &App) -> Finding {
 fn commands(app: &App) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !Trust::load().allows(&app.config) {
-        let message = "the commands of this configuration are not allowed yet";
+        let message = "the commands and servers of this configuration are not allowed yet";
         findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
     }
     for (name, command) in &app.config.commands {
@@ -130,6 +137,93 @@ fn commands(app: &App) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// How long a server may take until it is called slow, and until it is not waited for.
+const SLOW: Duration = Duration::from_secs(3);
+const SERVER_MAX: Duration = Duration::from_secs(10);
+
+/// Starts every server that may start, all at once, and says how each one is.
+fn servers(app: &App) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let project = app.config.project.as_ref();
+    if let Some(project) = project {
+        if !Trust::load().allows_project(project) {
+            let message =
+                format!("the servers of `{}` are not allowed yet", project.file.display());
+            findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
+        }
+        let help = format!("correct `{}`", project.file.display());
+        findings.extend(project.notes.iter().map(|note| Finding::bad("server", note, &help)));
+    }
+    let mut asked = Vec::new();
+    for server in app.upstream.servers() {
+        if !app.upstream.failed.contains_key(server.name()) {
+            asked.push(server.clone());
+        }
+    }
+    if asked.is_empty() {
+        return findings;
+    }
+    let answers = app.runtime().block_on(async {
+        let asking: Vec<_> = asked
+            .into_iter()
+            .map(|server| {
+                tokio::spawn(async move {
+                    let begun = std::time::Instant::now();
+                    let listing = tokio::time::timeout(SERVER_MAX, server.listing()).await;
+                    (server.name().clone(), listing, begun.elapsed())
+                })
+            })
+            .collect();
+        let mut answers = Vec::new();
+        for answer in asking {
+            answers.extend(answer.await);
+        }
+        answers
+    });
+    for (name, listing, time) in answers {
+        findings.push(server(&app.config, &name, listing.ok(), time));
+    }
+    findings
+}
+
+/// How one server is; `None` is "still not ready".
+fn server(
+    config: &Config,
+    name: &Arc<str>,
+    listing: Option<Result<Arc<Listing>, Unusable>>,
+    time: Duration,
+) -> Finding {
+    let configured = super::upstream::configured(config);
+    let reach = configured.iter().find(|(server, _)| server.name == *name).map(|(s, _)| &s.reach);
+    match listing {
+        None => {
+            let message =
+                format!("`{name}` is too slow: not ready after {} s", SERVER_MAX.as_secs());
+            Finding::bad("server", message, "start it by hand and see what it waits for")
+        }
+        Some(Err(unusable)) => match reach {
+            Some(Reach::Stdio(stdio)) if !is_program(&stdio.command) => {
+                let message = format!("`{name}` is missing: `{}` is not there", stdio.command);
+                Finding::bad("server", message, format!("install `{}`", stdio.command))
+            }
+            _ => {
+                let message = format!("`{name}` is broken: {}", clean(&unusable.why));
+                Finding::bad("server", message, "start it by hand and see what it says")
+            }
+        },
+        Some(Ok(listing)) => {
+            let mut message = format!("`{name}` is good: {} tools", listing.tools.len());
+            if time > SLOW {
+                message = format!("`{name}` is slow ({} s) and good", time.as_secs());
+            }
+            for note in &listing.notes {
+                message = format!("{message}; {note}");
+            }
+            Finding::good("server", message)
+        }
+    }
 }
 
 fn is_program(program: &str) -> bool {

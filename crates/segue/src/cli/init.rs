@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Exit, Global, complain, say};
+use super::{Exit, Global, complain, import, say};
+use crate::print::clean;
 
 /// Write a configuration and a working example
 #[derive(Args, Debug)]
@@ -15,6 +16,10 @@ pub(super) struct InitArgs {
     /// Replace files that exist
     #[arg(long)]
     force: bool,
+    /// Take over the MCP servers of another host's configuration: `mcpServers`, VS Code's
+    /// `servers`, or Codex's TOML
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
 }
 
 /// What is written, and where.
@@ -35,15 +40,29 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         complain(&message, Some("`--force` replaces what is there"));
         return Exit::Usage;
     }
+    let imported = match args.from.as_deref().map(import::read).transpose() {
+        Ok(imported) => imported,
+        Err(message) => {
+            complain(&message, None);
+            return Exit::Usage;
+        }
+    };
     for (name, text) in FILES {
         let file = args.folder.join(name);
-        if let Err(error) = write(&file, text) {
+        let mut text = (*text).to_owned();
+        if let (Some(imported), "segue.yaml") = (&imported, *name) {
+            text = format!("{text}\n{}", imported.text);
+        }
+        if let Err(error) = write(&file, &text) {
             complain(&format!("cannot write `{}`: {error}", file.display()), None);
             return Exit::Usage;
         }
         if !global.quiet {
             say(&format!("wrote {}", file.display()));
         }
+    }
+    for note in imported.iter().flat_map(|imported| &imported.notes) {
+        say(&format!("note: {}", clean(note)));
     }
     if !global.quiet {
         let inside = if args.folder == Path::new(".") {

@@ -10,6 +10,7 @@ mod check;
 mod completions;
 mod doctor;
 mod explain;
+mod import;
 mod init;
 mod input;
 mod plan;
@@ -19,6 +20,7 @@ mod runs;
 mod schema;
 mod tools;
 mod trust;
+mod upstream;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ use segue_core::plan::explain;
 use segue_core::view::PlanView;
 
 use super::app::{App, draw_all};
+use super::upstream::Wanted;
 use super::{Exit, Global, print_data, to_json};
 
 /// Show order, parallelism, effects and what can be undone
@@ -34,7 +35,7 @@ enum Format {
 }
 
 pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
-    let app = match App::open(global) {
+    let app = match App::open(global, &Wanted::Compositions(vec![&args.composition])) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -42,9 +43,11 @@ pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
         Ok(source) => source,
         Err(exit) => return exit,
     };
-    let (plan, diagnostics) = app.engine.plan(&source);
+    let (plan, diagnostics, unreachable) = app.plan(&source);
     draw_all(&diagnostics, &source);
-    let Some(plan) = plan else { return Exit::Usage };
+    let Some(plan) = plan else {
+        return if unreachable { Exit::Unreachable } else { Exit::Usage };
+    };
     let view = PlanView::of(&plan);
     print_data(&match args.format {
         Format::Text if global.is_json() => to_json(&view),

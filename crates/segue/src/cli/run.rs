@@ -19,6 +19,7 @@ use segue_runtime::inject::Fault;
 use super::act::help_for;
 use super::app::{App, draw_all};
 use super::progress::{self, Progress};
+use super::upstream::Wanted;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::print::{clean, duration};
 
@@ -91,11 +92,14 @@ struct Refusal {
     /// Whether the reason has been drawn already.
     said: bool,
     view: Option<Box<RunView>>,
+    /// Whether the reason is a source of tools that cannot be reached.
+    unreachable: bool,
 }
 
 impl Refusal {
     fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), help: None, said: false, view: None }
+        let message = message.into();
+        Refusal { code, message, help: None, said: false, view: None, unreachable: false }
     }
 
     /// One run view on standard output, whatever happened; the reason on standard error.
@@ -108,7 +112,7 @@ impl Refusal {
         if !self.said {
             complain(&self.message, self.help.as_deref());
         }
-        Exit::Usage
+        if self.unreachable { Exit::Unreachable } else { Exit::Usage }
     }
 }
 
@@ -123,17 +127,22 @@ struct Prepared {
 
 fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
-    let app = if args.dry_run { App::open(global) } else { App::open_stored(global, &args.inject) };
+    let wanted = Wanted::Compositions(vec![&args.composition]);
+    let app = if args.dry_run {
+        App::open(global, &wanted)
+    } else {
+        App::open_stored(global, &wanted, &args.inject)
+    };
     let app = app.map_err(|_| said("the configuration cannot be used"))?;
     let source = app
         .find(&args.composition)
         .map_err(|(message, help)| Refusal { help, ..Refusal::new(Code::NotFound, message) })?;
-    let (plan, diagnostics) = app.engine.plan(&source);
+    let (plan, diagnostics, unreachable) = app.plan(&source);
     let Some(plan) = plan else {
         draw_all(&diagnostics, &source);
         let message = format!("`{}` was not run", source.name());
         let view = Some(Box::new(Engine::uncompiled(&diagnostics)));
-        return Err(Refusal { view, ..Refusal::new(Code::Parse, message) });
+        return Err(Refusal { view, unreachable, ..Refusal::new(Code::Parse, message) });
     };
     if !global.quiet {
         let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
@@ -192,9 +201,9 @@ impl Prepared {
             cancel: Box::pin(interrupted()),
         };
         let outcome = if args.dry_run {
-            runtime().block_on(app.engine.rehearse(request))
+            app.runtime().block_on(app.engine.rehearse(request))
         } else {
-            runtime().block_on(app.engine.run(request))
+            app.runtime().block_on(app.engine.run(request))
         };
         progress.finish();
         match outcome {

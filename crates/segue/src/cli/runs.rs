@@ -11,7 +11,8 @@ use segue_runtime::store::{Retention, RunQuery, RunRow};
 use serde_json::json;
 
 use super::app::App;
-use super::run::{exit_of, runtime, show_errors, show_questions};
+use super::run::{exit_of, show_errors, show_questions};
+use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_data, print_json, say, to_json};
 use crate::print::{clean, duration};
 
@@ -80,11 +81,11 @@ fn parse_time(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
-    let app = match App::open_stored(global, &[]) {
+    let app = match App::open_stored(global, &Wanted::Recorded, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let outcome = runtime().block_on(async {
+    let outcome = app.runtime().block_on(async {
         match &args.command {
             None => list(global, &app, args).await,
             Some(RunsCommand::Show { run, watch: true, .. }) => watch(global, &app, run).await,

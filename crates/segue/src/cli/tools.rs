@@ -7,8 +7,9 @@ use segue_core::value::Value;
 use serde_json::json;
 
 use super::app::App;
-use super::{Exit, Global, complain, print_data, print_json, to_json};
-use crate::print::duration;
+use super::upstream::Wanted;
+use super::{Exit, Global, print_data, print_json, say, to_json};
+use crate::print::{clean, duration};
 
 /// List the tools, or show one
 #[derive(Args, Debug)]
@@ -31,7 +32,11 @@ enum ToolsCommand {
 }
 
 pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
-    let app = match App::open(global) {
+    let wanted = match &args.command {
+        Some(ToolsCommand::Show { id }) => Wanted::Tool(id),
+        None => Wanted::Everything,
+    };
+    let app = match App::open(global, &wanted) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -42,6 +47,9 @@ pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
 }
 
 fn list(global: &Global, app: &App, words: &str) -> Exit {
+    for (name, why) in &app.upstream.failed {
+        say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));
+    }
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     let fits = |tool: &&std::sync::Arc<ToolSpec>| {
         let text = format!("{} {}", tool.id, tool.description).to_lowercase();
@@ -87,10 +95,7 @@ fn definition(tool: &ToolSpec) -> serde_json::Value {
 fn show(global: &Global, app: &App, id: &str) -> Exit {
     let tool = match app.engine.tool(id) {
         Ok(tool) => tool,
-        Err(error) => {
-            complain(&error.to_string(), super::call::hint(&error).as_deref());
-            return Exit::Usage;
-        }
+        Err(error) => return app.unknown(&error, id),
     };
     if global.is_json() {
         print_json(global, &definition(tool));

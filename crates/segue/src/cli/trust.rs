@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use segue_core::value::Value;
 
 use super::app::load_config;
 use super::{Exit, Global, complain, say};
 use crate::config::Trust;
+use crate::print::clean;
 
 /// Allow the commands of a configuration that was found here
 #[derive(Args, Debug)]
@@ -22,29 +24,41 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         Ok(config) => config,
         Err(exit) => return exit,
     };
-    let Some(file) = &config.file else {
+    let file =
+        config.file.as_ref().or_else(|| config.project.as_ref().map(|project| &project.file));
+    let Some(file) = file else {
         complain("there is no configuration here", Some("`segue init` writes one"));
         return Exit::Usage;
     };
-    if config.commands.is_empty() {
-        say(&format!("`{}` has no commands; there is nothing to allow", file.display()));
+    let servers = super::upstream::configured(&config);
+    let count = config.commands.len() + servers.len();
+    if count == 0 {
+        let what = "has no commands and no servers; there is nothing to allow";
+        say(&format!("`{}` {what}", file.display()));
         return Exit::Success;
     }
-    for (name, command) in config.commands_as_written.as_object().into_iter().flat_map(|c| c.iter())
+    let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    for (name, command) in members(&config.commands_as_written).iter() {
+        let argv = command.get("argv").map(ToString::to_string).unwrap_or_default();
+        say(&format!("  {name}: {}", clean(&argv)));
+    }
+    let project = config.project.as_ref().map(|project| members(&project.as_written));
+    for (name, server) in
+        members(&config.servers_as_written).iter().chain(project.iter().flat_map(|p| p.iter()))
     {
-        say(&format!(
-            "  {name}: {}",
-            command.get("argv").map(ToString::to_string).unwrap_or_default()
-        ));
+        let shown = ["command", "args", "url", "env", "headers"].map(|key| server.get(key));
+        let shown: Vec<String> = shown.into_iter().flatten().map(ToString::to_string).collect();
+        say(&format!("  {name}: {}", clean(&shown.join(" "))));
     }
     // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
-    let config = crate::config::Config { discovered: true, ..config.clone() };
-    match Trust::load().allow(&config) {
+    let found = crate::config::Config { discovered: true, ..config.clone() };
+    match Trust::load().allow(&found) {
         Ok(()) => {
-            let count = config.commands.len();
             let plural = if count == 1 { "" } else { "s" };
+            let what = if servers.is_empty() { "command" } else { "command and server" };
+            let what = if config.commands.is_empty() { "server" } else { what };
             say(&format!(
-                "{count} command{plural} of `{}` may start now, as written",
+                "{count} {what}{plural} of `{}` may start now, as written",
                 file.display()
             ));
             Exit::Success

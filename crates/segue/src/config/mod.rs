@@ -3,8 +3,10 @@
 //! Read with the same readers as compositions, so a mistake has its line and column. `${VAR}`
 //! expands in here and nowhere else.
 
-mod expand;
+pub(crate) mod expand;
+pub(crate) mod jsonc;
 mod read;
+pub(crate) mod servers;
 mod trust;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use segue_core::tool::{Confirm, DeclaredRollback};
 use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
+use segue_runtime::tools::mcp::ServerConfig;
 
 pub use trust::Trust;
 
@@ -79,6 +82,12 @@ pub struct Config {
     pub commands: BTreeMap<String, CommandConfig>,
     /// The same as they were written, `${VAR}` unexpanded: what is shown and what trust covers.
     pub commands_as_written: Value,
+    /// MCP servers by name.
+    pub servers: BTreeMap<Arc<str>, ServerConfig>,
+    /// The same as they were written: what is shown and what trust covers.
+    pub servers_as_written: Value,
+    /// The servers of the project's own `.mcp.json`.
+    pub project: Option<Project>,
     /// HTTP operations by name.
     pub http: BTreeMap<String, HttpConfig>,
     /// Calls that may be under way at once, by source: the first part of its tools' ids.
@@ -93,6 +102,19 @@ pub struct Config {
     pub limits: Limits,
     /// Values of the environment that it was given.
     pub secrets: Vec<String>,
+}
+
+/// A project's `.mcp.json`, which is always found and never named. Not `Debug`: it holds secrets.
+#[derive(Clone, Default)]
+pub struct Project {
+    /// The file.
+    pub file: PathBuf,
+    /// Its servers by name.
+    pub servers: BTreeMap<Arc<str>, ServerConfig>,
+    /// The same as they were written.
+    pub as_written: Value,
+    /// What in it cannot be used, and why.
+    pub notes: Vec<String>,
 }
 
 /// A configuration that cannot be used.
@@ -141,20 +163,30 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     if let Some(file) = named.map(Path::to_owned).or_else(|| from_env.map(PathBuf::from)) {
         return read_file(&file, false);
     }
-    if let Some(file) = discover() {
-        return read_file(&file, true);
-    }
-    match user_config().filter(|file| file.is_file()) {
-        Some(file) => read_file(&file, false),
-        None => Ok(Loaded { config: Config::default(), source: None, diagnostics: Vec::new() }),
-    }
+    let mut loaded = match discover(&["segue.yaml", "segue.yml"]) {
+        Some(file) => read_file(&file, true)?,
+        None => match user_config().filter(|file| file.is_file()) {
+            Some(file) => read_file(&file, false)?,
+            None => Loaded { config: Config::default(), source: None, diagnostics: Vec::new() },
+        },
+    };
+    // Who names a configuration means that one; otherwise the project has a say of its own.
+    let given = std::cell::RefCell::new(Vec::new());
+    let env = |name: &str| {
+        let value = std::env::var(name).ok();
+        given.borrow_mut().extend(value.clone().filter(|_| !read::is_public(name)));
+        value
+    };
+    loaded.config.project = discover(&[".mcp.json"]).map(|file| servers::project(file, &env));
+    loaded.config.secrets.append(&mut given.take());
+    Ok(loaded)
 }
 
-fn discover() -> Option<PathBuf> {
+fn discover(names: &[&str]) -> Option<PathBuf> {
     let start = std::env::current_dir().ok()?;
     start
         .ancestors()
-        .flat_map(|folder| ["segue.yaml", "segue.yml"].map(|name| folder.join(name)))
+        .flat_map(|folder| names.iter().map(|name| folder.join(name)))
         .find(|file| file.is_file())
 }
 

@@ -40,17 +40,7 @@ const TOP: &[&str] = &[
 ];
 
 /// What has a place in the file and is not used by this version.
-const LATER: &[&str] = &[
-    "mcpServers",
-    "servers",
-    "inputs",
-    "openapi",
-    "toolsets",
-    "templates",
-    "driver",
-    "llm",
-    "server",
-];
+const LATER: &[&str] = &["inputs", "openapi", "toolsets", "templates", "driver", "llm", "server"];
 
 const COMMAND: &[&str] = &[
     "argv",
@@ -109,16 +99,16 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
 }
 
 /// Variables that say where things are, and stand in every path.
-fn is_public(name: &str) -> bool {
+pub(super) fn is_public(name: &str) -> bool {
     matches!(
         name,
         "HOME" | "PWD" | "USER" | "LOGNAME" | "PATH" | "SHELL" | "LANG" | "TMPDIR" | "HOSTNAME"
     ) || name.starts_with("XDG_")
 }
 
-struct Reader<'a> {
-    folder: PathBuf,
-    env: Env<'a>,
+pub(super) struct Reader<'a> {
+    pub(super) folder: PathBuf,
+    pub(super) env: Env<'a>,
     findings: Vec<Diagnostic>,
 }
 
@@ -134,6 +124,11 @@ impl Reader<'_> {
                 "commands" => {
                     config.commands = self.each(value, Self::command);
                     config.commands_as_written = value.to_value();
+                }
+                // The shape that every MCP host reads, and the key that one of them has for it.
+                "mcpServers" | "servers" => {
+                    config.servers.append(&mut self.servers(value));
+                    config.servers_as_written = value.to_value();
                 }
                 "http" => config.http = self.each(value, Self::http),
                 "builtins" => self.builtins(value, &mut config),
@@ -167,12 +162,12 @@ impl Reader<'_> {
         self.findings.push(Diagnostic::warning(Code::Unsupported, message, member.key_span));
     }
 
-    fn error(&mut self, span: Span, message: impl Into<String>) {
+    pub(super) fn error(&mut self, span: Span, message: impl Into<String>) {
         self.findings.push(Diagnostic::error(Code::Config, message, span));
     }
 
     /// Checks that a node is an object with these keys only.
-    fn keys(&mut self, node: &Node, known: &[&str], what: &str) -> bool {
+    pub(super) fn keys(&mut self, node: &Node, known: &[&str], what: &str) -> bool {
         if !matches!(node.kind, NodeKind::Object(_)) {
             self.error(node.span, format!("{what} must be an object, found {}", node.kind_word()));
             return false;

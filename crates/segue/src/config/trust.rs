@@ -1,8 +1,9 @@
-//! Which commands of a configuration that was merely found may start.
+//! Which commands and servers of a configuration that was merely found may start.
 //!
-//! Checking a stranger's repository must run nothing of theirs. A configuration that its user named
-//! is trusted; one that was found in the working directory starts nothing until its exact list of
-//! commands has been allowed, by its hash.
+//! Checking a stranger's repository must run nothing of theirs, nor send anything of ours to an
+//! address of theirs. A configuration that its user named is trusted; one that was found in the
+//! working directory starts nothing until its exact list of commands and servers has been allowed,
+//! by its hash. A project's `.mcp.json` is always found.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 
-use super::{Config, data_folder};
+use super::{Config, Project, data_folder};
 
 /// The lists of commands that were allowed.
 #[derive(Debug, Default)]
@@ -28,14 +29,21 @@ impl Trust {
         Trust { file, hashes }
     }
 
-    /// Whether the commands of a configuration may start.
+    /// Whether the commands and servers of a configuration may start.
     pub fn allows(&self, config: &Config) -> bool {
-        !config.discovered || config.commands.is_empty() || self.hashes.contains(&hash(config))
+        let nothing = config.commands.is_empty() && config.servers.is_empty();
+        !config.discovered || nothing || self.hashes.contains(&hash(config))
     }
 
-    /// Allows the commands that a configuration has now.
+    /// Whether the servers of a project's `.mcp.json` may start.
+    pub fn allows_project(&self, project: &Project) -> bool {
+        project.servers.is_empty() || self.hashes.contains(&project_hash(project))
+    }
+
+    /// Allows the commands and servers that a configuration has now, and its project's.
     pub fn allow(&mut self, config: &Config) -> Result<(), String> {
         self.hashes.insert(hash(config));
+        self.hashes.extend(config.project.as_ref().map(project_hash));
         let file = self.file.as_deref().ok_or("there is no data directory to remember it in")?;
         write(file, &self.hashes).map_err(|error| format!("{}: {error}", file.display()))
     }
@@ -49,13 +57,28 @@ fn write(file: &Path, hashes: &BTreeSet<String>) -> std::io::Result<()> {
     std::fs::write(file, lines.join("\n"))
 }
 
-/// The hash of where a configuration is and of every command in it, as written: a token that is
-/// rotated changes nothing.
+/// The hash of where a configuration is and of every command and server in it, as written: a token
+/// that is rotated changes nothing.
 fn hash(config: &Config) -> String {
-    let file = config.file.as_deref().and_then(|file| file.canonicalize().ok());
-    let whole = Value::object([
-        ("file", Value::from(file.unwrap_or_default().display().to_string())),
+    let mut whole = vec![
+        ("file", place(config.file.as_deref())),
         ("commands", config.commands_as_written.clone()),
+    ];
+    if !config.servers.is_empty() {
+        whole.push(("servers", config.servers_as_written.clone()));
+    }
+    hex_digest(Value::object(whole).to_canonical_json().as_bytes())
+}
+
+fn project_hash(project: &Project) -> String {
+    let whole = Value::object([
+        ("file", place(Some(&project.file))),
+        ("servers", project.as_written.clone()),
     ]);
     hex_digest(whole.to_canonical_json().as_bytes())
+}
+
+fn place(file: Option<&Path>) -> Value {
+    let file = file.and_then(|file| file.canonicalize().ok());
+    Value::from(file.unwrap_or_default().display().to_string())
 }

@@ -1,0 +1,296 @@
+//! The MCP servers of a configuration, as commands need them: only those that a command is about
+//! are started; of the others, what was seen before is known.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use segue_core::compile::read_header;
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::tool::{COMPOSITION, DeclaredRollback};
+use segue_core::value::Value;
+use segue_runtime::tools::mcp::{Listing, Server, ServerConfig};
+use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use tokio::runtime::Runtime;
+
+use super::app::{composition_files, read_source};
+use crate::config::{Config, Trust, data_folder};
+
+/// What a command is about.
+pub(super) enum Wanted<'a> {
+    /// No tool: what was seen of servers before is enough.
+    Recorded,
+    /// One tool: its id, or its short name.
+    Tool(&'a str),
+    /// What compositions call: files, or names.
+    Compositions(Vec<&'a str>),
+    /// Every tool.
+    Everything,
+}
+
+/// The servers.
+#[derive(Default)]
+pub(super) struct Upstream {
+    runtime: OnceCell<Runtime>,
+    servers: BTreeMap<Arc<str>, Arc<Server>>,
+    /// Why a server cannot be used.
+    pub(super) failed: BTreeMap<Arc<str>, String>,
+    /// What is odd about others, for people.
+    pub(super) notes: Vec<String>,
+    /// Servers of which only what was recorded is known, and that a command is about.
+    pub(super) recorded: BTreeSet<Arc<str>>,
+    pub(super) tools: Vec<Tool>,
+}
+
+impl Upstream {
+    /// The servers of a configuration, with the tools that a command needs. `others` are tools that
+    /// are known already.
+    pub(super) fn open(config: &Config, wanted: &Wanted<'_>, others: &[Tool]) -> Upstream {
+        let mut upstream = Upstream::default();
+        let configured = configured(config);
+        if configured.is_empty() {
+            return upstream;
+        }
+        let folder = data_folder().map(|folder| folder.join("mcp"));
+        let trust = Trust::load();
+        let mut known: BTreeMap<Arc<str>, Listing> = BTreeMap::new();
+        for (server, is_project) in configured {
+            let name = server.name.clone();
+            let allowed = match (&config.project, is_project) {
+                (Some(project), true) => trust.allows_project(project),
+                _ => trust.allows(config),
+            };
+            let server = Arc::new(Server::new(server.clone(), &config.limits, folder.as_deref()));
+            if let Some(listing) = server.recorded() {
+                known.insert(name.clone(), listing);
+            }
+            if !allowed {
+                let why = "it comes from a configuration that was found here and not allowed yet: \
+                           look at it, then run `segue trust`";
+                upstream.failed.insert(name.clone(), why.to_owned());
+            }
+            upstream.servers.insert(name, server);
+        }
+        let needed = Needs { config, others, known: &known, upstream: &upstream }.of(wanted);
+        upstream.list(&needed, &mut known);
+        upstream.recorded = match wanted {
+            Wanted::Recorded => known.keys().cloned().collect(),
+            _ => BTreeSet::new(),
+        };
+        for (name, listing) in &known {
+            let tools = upstream.servers[name].tools(listing);
+            let failed = upstream.failed.get(name);
+            upstream.tools.extend(tools.into_iter().map(|tool| match failed {
+                None => tool,
+                Some(why) => Tool { spec: tool.spec, runner: Arc::new(Unusable(why.clone())) },
+            }));
+        }
+        upstream
+    }
+
+    /// Asks servers for their tools, all at once.
+    fn list(&mut self, needed: &BTreeSet<Arc<str>>, known: &mut BTreeMap<Arc<str>, Listing>) {
+        let asked: Vec<Arc<Server>> = needed
+            .iter()
+            .filter(|name| !self.failed.contains_key(*name))
+            .filter_map(|name| self.servers.get(name).cloned())
+            .collect();
+        if asked.is_empty() {
+            return;
+        }
+        let answers = self.runtime().block_on(async {
+            let asking: Vec<_> = asked
+                .iter()
+                .cloned()
+                .map(|server| tokio::spawn(async move { server.listing().await }))
+                .collect();
+            let mut answers = Vec::new();
+            for answer in asking {
+                answers.push(answer.await);
+            }
+            answers
+        });
+        for (server, answer) in asked.iter().zip(answers) {
+            let name = server.name().clone();
+            match answer {
+                Ok(Ok(listing)) => {
+                    let notes = listing.notes.iter();
+                    self.notes.extend(notes.map(|note| format!("MCP server `{name}`: {note}")));
+                    known.insert(name, (*listing).clone());
+                }
+                Ok(Err(unusable)) => {
+                    // What it was before says nothing of what it is now.
+                    known.remove(&name);
+                    self.failed.insert(name, unusable.why);
+                }
+                Err(error) => drop(self.failed.insert(name, error.to_string())),
+            }
+        }
+    }
+
+    /// What calls are made on. Connections live on it, so it is one for the whole command.
+    pub(super) fn runtime(&self) -> &Runtime {
+        self.runtime.get_or_init(super::run::runtime)
+    }
+
+    /// Whether a namespace is a server's.
+    pub(super) fn is_server(&self, name: &str) -> bool {
+        self.servers.contains_key(name)
+    }
+
+    /// Every server, for those who look at each.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.values()
+    }
+
+    /// Says of tools that are unknown because of their server, why. Returns whether there are any.
+    pub(super) fn explain(&self, diagnostics: &mut [Diagnostic], source: &Source) -> bool {
+        let mut any = false;
+        for finding in diagnostics {
+            if finding.code != Code::UnknownTool || finding.severity != Severity::Error {
+                continue;
+            }
+            let text = source
+                .text()
+                .get(finding.span.start as usize..finding.span.end as usize)
+                .unwrap_or("");
+            let name = text.trim_matches(['"', '\'']).split(':').next().unwrap_or("");
+            if let Some(why) = self.failed.get(name) {
+                let why = why.lines().next().unwrap_or("");
+                finding.help = Some(format!("the MCP server `{name}` cannot be used: {why}"));
+                finding.fix = None;
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+impl Drop for Upstream {
+    // Work in `Drop`, because a command ends in many places and servers must end in all of them.
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.get() else { return };
+        let servers = std::mem::take(&mut self.servers);
+        runtime.block_on(async {
+            let closing: Vec<_> = servers
+                .into_values()
+                .map(|server| tokio::spawn(async move { server.close().await }))
+                .collect();
+            for closed in closing {
+                let _ = closed.await;
+            }
+        });
+    }
+}
+
+/// Every server of a configuration, and whether it is its project's. The configuration goes first.
+pub(super) fn configured(config: &Config) -> Vec<(&ServerConfig, bool)> {
+    let project = config.project.iter().flat_map(|project| project.servers.values());
+    let project = project.filter(|server| !config.servers.contains_key(&server.name));
+    config.servers.values().map(|s| (s, false)).chain(project.map(|s| (s, true))).collect()
+}
+
+/// Which servers a command needs.
+struct Needs<'a> {
+    config: &'a Config,
+    others: &'a [Tool],
+    known: &'a BTreeMap<Arc<str>, Listing>,
+    upstream: &'a Upstream,
+}
+
+impl Needs<'_> {
+    fn of(&self, wanted: &Wanted<'_>) -> BTreeSet<Arc<str>> {
+        let mut names: Vec<Arc<str>> = Vec::new();
+        match wanted {
+            Wanted::Recorded => return BTreeSet::new(),
+            Wanted::Everything => return self.upstream.servers.keys().cloned().collect(),
+            Wanted::Tool(name) => names.push((*name).into()),
+            Wanted::Compositions(wanted) => {
+                let bytes_max = self.config.limits.document_bytes_max;
+                for name in wanted {
+                    match Path::new(name).is_file().then(|| read_source(Path::new(name), bytes_max))
+                    {
+                        Some(Ok(source)) => self.calls(&source, &mut names),
+                        Some(Err(_)) => {}
+                        None => names.push((*name).into()),
+                    }
+                }
+            }
+        }
+        self.servers_of(names)
+    }
+
+    fn calls(&self, source: &Source, names: &mut Vec<Arc<str>>) {
+        if let Some(header) = read_header(source, &self.config.limits) {
+            header.body.walk_calls(&mut |call| names.push(call.name.clone()));
+        }
+    }
+
+    /// The servers behind tools, those of compositions and undos included.
+    fn servers_of(&self, mut names: Vec<Arc<str>>) -> BTreeSet<Arc<str>> {
+        let mut compositions: Option<BTreeMap<Arc<str>, Source>> = None;
+        let (mut needed, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        while let Some(name) = names.pop() {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            if let Some(known) = self.config.tools.get(&name)
+                && let Some(DeclaredRollback::Call { tool, .. }) = &known.rollback
+            {
+                names.push(tool.clone());
+            }
+            let (namespace, short) = name.split_once(':').unwrap_or(("", &name));
+            if self.upstream.is_server(namespace) {
+                needed.insert(namespace.into());
+                continue;
+            }
+            let is_other = |tool: &Tool| tool.spec.id.name() == &*name;
+            if !namespace.is_empty() && namespace != COMPOSITION || self.others.iter().any(is_other)
+            {
+                continue;
+            }
+            let compositions = compositions.get_or_insert_with(|| self.compositions());
+            if let Some(source) = compositions.get(short) {
+                self.calls(source, &mut names);
+            } else if namespace.is_empty() {
+                needed.extend(self.with_tool(short));
+            }
+        }
+        needed
+    }
+
+    fn compositions(&self) -> BTreeMap<Arc<str>, Source> {
+        let files = composition_files(self.config).into_iter();
+        files
+            .filter_map(|source| {
+                Some((read_header(&source, &self.config.limits)?.name.clone(), source))
+            })
+            .collect()
+    }
+
+    /// The servers that have a tool of this short name: those that had it when they were last seen,
+    /// and those that nobody has seen.
+    fn with_tool(&self, short: &str) -> BTreeSet<Arc<str>> {
+        let servers = self.upstream.servers.keys();
+        servers
+            .filter(|name| {
+                self.known.get(*name).is_none_or(|listing| listing.tools.contains_key(short))
+            })
+            .cloned()
+            .collect()
+    }
+}
+
+/// A tool that is known and whose server must not start.
+struct Unusable(String);
+
+#[async_trait]
+impl ToolRunner for Unusable {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let message = format!("the server of `{}` cannot be used: {}", call.tool, self.0);
+        Err(ToolError::refused(Code::PolicyViolation, message))
+    }
+}
