@@ -12,6 +12,7 @@ mod init;
 mod inject;
 mod interrupted;
 mod kill;
+mod mcp;
 mod plan;
 mod run;
 mod runs;

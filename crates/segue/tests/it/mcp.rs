@@ -1,0 +1,334 @@
+//! MCP servers from the command line: a scripted one, and real ones from the registries.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::support::{Done, Json, SEGUE, World, copy_folder, repository};
+
+/// The scripted server, which leaves a mark in the working folder when it starts.
+fn scripted(behaviour: &str, mark: &str) -> String {
+    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/hostile.py");
+    let line = format!("touch {mark}; exec python3 {} {behaviour}", script.display());
+    serde_json::json!({ "command": "sh", "args": ["-c", line] }).to_string()
+}
+
+const CALLS_H: &str = "name: x\nsteps:\n  - { id: a, tool: 'h:t' }\n";
+
+fn world(servers: &[(&str, &str)]) -> World {
+    let world = World::with(CALLS_H);
+    world.file("segue.yaml", &config(servers));
+    world
+}
+
+fn config(servers: &[(&str, &str)]) -> String {
+    let lines = servers.iter().map(|(name, entry)| format!("  {name}: {entry}\n"));
+    format!("mcpServers:\n{}", lines.collect::<String>())
+}
+
+fn named(world: &World, args: &[&str]) -> Done {
+    world.segue(&[&["--config", "segue.yaml"], args].concat())
+}
+
+/// A composition that uses one server starts one server.
+#[test]
+fn only_the_servers_that_are_needed_start() {
+    let world = world(&[("h", &scripted("good", "h")), ("other", &scripted("good", "other"))]);
+    let view = named(&world, &["run", "c.yaml", "--yes", "--json"]).exits(0).json();
+    assert_eq!(view["results"]["a"], "ok");
+    assert!(world.path("h").exists() && !world.path("other").exists());
+
+    fs::remove_file(world.path("h")).unwrap();
+    world
+        .file("none.yaml", "name: none\nsteps:\n  - { id: a, tool: echo, parameters: { n: 1 } }\n");
+    named(&world, &["run", "none.yaml"]).exits(0);
+    assert!(!world.path("h").exists() && !world.path("other").exists());
+
+    // Through a composition that another one calls, and by an id.
+    world.file("lib/inner.yaml", "name: inner\nsteps:\n  - { id: a, tool: 'other:t' }\n");
+    let servers = [("h", &*scripted("good", "h")), ("other", &*scripted("good", "other"))];
+    world.file("segue.yaml", &format!("{}compositions: ['lib/*.yaml']\n", config(&servers)));
+    world.file("outer.yaml", "name: outer\nsteps:\n  - { id: a, tool: inner }\n");
+    named(&world, &["run", "outer.yaml", "--yes"]).exits(0);
+    assert!(!world.path("h").exists() && world.path("other").exists());
+    named(&world, &["call", "h:t", "--yes"]).exits(0);
+    assert!(world.path("h").exists());
+}
+
+#[test]
+fn a_server_that_cannot_start_stops_only_who_needs_it() {
+    let world = world(&[("h", &scripted("early_exit", "h")), ("good", &scripted("good", "good"))]);
+    for args in
+        [&["run", "c.yaml"][..], &["check", "c.yaml"], &["plan", "c.yaml"], &["call", "h:t"]]
+    {
+        let done = named(&world, args).exits(4);
+        assert!(
+            done.stderr.contains("no handshake") || done.stderr.contains("no licence"),
+            "{}",
+            done.stderr
+        );
+    }
+    let view = named(&world, &["run", "c.yaml", "--json"]).exits(4).json();
+    assert_eq!(view["errors"][0]["code"], "unknown-tool");
+    let listed = named(&world, &["tools", "--json"]).exits(0);
+    assert!(listed.stdout.contains("good:t") && listed.stderr.contains("`h` cannot be used"));
+    world.file("good.yaml", "name: x\nsteps:\n  - { id: a, tool: 'good:t' }\n");
+    named(&world, &["run", "good.yaml", "--yes"]).exits(0);
+    // A mistake of the text stays a mistake of the text.
+    world.file("wrong.yaml", "name: x\nsteps:\n  - { id: a, tool: 'good:tt' }\n");
+    named(&world, &["check", "wrong.yaml"]).exits(2);
+}
+
+/// D1: checking a stranger's repository starts nothing of theirs (reliability.md row 18).
+#[test]
+fn what_was_merely_found_starts_nothing_until_it_is_trusted() {
+    let world = world(&[("h", &scripted("good", "started"))]);
+    world.file(
+        ".mcp.json",
+        &format!("{{ // mine\n \"mcpServers\": {{ \"p\": {}, }} }}", scripted("good", "started")),
+    );
+    for args in [
+        &["check", "c.yaml"][..],
+        &["tools"],
+        &["doctor"],
+        &["run", "c.yaml", "--yes"],
+        &["plan", "c.yaml"],
+    ] {
+        let done = world.segue(args);
+        assert!(!world.path("started").exists(), "{args:?} started something: {}", done.stderr);
+    }
+    let refused = world.segue(&["call", "p:t", "--yes"]).exits(4);
+    assert!(refused.stderr.contains("segue trust"), "{}", refused.stderr);
+    let shown = world.segue(&["trust"]).exits(0);
+    assert!(
+        shown.stderr.contains("2 servers") && shown.stderr.contains("hostile.py"),
+        "{}",
+        shown.stderr
+    );
+    world.segue(&["call", "p:t", "--yes"]).exits(0);
+    world.segue(&["run", "c.yaml", "--yes"]).exits(0);
+    // Another command line is another server.
+    fs::remove_file(world.path("started")).unwrap();
+    world.file("segue.yaml", &config(&[("h", &scripted("structured", "started"))]));
+    world.segue(&["run", "c.yaml", "--yes"]);
+    assert!(!world.path("started").exists());
+}
+
+#[test]
+fn offline_starts_nothing_and_says_what_it_goes_by() {
+    let world = world(&[("h", &scripted("good", "h"))]);
+    named(&world, &["check", "--offline", "c.yaml"]).exits(2);
+    assert!(!world.path("h").exists());
+    named(&world, &["check", "c.yaml"]).exits(0);
+    fs::remove_file(world.path("h")).unwrap();
+    let done = named(&world, &["check", "--offline", "c.yaml"]).exits(0);
+    assert!(done.stderr.contains("recorded definitions of `h`"), "{}", done.stderr);
+    assert!(!world.path("h").exists());
+}
+
+/// A broken, a slow, a missing and a good server, in under 15 s.
+#[test]
+fn the_doctor_names_the_state_of_each_server() {
+    let world = world(&[
+        ("broken", &scripted("early_exit", "a")),
+        ("slow", &scripted("mute", "b")),
+        ("missing", "{ command: no-such-program }"),
+        ("good", &scripted("good", "c")),
+    ]);
+    let begun = Instant::now();
+    let done = named(&world, &["doctor"]).exits(2);
+    let time = begun.elapsed();
+    for words in [
+        "`broken` is broken",
+        "no licence",
+        "`slow` is too slow",
+        "`missing` is missing",
+        "`good` is good: 1 tools",
+    ] {
+        assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
+    }
+    assert!(time < Duration::from_secs(15), "{time:?}");
+}
+
+#[test]
+fn mistakes_in_servers_are_found() {
+    for (entry, words) in [
+        ("{ comand: x }", "did you mean `command`"),
+        ("{ type: sse, url: 'http://x' }", "sse"),
+        ("{}", "needs a `command` or a `url`"),
+        ("{ command: x, env: { A: '${SURELY_UNSET}' } }", "SURELY_UNSET"),
+        ("{ url: 'file:///etc/passwd' }", "http://"),
+        ("{ command: x, timeout: soon }", "duration"),
+    ] {
+        let done = named(&world(&[("h", entry)]), &["tools"]).exits(2);
+        assert!(done.stderr.contains(words), "{entry}: {}", done.stderr);
+    }
+    for (one, other) in [("pay", "Pay"), ("builtin", "x"), ("a b", "x")] {
+        let done = named(
+            &world(&[(&format!("'{one}'"), "{ command: x }"), (other, "{ command: x }")]),
+            &["tools"],
+        );
+        assert_eq!(done.code, Some(2), "{one} {other}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn init_takes_over_the_servers_of_another_host() {
+    let world = World::new();
+    world.file("host.json", r#"{ "mcpServers": { "gh": { "command": "npx", "args": ["gh@1"], "env": { "GH_TOKEN": "ghp_1" } }, } } // end"#);
+    let done = world.segue(&["init", "new", "--from", "host.json"]).exits(0);
+    assert!(done.stderr.contains("`GH_TOKEN` was not copied"), "{}", done.stderr);
+    let text = fs::read_to_string(world.path("new/segue.yaml")).unwrap();
+    assert!(
+        text.contains(r#"gh: {"command":"npx","args":["gh@1"],"env":{"GH_TOKEN":"${GH_TOKEN}"}}"#),
+        "{text}"
+    );
+    assert!(!text.contains("ghp_1"));
+}
+
+/// The folder with the real servers, installed once.
+fn real_servers() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mcp-servers");
+        let script = repository().join("scripts/install-mcp-servers");
+        let done = Command::new(script).arg(&folder).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        folder
+    })
+}
+
+/// Runs the program where the real servers are found.
+fn with_servers(world: &World, args: &[&str]) -> Done {
+    let mut path = real_servers().join("bin").into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let mut command = world.command(SEGUE);
+    command.env("PATH", path).env("MEMORY_FILE", world.path("memory.json"));
+    Done::of(command.args([&["--config", "segue.yaml"], args].concat()).output().unwrap())
+}
+
+fn example(name: &str) -> World {
+    let world = World::new();
+    copy_folder(&repository().join("examples/mcp").join(name), &world.folder());
+    world
+}
+
+/// Each step's outcome in the JSON view.
+fn results(done: &Done) -> Json {
+    done.json()["output"].clone()
+}
+
+#[test]
+fn git_log_is_folded_and_written_or_nothing_is_left() {
+    let world = example("git-report");
+    let repository = world.path("repository");
+    let repository = repository.to_str().unwrap();
+    for args in [
+        &["init", "--quiet", repository][..],
+        &[
+            "-C",
+            repository,
+            "-c",
+            "user.name=A",
+            "-c",
+            "user.email=a@example.org",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "the first words",
+        ],
+    ] {
+        assert!(Command::new("git").args(args).status().unwrap().success());
+    }
+    let input = format!("repository={repository}");
+    with_servers(&world, &["run", "report.yaml", "-i", &input, "-i", "publish=false", "--json"])
+        .exits(1);
+    assert!(!world.path("report.md").exists());
+    with_servers(&world, &["run", "report.yaml", "-i", &input, "--json"]).exits(0);
+    assert!(fs::read_to_string(world.path("report.md")).unwrap().contains("the first words"));
+}
+
+#[test]
+fn a_graph_is_built_by_a_loop() {
+    let done = with_servers(&example("memory-graph"), &["run", "graph.yaml", "--json"]).exits(0);
+    assert_eq!(results(&done), serde_json::json!({ "people": 3, "relations": 3 }));
+}
+
+#[test]
+fn the_first_zone_that_is_known_wins() {
+    let done = with_servers(&example("time-zones"), &["run", "zones.yaml", "--json"]).exits(0);
+    assert_eq!(results(&done)["zone"], "Europe/Berlin");
+}
+
+#[test]
+fn other_real_servers_answer() {
+    let world = World::new();
+    world.file(
+        "segue.yaml",
+        &config(&[
+            ("everything", "{ command: mcp-server-everything, args: [stdio] }"),
+            ("files", "{ command: mcp-server-filesystem, args: [.] }"),
+            ("sqlite", "{ command: mcp-server-sqlite, args: [--db-path, a.db] }"),
+        ]),
+    );
+    world.file("a.txt", "hello");
+    let path = format!("path={}", world.path("a.txt").canonicalize().unwrap().display());
+    for (args, expected) in [
+        (&["call", "everything:get-sum", "-i", "a=2", "-i", "b=3"][..], "5"),
+        (&["call", "files:read_text_file", "-i", &path], "hello"),
+        (&["call", "sqlite:read_query", "-i", "query=select 1 as x", "--yes"], "[{'x': 1}]"),
+        (
+            &[
+                "call",
+                "everything:trigger-long-running-operation",
+                "-i",
+                "duration=1",
+                "-i",
+                "steps=2",
+            ],
+            "completed",
+        ),
+    ] {
+        let done = with_servers(&world, args).exits(0);
+        assert!(done.stdout.contains(expected), "{args:?}: {}", done.stdout);
+    }
+    let failed =
+        with_servers(&world, &["call", "files:read_text_file", "-i", "path=/etc/passwd"]).exits(1);
+    assert!(failed.stderr.contains("denied"), "{}", failed.stderr);
+}
+
+/// A process that ends with the test.
+struct Ending(std::process::Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_server_answers_over_http() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let program = real_servers().join("bin/mcp-server-everything");
+    let mut command = Command::new(program);
+    command.arg("streamableHttp").env("PORT", port.to_string()).stdout(Stdio::null());
+    let server = Ending(command.stderr(Stdio::null()).spawn().unwrap());
+    let world = World::new();
+    let entry = format!(
+        "{{ type: http, url: 'http://127.0.0.1:{port}/mcp', headers: {{ X-Token: abc }} }}"
+    );
+    world.file("segue.yaml", &config(&[("web", &entry)]));
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut done = named(&world, &["call", "web:get-sum", "-i", "a=2", "-i", "b=3"]);
+    while done.code == Some(4) && Instant::now() < until {
+        done = named(&world, &["call", "web:get-sum", "-i", "a=2", "-i", "b=3"]);
+    }
+    assert!(done.exits(0).stdout.contains('5'));
+    drop(server);
+    named(&world, &["call", "web:get-sum", "-i", "a=2", "-i", "b=3"]).exits(4);
+}
