@@ -154,20 +154,28 @@ impl Import {
                 }))
             }
             ("args", Value::Array(args)) => {
-                let mut secret_next = false;
-                let args = args.iter().map(|arg| {
+                // The flag before, when its value is a secret.
+                let mut secret_of: Option<String> = None;
+                let args = args.iter().enumerate().map(|(index, arg)| {
                     let text = arg.to_string();
-                    let flag = text.starts_with('-').then(|| text.split('=').next().unwrap_or(""));
-                    let secret = std::mem::take(&mut secret_next)
-                        || SECRET_VALUES.iter().any(|start| text.starts_with(start));
-                    if flag.is_some_and(is_secret_name) {
+                    let before = secret_of.take();
+                    if text.starts_with('-') && before.is_none() {
+                        let flag = text.split('=').next().unwrap_or("");
+                        if !is_secret_name(flag) {
+                            return Value::from(self.text(server, flag, &text, false));
+                        }
                         if let Some((flag, value)) = text.split_once('=') {
                             let value = self.text(server, flag, value, true);
                             return Value::from(format!("{flag}={value}"));
                         }
-                        secret_next = true;
+                        secret_of = Some(flag.to_owned());
+                        return Value::from(text);
                     }
-                    Value::from(self.text(server, flag.unwrap_or("argument"), &text, secret))
+                    let secret = before.is_some()
+                        || has_password(&text)
+                        || SECRET_VALUES.iter().any(|start| text.starts_with(start));
+                    let name = before.unwrap_or_else(|| format!("argument-{index}"));
+                    Value::from(self.text(server, &name, &text, secret))
                 });
                 args.collect::<Vec<_>>().into()
             }

@@ -135,6 +135,15 @@ impl Process {
     }
 }
 
+impl Drop for Process {
+    /// A handshake that fails drops the process; how it ended may be the reason.
+    fn drop(&mut self) {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            self.traces.note_end(describe(status));
+        }
+    }
+}
+
 /// Reads messages until there are no more, or until somebody talks too much.
 async fn read(
     output: ChildStdout,
