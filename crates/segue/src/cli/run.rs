@@ -167,7 +167,7 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
 impl Prepared {
     /// Takes over what an earlier run has found out, and its input where nothing else is given.
     fn take_over(&mut self, from: &str, run: &str) -> Result<(), String> {
-        let stored = runtime().block_on(async {
+        let stored = self.app.runtime().block_on(async {
             let run_id = super::runs::find(&self.app, run).await?;
             self.app.engine.stored(&run_id).await.map_err(|error| error.to_string())
         })?;

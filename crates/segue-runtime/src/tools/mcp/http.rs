@@ -66,10 +66,10 @@ pub(super) async fn transport(
         .map_err(|error| error.to_string())?;
     let mut headers = HashMap::new();
     for (name, value) in &config.headers {
-        let wrong = |_| format!("the header `{name}` cannot be sent");
-        let mut value = HeaderValue::from_str(value).map_err(|_| wrong(()))?;
+        let wrong = || format!("the header `{name}` cannot be sent");
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
         value.set_sensitive(true);
-        headers.insert(HeaderName::try_from(name.as_str()).map_err(|_| wrong(()))?, value);
+        headers.insert(HeaderName::try_from(name.as_str()).map_err(|_| wrong())?, value);
     }
     let mut settings = StreamableHttpClientTransportConfig::with_uri(config.url.as_str())
         .max_concurrent_requests(REQUESTS_MAX)

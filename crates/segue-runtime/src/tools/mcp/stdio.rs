@@ -32,7 +32,7 @@ use crate::tools::command::{ENV_KEPT, Group, describe};
 const ENV_KEPT_TOO: &[&str] = &["USER", "LOGNAME", "SHELL", "TERM"];
 
 /// How long a server may take to end once its input is closed, and once it was asked to end.
-const END_MAX: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_millis(1_000)];
+const END_MAX: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_secs(1)];
 
 /// Messages that were read and not yet taken.
 const INBOX_MAX: usize = 64;
