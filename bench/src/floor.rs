@@ -7,6 +7,7 @@
 //! share. It checks nothing, writes nothing down, cannot be stopped and cannot fail.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -43,13 +44,13 @@ pub(crate) struct FloorStep {
 
 /// Steps in an order in which they can run, and who waits for whom.
 pub(crate) struct Flow {
-    pub(crate) steps: Vec<FloorStep>,
+    steps: Arc<Vec<FloorStep>>,
     dependants: Vec<Vec<usize>>,
     waiting: Vec<usize>,
 }
 
 impl Flow {
-    pub(crate) fn new(steps: Vec<FloorStep>) -> Flow {
+    pub(crate) fn new(steps: Arc<Vec<FloorStep>>) -> Flow {
         let mut dependants = vec![Vec::new(); steps.len()];
         let mut waiting = vec![0; steps.len()];
         for (at, step) in steps.iter().enumerate() {

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -178,24 +177,41 @@ pub(crate) fn named(key: &str) -> Option<Workload> {
     }
 }
 
+/// Work on something that is made when it is first needed, so that each side has a heap of its own
+/// when it is counted alone.
+fn lazily<T: 'static>(
+    make: impl Fn() -> T + 'static,
+    work: impl Fn(&T) + 'static,
+) -> Box<dyn FnMut()> {
+    let mut made = None;
+    Box::new(move || work(made.get_or_insert_with(&make)))
+}
+
 /// A workload of steps that read each other.
 fn flow(name: &str, target: &'static str, steps: Vec<FloorStep>) -> Workload {
-    let (runtime, engine) = (Rc::new(runtime()), engine());
-    let plan = plan(&engine, &source(&steps));
-    let flow = Flow::new(steps);
-    let json = json!({ "value": record() });
-    let input = Value::from(json.clone());
-    let by_hand = runtime.clone();
+    let input = || json!({ "value": record() });
+    let steps = Arc::new(steps);
+    let by_hand = steps.clone();
     Workload {
         name: name.to_owned(),
         target,
-        steps: flow.steps.len(),
-        floor: Box::new(move || {
-            black_box(by_hand.block_on(flow.run(&floor::Echo, &json)));
-        }),
-        engine: Box::new(move || {
-            black_box(runtime.block_on(run(&engine, &plan, &input)));
-        }),
+        steps: steps.len(),
+        floor: lazily(
+            move || (runtime(), Flow::new(by_hand.clone()), input()),
+            |(runtime, flow, input)| {
+                black_box(runtime.block_on(flow.run(&floor::Echo, input)));
+            },
+        ),
+        engine: lazily(
+            move || {
+                let engine = engine();
+                let plan = plan(&engine, &source(&steps));
+                (runtime(), engine, plan, Value::from(input()))
+            },
+            |(runtime, engine, plan, input)| {
+                black_box(runtime.block_on(run(engine, plan, input)));
+            },
+        ),
     }
 }
 
@@ -222,7 +238,7 @@ pub(crate) fn many() -> Workload {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let engine = engine();
     let plan = plan(&engine, &source(&floor::chain(STEPS)));
-    let flow = Flow::new(floor::chain(STEPS));
+    let flow = Flow::new(Arc::new(floor::chain(STEPS)));
     let json = json!({ "value": record() });
     let input = Value::from(json.clone());
     Workload {
@@ -260,21 +276,27 @@ fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
 
 /// W4, and how it grows.
 pub(crate) fn map(count: usize) -> Workload {
-    let (runtime, engine) = (Rc::new(runtime()), engine());
-    let plan = plan(&engine, &map_source());
-    let items: Vec<Json> = (0..count).map(|_| record()).collect();
-    let input = Value::from(json!({ "items": items }));
-    let by_hand = runtime.clone();
+    let items = move || -> Vec<Json> { (0..count).map(|_| record()).collect() };
     Workload {
         name: format!("W4 {count} items, {ITEMS_AT_ONCE} at once, per item"),
         target: "≤ 2.4×",
         steps: count,
-        floor: Box::new(move || {
-            black_box(by_hand.block_on(floor::map(&floor::Echo, &items, ITEMS_AT_ONCE)));
-        }),
-        engine: Box::new(move || {
-            black_box(runtime.block_on(run(&engine, &plan, &input)));
-        }),
+        floor: lazily(
+            move || (runtime(), items()),
+            |(runtime, items)| {
+                black_box(runtime.block_on(floor::map(&floor::Echo, items, ITEMS_AT_ONCE)));
+            },
+        ),
+        engine: lazily(
+            move || {
+                let engine = engine();
+                let plan = plan(&engine, &map_source());
+                (runtime(), engine, plan, Value::from(json!({ "items": items() })))
+            },
+            |(runtime, engine, plan, input)| {
+                black_box(runtime.block_on(run(engine, plan, input)));
+            },
+        ),
     }
 }
 
