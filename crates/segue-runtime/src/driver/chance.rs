@@ -1,5 +1,6 @@
 //! Time and chance, which the core has not.
 
+use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +53,8 @@ impl Chance {
     /// `prefix_` + seconds since 1970 + `_` + nine of `[a-z0-9]`.
     pub fn stamped_id(&self, prefix: &str) -> Arc<str> {
         const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-        let mut id = format!("{prefix}_{:010}_", now_ms() / 1000);
+        let mut id = String::with_capacity(prefix.len() + "_1700000000_abcdefghi".len());
+        let _ = write!(id, "{prefix}_{:010}_", now_ms() / 1000);
         let mut bits = self.draw();
         for _ in 0..9 {
             id.push(char::from(LETTERS[usize::try_from(bits % 36).unwrap_or(0)]));
