@@ -5,11 +5,12 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::run::{
     Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Reused, Run, Started,
@@ -20,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
-use crate::tools::gate::Gate;
+use crate::tools::gate::{Gate, Pass};
 use crate::tools::{self, Registry, ToolError};
 
 /// How long to leave a store alone that could not be written: at first, and at most.
@@ -101,11 +102,15 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         written,
     };
     for event in events {
-        driver.handle(event).await?;
+        let turn = driver.handle(event);
+        driver.carry_out(turn).await?;
     }
     driver.until_finished(drive.cancel).await?;
     driver.leave().await
 }
+
+/// What a panic leaves behind.
+type Panic = Box<dyn std::any::Any + Send>;
 
 /// Calls, questions and timers are all futures that end in an event.
 type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, Happened>>;
@@ -183,12 +188,15 @@ impl Driver<'_> {
             if matches!(event, EventKind::Cancel) {
                 cancel = None;
             }
-            self.handle(event).await?;
+            let turn = self.handle(event);
+            self.carry_out(turn).await?;
         }
         Ok(())
     }
 
-    async fn handle(&mut self, kind: EventKind) -> Result<(), StoreError> {
+    /// Tells the run what happened. Not asynchronous: events are large, and a future would carry
+    /// them along.
+    fn handle(&mut self, kind: EventKind) -> Turn {
         match &kind {
             EventKind::Answered { call, .. } => {
                 self.take_end(*call);
@@ -197,7 +205,12 @@ impl Driver<'_> {
             _ => {}
         }
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
-        let Turn { record, perform } = self.run.handle(event);
+        self.run.handle(event)
+    }
+
+    /// Writes down what became true, and does what follows from it.
+    async fn carry_out(&mut self, turn: Turn) -> Result<(), StoreError> {
+        let Turn { record, perform } = turn;
         if !record.is_empty() {
             // Facts before acts. A crash between the two leaves a call in doubt, which recovery
             // can ask about; the other order leaves a call nobody knows of, which nothing can.
@@ -272,8 +285,17 @@ impl Driver<'_> {
     fn call(&mut self, call: Call) {
         let (end, ended) = oneshot::channel();
         self.ends.push((call.id, end));
-        let future = perform_call(self.registry, self.gate, self.run_id.clone(), call, ended);
-        self.under_way.push(Box::pin(future));
+        let (registry, gate, run_id) = (self.registry, self.gate, self.run_id.clone());
+        let is_retry = call.attempt > 1 && call.purpose == Purpose::Do;
+        // Few calls have to wait; the others are spared the room that waiting takes.
+        let future = match gate.try_enter(&call.tool, is_retry) {
+            Some(Ok(pass)) => leave(registry, run_id, call, pass, ended),
+            Some(Err(error)) => {
+                Box::pin(std::future::ready(unsent(call.id, Answer::Failure(failure(error)))))
+            }
+            None => Box::pin(queue(registry, gate, run_id, call, is_retry, ended)),
+        };
+        self.under_way.push(future);
     }
 
     /// What ends a call, out of those that are under way.
@@ -317,55 +339,86 @@ async fn wake(timer: TimerId, at_ms: u64) -> Happened {
     Happened::Event(EventKind::Fired(timer))
 }
 
-/// Makes a call and waits for its answer, its time or its end, whichever is first. Dropping the
-/// tool's future is what ends it. Its time counts from when it leaves, not from when it queues.
-async fn perform_call(
+/// Waits for a call's turn, and makes it.
+async fn queue(
     registry: &Registry,
     gate: &Gate,
     run_id: Arc<str>,
     call: Call,
+    is_retry: bool,
     mut ended: oneshot::Receiver<()>,
 ) -> Happened {
-    let (id, timeout_ms, tool) = (call.id, call.timeout_ms, call.tool.clone());
-    let is_retry = call.attempt > 1 && call.purpose == Purpose::Do;
-    let unsent = |answer| Happened::Answered(EventKind::Answered { call: id, answer }, None);
     let pass = tokio::select! {
         biased;
         // First: what is ended here must not leave with the slot that another one's end has freed.
-        Ok(()) = &mut ended => return unsent(Answer::Unsent),
-        pass = gate.enter(&tool, is_retry) => pass,
+        Ok(()) = &mut ended => return unsent(call.id, Answer::Unsent),
+        pass = gate.enter(&call.tool, is_retry) => pass,
     };
-    let pass = match pass {
-        Ok(pass) => pass,
-        Err(error) => return unsent(Answer::Failure(failure(error))),
-    };
-    let begun = Instant::now();
+    match pass {
+        Ok(pass) => leave(registry, run_id, call, pass, ended).await,
+        Err(error) => unsent(call.id, Answer::Failure(failure(error))),
+    }
+}
+
+/// The answer of a call that never left.
+fn unsent(call: CallId, answer: Answer) -> Happened {
+    Happened::Answered(EventKind::Answered { call, answer }, None)
+}
+
+/// Makes a call that may leave.
+fn leave<'a>(
+    registry: &'a Registry,
+    run_id: Arc<str>,
+    call: Call,
+    pass: Pass<'a>,
+    ended: oneshot::Receiver<()>,
+) -> BoxFuture<'a, Happened> {
+    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose } = call;
+    let known = registry.get(&tool).expect("the gate lets through what the registry has");
+    let request = tools::Call { tool: tool.clone(), args, run_id, step, attempt, key, purpose };
+    let work = known.runner.call(request);
+    Box::pin(under_way(id, tool, work, timeout_ms, pass, ended))
+}
+
+/// Waits for the answer of a call, its time or its end, whichever is first. Dropping the runner's
+/// future is what ends it. Its time counts from when it leaves, not from when it queues.
+async fn under_way(
+    id: CallId,
+    tool: ToolId,
+    work: BoxFuture<'_, Result<Value, ToolError>>,
+    timeout_ms: Option<u64>,
+    pass: Pass<'_>,
+    mut ended: oneshot::Receiver<()>,
+) -> Happened {
+    if ended.try_recv().is_ok() {
+        return unsent(id, Answer::Unsent);
+    }
+    // A panic of a tool is that call's failure and nobody else's.
+    let work = AssertUnwindSafe(work).catch_unwind();
     let answer = async {
-        let work = run_tool(registry, run_id, call);
         let answer = match timeout_ms {
-            None => work.await,
+            None => answer(work.await),
             Some(timeout) => {
                 let within = tokio::time::timeout(Duration::from_millis(timeout), work);
-                within.await.unwrap_or(Answer::TimedOut)
+                within.await.map_or(Answer::TimedOut, answer)
             }
         };
-        pass.settle(is_heard(&answer));
-        answer
+        let took = pass.settle(is_heard(&answer));
+        (answer, took)
     };
-    let answer = tokio::select! {
+    let (answer, took) = tokio::select! {
         biased;
-        answer = answer => answer,
-        Ok(()) = ended => Answer::Ended,
+        answered = answer => answered,
+        // Ended by us: it says nothing about the tool.
+        Ok(()) = ended => return unsent(id, Answer::Ended),
     };
     let result = match &answer {
-        Answer::Value(value) => Some(Ok(value.clone())),
-        Answer::Failure(failure) => Some(Err(failure.code)),
-        Answer::TimedOut => Some(Err(Code::Timeout)),
-        // Ended by us: it says nothing about the tool.
-        Answer::Ended | Answer::Unsent => None,
+        Answer::Value(value) => Ok(value.clone()),
+        Answer::Failure(failure) => Err(failure.code),
+        Answer::TimedOut | Answer::Ended | Answer::Unsent => Err(Code::Timeout),
     };
-    let measured = result.map(|result| Measured { tool, took: begun.elapsed(), result });
-    Happened::Answered(EventKind::Answered { call: id, answer }, measured)
+    let measured = Measured { tool, took, result };
+    Happened::Answered(EventKind::Answered { call: id, answer }, Some(measured))
 }
 
 /// Whether the tool's source has shown that it is there.
@@ -377,19 +430,9 @@ fn is_heard(answer: &Answer) -> bool {
     }
 }
 
-async fn run_tool(registry: &Registry, run_id: Arc<str>, call: Call) -> Answer {
-    let tool = registry.get(&call.tool).expect("the gate lets through what the registry has");
-    let request = tools::Call {
-        tool: call.tool,
-        args: call.args,
-        run_id,
-        step: call.step,
-        attempt: call.attempt,
-        key: call.key,
-        purpose: call.purpose,
-    };
-    // A panic of a tool is that call's failure and nobody else's.
-    match AssertUnwindSafe(tool.runner.call(request)).catch_unwind().await {
+/// What a runner's word, or its panic, means.
+fn answer(outcome: Result<Result<Value, ToolError>, Panic>) -> Answer {
+    match outcome {
         Ok(Ok(value)) => Answer::Value(value),
         Ok(Err(error)) => Answer::Failure(failure(error)),
         Err(_) => {

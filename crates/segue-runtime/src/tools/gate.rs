@@ -78,32 +78,57 @@ impl Gate {
 
     /// Waits until a call may leave. The error is why it must not, and is surely not in doubt.
     pub async fn enter(&self, tool: &ToolId, is_retry: bool) -> Result<Pass<'_>, ToolError> {
-        let Some(lane) = self.lanes.get(tool) else {
+        if let Some(entered) = self.try_enter(tool, is_retry) {
+            return entered;
+        }
+        let lane = self.lane(tool)?;
+        // Before the queue, so that a source in trouble does not make everybody wait for a no; and
+        // behind it again, because it may have got into trouble meanwhile.
+        if let Some(health) = lane.health() {
+            let now = self.millis(Instant::now());
+            health.check(now).map_err(|refusal| self.refuse(tool, refusal))?;
+        }
+        let slots = [
+            acquire(lane.tool.as_ref()).await,
+            acquire(lane.source.as_deref()).await,
+            acquire(Some(&self.all)).await,
+        ];
+        self.admit(tool, lane, slots, is_retry)
+    }
+
+    /// The same for a call that need not wait; nothing when it has to.
+    pub fn try_enter(&self, tool: &ToolId, is_retry: bool) -> Option<Result<Pass<'_>, ToolError>> {
+        let lane = match self.lane(tool) {
+            Ok(lane) => lane,
+            Err(unknown) => return Some(Err(unknown)),
+        };
+        let slots = self.free_slots(lane)?;
+        Some(self.admit(tool, lane, slots, is_retry))
+    }
+
+    fn lane(&self, tool: &ToolId) -> Result<&Lane, ToolError> {
+        self.lanes.get(tool).ok_or_else(|| {
             let message = format!("Tool not found in registry: {tool}");
-            return Err(ToolError::refused(Code::UnknownTool, message));
-        };
-        let slots = match self.free_slots(lane) {
-            Some(slots) => slots,
-            None => {
-                // Before the queue, so that a source in trouble does not make everybody wait for
-                // a no; and behind it again, because it may have got into trouble meanwhile.
-                if let Some(health) = lane.health() {
-                    health.check(self.now_ms()).map_err(|refusal| self.refuse(tool, refusal))?;
-                }
-                [
-                    acquire(lane.tool.as_ref()).await,
-                    acquire(lane.source.as_deref()).await,
-                    acquire(Some(&self.all)).await,
-                ]
-            }
-        };
+            ToolError::refused(Code::UnknownTool, message)
+        })
+    }
+
+    /// Lets a call that has its slots leave, if the health of its tool allows that.
+    fn admit<'a>(
+        &'a self,
+        tool: &ToolId,
+        lane: &'a Lane,
+        slots: Slots<'a>,
+        is_retry: bool,
+    ) -> Result<Pass<'a>, ToolError> {
+        let entered = Instant::now();
         let is_probe = match lane.health() {
             None => false,
             Some(mut health) => health
-                .admit(self.now_ms(), is_retry)
+                .admit(self.millis(entered), is_retry)
                 .map_err(|refusal| self.refuse(tool, refusal))?,
         };
-        Ok(Pass { gate: self, lane, is_probe, settled: false, _slots: slots })
+        Ok(Pass { gate: self, lane, entered, is_probe, settled: false, _slots: slots })
     }
 
     /// Every slot that a call needs, when nobody waits for any of them.
@@ -115,8 +140,8 @@ impl Gate {
         Some([free(lane.tool.as_ref())?, free(lane.source.as_deref())?, free(Some(&self.all))?])
     }
 
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.since).as_millis()).unwrap_or(u64::MAX)
     }
 
     fn refuse(&self, tool: &ToolId, refusal: Refusal) -> ToolError {
@@ -153,6 +178,7 @@ async fn acquire(slots: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
 pub struct Pass<'a> {
     gate: &'a Gate,
     lane: &'a Lane,
+    entered: Instant,
     is_probe: bool,
     settled: bool,
     _slots: Slots<'a>,
@@ -162,15 +188,17 @@ pub struct Pass<'a> {
 type Slots<'a> = [Option<SemaphorePermit<'a>>; 3];
 
 impl Pass<'_> {
-    /// Says how the call went.
-    pub fn settle(mut self, answered: bool) {
-        self.tell(if answered { Sign::Answered } else { Sign::Absent });
+    /// Says how the call went, and hears how long it took.
+    pub fn settle(mut self, answered: bool) -> Duration {
+        let now = Instant::now();
+        self.tell(if answered { Sign::Answered } else { Sign::Absent }, now);
+        now.duration_since(self.entered)
     }
 
-    fn tell(&mut self, sign: Sign) {
+    fn tell(&mut self, sign: Sign, now: Instant) {
         self.settled = true;
         if let Some(mut health) = self.lane.health() {
-            health.settle(self.gate.now_ms(), self.is_probe, sign);
+            health.settle(self.gate.millis(now), self.is_probe, sign);
         }
     }
 }
@@ -179,7 +207,7 @@ impl Drop for Pass<'_> {
     /// A call that was given up has shown nothing; only the next one may be a probe again.
     fn drop(&mut self) {
         if !self.settled {
-            self.tell(Sign::None);
+            self.tell(Sign::None, Instant::now());
         }
     }
 }
