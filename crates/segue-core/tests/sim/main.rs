@@ -27,6 +27,7 @@ mod corpus;
 mod dice;
 mod draft;
 mod examine;
+mod legal;
 mod luck;
 mod model;
 mod story;
