@@ -20,6 +20,10 @@ planted:
 kill CYCLES="1000":
     SEGUE_KILL_CYCLES={{CYCLES}} cargo test --package segue --test it kill:: -- --nocapture
 
+# How long 10,000 interrupted runs take to go on and end
+recover:
+    cargo test --release --package segue-runtime --test it recover:: -- --ignored --nocapture
+
 # Take the new snapshots after looking at them
 accept:
     INSTA_UPDATE=always cargo test --workspace

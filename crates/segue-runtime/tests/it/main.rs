@@ -16,6 +16,7 @@ mod gate;
 mod http;
 #[cfg(unix)]
 mod mcp;
+mod recover;
 mod server;
 mod stores;
 mod support;
