@@ -41,7 +41,8 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
         Err(exit) => return exit,
     };
     if args.offline && !global.quiet && !app.upstream.recorded.is_empty() {
-        let servers = Vec::from_iter(app.upstream.recorded.iter().map(|name| &**name)).join("`, `");
+        let servers: Vec<&str> = app.upstream.recorded.iter().map(|name| &**name).collect();
+        let servers = servers.join("`, `");
         say(&format!("note: using recorded definitions of `{servers}`; nothing was started"));
     }
     let mut others_wrong = false;

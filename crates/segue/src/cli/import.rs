@@ -3,6 +3,7 @@
 //! Nothing in it is started, and no secret is copied: what looks like one becomes `${NAME}`, and a
 //! note says which variable to set.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use segue_core::value::Value;
@@ -112,34 +113,12 @@ impl Import {
                 fields.push((*key, self.field(&name, key, value)));
             }
         }
-        self.codex(entry, &mut fields);
+        codex(entry, &mut fields);
         if entry.get("envFile").is_some() {
             self.notes.push(format!("`{name}`: `envFile` is not read; set its variables yourself"));
         }
         let json = Value::object(fields).to_json();
-        self.lines.push_str(&format!("  {name}: {json}\n"));
-    }
-
-    /// Fields that only Codex has.
-    fn codex(&mut self, entry: &Value, fields: &mut Vec<(&'static str, Value)>) {
-        let named = entry.get("env_vars").and_then(Value::as_array).cloned().unwrap_or_default();
-        let passed = named.iter().filter_map(Value::as_str);
-        let passed: Vec<(String, Value)> =
-            passed.map(|name| (name.to_owned(), Value::from(format!("${{{name}}}")))).collect();
-        if !passed.is_empty() {
-            let at = fields.iter().position(|(key, _)| *key == "env");
-            let present = at.map(|at| fields.remove(at).1);
-            let present = present.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
-            let present = present.iter().map(|(k, v)| (k.to_string(), v.clone()));
-            fields.push(("env", Value::object(present.chain(passed).collect::<Vec<_>>())));
-        }
-        if let Some(variable) = entry.get("bearer_token_env_var").and_then(Value::as_str) {
-            let header = Value::from(format!("Bearer ${{{variable}}}"));
-            fields.push(("headers", Value::object([("Authorization", header)])));
-        }
-        if let Some(seconds) = entry.get("tool_timeout_sec").and_then(Value::as_u64) {
-            fields.push(("timeout", Value::from(format!("{seconds}s"))));
-        }
+        let _ = writeln!(self.lines, "  {name}: {json}");
     }
 
     fn field(&mut self, server: &str, key: &str, value: &Value) -> Value {
@@ -218,14 +197,38 @@ impl Import {
                     self.notes.push(format!(
                         "`{server}`: `${{{inside}}}` is asked for elsewhere; set `{variable}`"
                     ));
-                    out.push_str(&format!("${{{variable}}}"));
+                    let _ = write!(out, "${{{variable}}}");
                 }
-                _ => out.push_str(&format!("${{{inside}}}")),
+                _ => {
+                    let _ = write!(out, "${{{inside}}}");
+                }
             }
             rest = &after[end + 1..];
         }
         out.push_str(rest);
         out
+    }
+}
+
+/// Fields that only Codex has.
+fn codex(entry: &Value, fields: &mut Vec<(&'static str, Value)>) {
+    let named = entry.get("env_vars").and_then(Value::as_array).cloned().unwrap_or_default();
+    let passed = named.iter().filter_map(Value::as_str);
+    let passed: Vec<(String, Value)> =
+        passed.map(|name| (name.to_owned(), Value::from(format!("${{{name}}}")))).collect();
+    if !passed.is_empty() {
+        let at = fields.iter().position(|(key, _)| *key == "env");
+        let present = at.map(|at| fields.remove(at).1);
+        let present = present.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let present = present.iter().map(|(k, v)| (k.to_string(), v.clone()));
+        fields.push(("env", Value::object(present.chain(passed).collect::<Vec<_>>())));
+    }
+    if let Some(variable) = entry.get("bearer_token_env_var").and_then(Value::as_str) {
+        let header = Value::from(format!("Bearer ${{{variable}}}"));
+        fields.push(("headers", Value::object([("Authorization", header)])));
+    }
+    if let Some(seconds) = entry.get("tool_timeout_sec").and_then(Value::as_u64) {
+        fields.push(("timeout", Value::from(format!("{seconds}s"))));
     }
 }
 

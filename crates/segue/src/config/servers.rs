@@ -64,7 +64,7 @@ impl Reader<'_> {
                 Ok(Some(server)) => drop(servers.insert(server.name.clone(), server)),
                 Ok(None) => {}
                 Err(why) => {
-                    self.error(member.value.span, format!("server `{}`: {why}", member.key))
+                    self.error(member.value.span, format!("server `{}`: {why}", member.key));
                 }
             }
         }

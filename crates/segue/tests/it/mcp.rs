@@ -19,7 +19,7 @@ const CALLS_H: &str = "name: x\nsteps:\n  - { id: a, tool: 'h:t' }\n";
 
 fn world(servers: &[(&str, &str)]) -> World {
     let world = World::with(CALLS_H);
-    world.file("segue.yaml", &config(servers));
+    world.file("segue.yaml", config(servers));
     world
 }
 
@@ -49,7 +49,7 @@ fn only_the_servers_that_are_needed_start() {
     // Through a composition that another one calls, and by an id.
     world.file("lib/inner.yaml", "name: inner\nsteps:\n  - { id: a, tool: 'other:t' }\n");
     let servers = [("h", &*scripted("good", "h")), ("other", &*scripted("good", "other"))];
-    world.file("segue.yaml", &format!("{}compositions: ['lib/*.yaml']\n", config(&servers)));
+    world.file("segue.yaml", format!("{}compositions: ['lib/*.yaml']\n", config(&servers)));
     world.file("outer.yaml", "name: outer\nsteps:\n  - { id: a, tool: inner }\n");
     named(&world, &["run", "outer.yaml", "--yes"]).exits(0);
     assert!(!world.path("h").exists() && world.path("other").exists());
@@ -87,7 +87,7 @@ fn what_was_merely_found_starts_nothing_until_it_is_trusted() {
     let world = world(&[("h", &scripted("good", "started"))]);
     world.file(
         ".mcp.json",
-        &format!("{{ // mine\n \"mcpServers\": {{ \"p\": {}, }} }}", scripted("good", "started")),
+        format!("{{ // mine\n \"mcpServers\": {{ \"p\": {}, }} }}", scripted("good", "started")),
     );
     for args in [
         &["check", "c.yaml"][..],
@@ -111,7 +111,7 @@ fn what_was_merely_found_starts_nothing_until_it_is_trusted() {
     world.segue(&["run", "c.yaml", "--yes"]).exits(0);
     // Another command line is another server.
     fs::remove_file(world.path("started")).unwrap();
-    world.file("segue.yaml", &config(&[("h", &scripted("structured", "started"))]));
+    world.file("segue.yaml", config(&[("h", &scripted("structured", "started"))]));
     world.segue(&["run", "c.yaml", "--yes"]);
     assert!(!world.path("started").exists());
 }
@@ -269,7 +269,7 @@ fn other_real_servers_answer() {
     let world = World::new();
     world.file(
         "segue.yaml",
-        &config(&[
+        config(&[
             ("everything", "{ command: mcp-server-everything, args: [stdio] }"),
             ("files", "{ command: mcp-server-filesystem, args: [.] }"),
             ("sqlite", "{ command: mcp-server-sqlite, args: [--db-path, a.db] }"),
@@ -322,7 +322,7 @@ fn a_real_server_answers_over_http() {
     let entry = format!(
         "{{ type: http, url: 'http://127.0.0.1:{port}/mcp', headers: {{ X-Token: abc }} }}"
     );
-    world.file("segue.yaml", &config(&[("web", &entry)]));
+    world.file("segue.yaml", config(&[("web", &entry)]));
     let until = Instant::now() + Duration::from_secs(30);
     let mut done = named(&world, &["call", "web:get-sum", "-i", "a=2", "-i", "b=3"]);
     while done.code == Some(4) && Instant::now() < until {
