@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
     /// `{{ … }}` without quotes is a mapping in a mapping to YAML, and the most common slip.
     fn complex_key(&self, at: Span) -> Diagnostic {
         let start = at.range().start;
-        if start > 0 && self.text[start - 1..].starts_with("{{") {
+        if start > 0 && self.text.as_bytes()[start - 1..].starts_with(b"{{") {
             let place = Span::new(start - 1, start + 1);
             return parse("an expression must be quoted in YAML", place)
                 .help("put quotes around it: `\"{{ … }}\"`");
