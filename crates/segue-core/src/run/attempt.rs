@@ -9,7 +9,7 @@ use super::node::Node;
 use super::retry;
 use super::scope::FrameScope;
 use super::{Answer, CallId, Effect, TimerId};
-use crate::composition::{FailureAction, Step, Strategy};
+use crate::composition::{FailureAction, ItemFailure, Step, StepKind, Strategy};
 use crate::diagnostic::Code;
 use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Value};
@@ -180,7 +180,10 @@ impl Moment<'_> {
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();
         let denied = failure.code == Code::Denied;
-        if has_fallback && !stopped && !in_doubt && !denied {
+        // Work that is done is not done a second time by another tool.
+        let acted = failure.acted || self.state.record(node).has_acted;
+        let is_open = in_doubt || acted && tool.composition.is_none();
+        if has_fallback && !stopped && !is_open && !denied {
             return self.record(Fact::GaveUp { node, failure });
         }
         self.fail_with(node, failure);
@@ -234,6 +237,16 @@ impl Moment<'_> {
             && failure.code != Code::Denied;
         if !goes_on {
             self.stop(node.frame, failure);
+            self.stop_other_items(node.frame, failure);
+        }
+    }
+
+    /// A loop that ends with a failure of an item starts nothing more from then on.
+    fn stop_other_items(&mut self, frame: u32, failure: &Arc<Failure>) {
+        let Some(parent) = self.state.frame(frame).parent else { return };
+        let StepKind::Loop(each) = &self.state.step(parent).kind else { return };
+        if each.on_item_failure == ItemFailure::Stop || failure.is_final() {
+            self.stop_bodies(parent, failure);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
-use super::{Call, CallId, Effect, EventKind, Purpose, TimerId, Turn};
+use super::{Call, CallId, Effect, EventKind, Purpose, QuestionId, TimerId, Turn};
 use crate::composition::{Step, StepKind, ToolCall};
 use crate::diagnostic::Code;
 use crate::expr::{EvalError, Expr, Template};
@@ -34,8 +34,8 @@ impl Moment<'_> {
             EventKind::Start(started) => self.start_run(started),
             EventKind::Rerun { started, reused } => self.start_again(started, reused),
             EventKind::Answered { call, answer } => self.answered(call, answer),
-            EventKind::Decided { node, granted, by, data } => {
-                self.decided(node, granted, by, data);
+            EventKind::Decided { question, granted, by, data } => {
+                self.decided(question, granted, by, data);
             }
             EventKind::Expanded { node, outcome } => self.expanded(node, outcome),
             EventKind::RollBack { by } => self.roll_back_by_hand(by),
@@ -222,7 +222,11 @@ impl Moment<'_> {
         }));
     }
 
-    fn decided(&mut self, node: NodeId, granted: bool, by: Arc<str>, data: Value) {
+    fn decided(&mut self, question: QuestionId, granted: bool, by: Arc<str>, data: Value) {
+        let QuestionId { node, seq } = question;
+        if self.state.record(node).asked_seq != seq {
+            return;
+        }
         if let Node::Doubtful { candidate } = self.state.record(node).node {
             return self.doubt_decided(node, candidate, granted, by, data);
         }
@@ -303,7 +307,7 @@ impl Moment<'_> {
         let timeout = self.attempt_timeout(node, &step).unwrap_or(0);
         let failure = retry::timed_out(timeout, true);
         match record.node {
-            Node::Sleeping | Node::Paused => self.fail(node, failure),
+            Node::Sleeping | Node::Paused | Node::Expanding => self.fail(node, failure),
             Node::Asking { .. } => self.approval_timed_out(node, &step),
             Node::Undoing { .. } => self.undo_timed_out(node),
             Node::Open { .. } => {

@@ -177,6 +177,8 @@ pub(super) struct Record {
     pub(super) undo_frames: Vec<u32>,
     /// When it was settled, in the order of the journal.
     pub(super) settled_seq: u64,
+    /// The entry with which it asked a person last.
+    pub(super) asked_seq: u64,
     /// Which visit of its step it is, in a program.
     pub(super) visit: u32,
     /// Whether its value is that of an earlier run.

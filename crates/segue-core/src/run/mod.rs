@@ -106,8 +106,8 @@ pub enum EventKind {
     },
     /// Somebody answered a question.
     Decided {
-        /// The step that asks.
-        node: NodeId,
+        /// Which one; an answer to an earlier question of the step says nothing about a later one.
+        question: QuestionId,
         /// Yes or no. Of a call in doubt: whether it did its work.
         granted: bool,
         /// Who.
@@ -207,11 +207,20 @@ pub enum Purpose {
     Probe,
 }
 
+/// Names a question to a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QuestionId {
+    /// The step that asks.
+    pub node: NodeId,
+    /// The number of the entry with which it asked.
+    pub seq: u64,
+}
+
 /// A question to a person.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The step that asks.
-    pub node: NodeId,
+    /// Its name.
+    pub id: QuestionId,
     /// The step, with the bodies and iterations around it.
     pub step: Arc<str>,
     /// What is asked.

@@ -9,6 +9,7 @@ use super::journal::NodeId;
 use super::node::Node;
 use super::state::{State, index};
 use crate::composition::{StepKind, Undo, WaitFor};
+use crate::value::Value;
 
 /// Room for what a key has after the run's id; longer ones grow.
 const KEY_BYTES: usize = 64;
@@ -102,13 +103,10 @@ impl State {
             let node = NodeId { frame, position: index(position) };
             let kind = &self.step(node).kind;
             let done = matches!(record.node, Node::Done { .. });
-            let lost = matches!(
-                kind,
-                StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }
-            );
+            let loses_an_item = done && matches!(kind, StepKind::Loop(_)) && record.has_failed_body;
             matches!(record.node, Node::Tolerated { .. })
-                || (done && matches!(kind, StepKind::Loop(_)) && record.has_failed_body)
-                || (!(lost && done) && record.frames.iter().any(|inner| self.has_tolerated(*inner)))
+                || loses_an_item
+                || self.counted(node).iter().any(|inner| self.has_tolerated(*inner))
         })
     }
 
@@ -122,5 +120,23 @@ impl State {
             };
             doubt || record.frames.iter().any(|inner| self.has_doubt(*inner))
         })
+    }
+
+    /// The bodies that a step's outcome comes from: of a race that was won, the winner's; of several
+    /// attempts at a composition, the last one's, unless a call followed.
+    pub(super) fn counted(&self, node: NodeId) -> &[u32] {
+        let record = self.record(node);
+        match &self.step(node).kind {
+            StepKind::Parallel { branches, wait_for: WaitFor::Any | WaitFor::FirstSuccess } => {
+                let value = record.node.output().filter(|_| record.node.failure().is_none());
+                let Some(value) = value else { return &record.frames };
+                let winner = value.get("winner").and_then(Value::as_str);
+                let position = branches.iter().position(|branch| Some(&*branch.id) == winner);
+                position.map_or(&[], |position| &record.frames[position..=position])
+            }
+            StepKind::Tool(_) if !self.planned(node).nested.contains_key(&record.candidate) => &[],
+            StepKind::Tool(_) => record.frames.last().map_or(&[], std::slice::from_ref),
+            _ => &record.frames,
+        }
     }
 }

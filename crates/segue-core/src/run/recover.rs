@@ -53,6 +53,7 @@ impl Moment<'_> {
             Node::Expanding => {
                 let document = record.args.clone();
                 self.turn.perform.push(Effect::Expand { node, document });
+                self.limit_attempt(node);
             }
             Node::Open { .. } => self.limit_attempt(node),
             Node::Undoing { .. } => self.undo_lost(node),

@@ -208,7 +208,9 @@ impl State {
             Fact::Visited { frame, position } => self.visit(*frame, *position),
             Fact::Asked { node, args, .. } => {
                 self.advance(*node, entry)?;
-                self.record_mut(*node).args = args.clone();
+                let record = self.record_mut(*node);
+                record.args = args.clone();
+                record.asked_seq = entry.seq;
             }
             Fact::Called { node, candidate, args } => {
                 self.begin_attempt(*node, *candidate, args, entry)?;
@@ -225,7 +227,9 @@ impl State {
             }
             Fact::Doubted { node, failure } => {
                 self.advance(*node, entry)?;
-                self.record_mut(*node).doubt = Some(failure.clone());
+                let record = self.record_mut(*node);
+                record.doubt = Some(failure.clone());
+                record.asked_seq = entry.seq;
             }
             Fact::Resolved { node, done, .. } => {
                 self.advance(*node, entry)?;
@@ -291,6 +295,9 @@ impl State {
                 self.record_mut(*node).given.clone_from(given);
             }
             Fact::TimedOut { node, failure } => {
+                if !matches!(self.record(*node).node, Node::Open { .. }) {
+                    return Err(IllegalFact);
+                }
                 self.record_mut(*node).ended_by = Some(failure.clone());
             }
             Fact::Tolerated { node, .. }

@@ -8,8 +8,8 @@ use super::frame::Record;
 use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::Node;
 use super::state::State;
-use super::{Question, QuestionKind};
-use crate::composition::{StepKind, WaitFor};
+use super::{Question, QuestionId, QuestionKind};
+use crate::composition::StepKind;
 use crate::id::ToolId;
 use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView};
@@ -96,7 +96,8 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
         }
         _ => return None,
     };
-    Some(Question { node, step: state.path(node), kind })
+    let id = QuestionId { node, seq: state.record(node).asked_seq };
+    Some(Question { id, step: state.path(node), kind })
 }
 
 /// Who decided what, in the order of the journal.
@@ -173,20 +174,11 @@ fn add_steps(
         if let Some(given) = &record.given {
             merge(&mut view.state, given);
         }
-        let race = matches!(
-            &state.step(node).kind,
-            StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. }
-        );
-        let inner_counts = counts && !(race && record.node.output().is_some());
-        // Of several attempts at a composition the last one counts; none, when a call followed.
-        let attempts = matches!(state.step(node).kind, StepKind::Tool(_));
-        let last = record.frames.last().filter(|_| {
-            let ended_by_a_call = !state.planned(node).nested.contains_key(&record.candidate);
-            !(attempts && ended_by_a_call)
-        });
+        let counted = state.counted(node);
+        let all_count = counted.len() == record.frames.len();
         for inner in &record.frames {
-            let superseded = attempts && last != Some(inner);
-            add_steps(state, *inner, inner_counts && !superseded, said, view);
+            let inner_counts = counts && (all_count || counted.contains(inner));
+            add_steps(state, *inner, inner_counts, said, view);
         }
         if let (true, Some(failure)) = (counts, record.node.failure())
             && !said[said_before..].contains(failure)

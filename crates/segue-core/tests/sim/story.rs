@@ -8,8 +8,8 @@ use std::sync::Arc;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{
-    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, NodeId, Question, Run, Started,
-    TimerId, Turn,
+    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, NodeId, Question, QuestionId,
+    Run, Started, TimerId, Turn,
 };
 use segue_core::value::Value;
 use segue_core::view::RunView;
@@ -26,7 +26,7 @@ pub(crate) enum Word {
     Start(Box<Started>),
     Answered(CallId, Answer),
     /// A question was answered, and what came with it.
-    Decided(NodeId, bool, Value),
+    Decided(NodeId, bool, Value, u64),
     Expanded(NodeId, Result<Arc<Plan>, Failure>),
     Fired(TimerId),
     Cancel,
@@ -39,8 +39,9 @@ impl Word {
         let kind = match self.clone() {
             Word::Start(started) => EventKind::Start(started),
             Word::Answered(call, answer) => EventKind::Answered { call, answer },
-            Word::Decided(node, granted, data) => {
-                EventKind::Decided { node, granted, by: World::somebody(), data }
+            Word::Decided(node, granted, data, seq) => {
+                let question = QuestionId { node, seq };
+                EventKind::Decided { question, granted, by: World::somebody(), data }
             }
             Word::Expanded(node, outcome) => EventKind::Expanded { node, outcome },
             Word::Fired(timer) => EventKind::Fired(timer),
@@ -271,17 +272,17 @@ impl<'a> Stage<'a> {
     }
 
     fn ask(&mut self, now: u64, question: &Question) {
-        let node = question.node;
+        let QuestionId { node, seq } = question.id;
         let asked = self.asked.entry(node).or_default();
         *asked += 1;
         let Some(reply) = self.world.reply(question, *asked) else { return };
         // Replies to what the step asked before have no place any more.
         self.words.retain(|_, (_, word)| !matches!(word, Word::Decided(at, ..) if *at == node));
         if let Some(after) = reply.contradicted {
-            let word = Word::Decided(node, !reply.granted, reply.data.clone());
+            let word = Word::Decided(node, !reply.granted, reply.data.clone(), seq);
             self.tell(now + after + 1, word);
         }
-        self.tell(now + reply.latency, Word::Decided(node, reply.granted, reply.data));
+        self.tell(now + reply.latency, Word::Decided(node, reply.granted, reply.data, seq));
     }
 
     fn call(&mut self, now: u64, call: &Call) {

@@ -221,7 +221,7 @@ impl Surroundings for World {
 
     /// What is said when a step asks for the n-th time. After some time a person is tired of it.
     fn reply(&self, question: &Question, asked: u32) -> Option<Reply> {
-        let name = format!("ask {} {:?} {asked}", question.step, question.node);
+        let name = format!("ask {} {:?} {asked}", question.step, question.id.node);
         let mut dice = Dice::for_thing(self.seed, &name);
         let latency = dice.below(40);
         let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });

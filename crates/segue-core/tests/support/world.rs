@@ -37,6 +37,10 @@ pub trait Around {
     fn crashes_after(&self, _turn: usize) -> bool {
         false
     }
+    /// How long the check of a composition takes that was made at run time.
+    fn check_ms(&self) -> u64 {
+        0
+    }
     /// How long a call takes.
     fn latency(&mut self, call: &Call) -> u64;
     /// How a call is answered.
@@ -101,6 +105,10 @@ impl World {
 }
 
 impl Around for World {
+    fn check_ms(&self) -> u64 {
+        self.value("check_ms").and_then(|ms| ms.as_u64()).unwrap_or(0)
+    }
+
     fn started(&self) -> Started {
         let options = self.value("options").unwrap_or_default();
         let number = |name: &str| options.get(name).and_then(Value::as_u64);
@@ -274,12 +282,14 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                 }
                 Effect::Ask(question) => {
                     if let Some((granted, data)) = world.decide(&question) {
-                        let (node, by) = (question.node, "somebody".into());
-                        push(&mut pending, at_ms, EventKind::Decided { node, granted, by, data });
+                        let (question, by) = (question.id, "somebody".into());
+                        let decided = EventKind::Decided { question, granted, by, data };
+                        push(&mut pending, at_ms, decided);
                     }
                 }
                 Effect::Expand { node, document } => {
                     let outcome = expand(&document, catalog, &limits);
+                    let at_ms = at_ms + world.check_ms();
                     push(&mut pending, at_ms, EventKind::Expanded { node, outcome });
                 }
                 Effect::Wake { timer, at_ms } => push(&mut pending, at_ms, EventKind::Fired(timer)),

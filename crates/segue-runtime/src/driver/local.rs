@@ -267,8 +267,8 @@ impl Driver<'_> {
                     match confirmer.confirm(&question).await {
                         None => Happened::LeftOpen,
                         Some(Decision { granted, by, data }) => {
-                            let node = question.node;
-                            Happened::Event(EventKind::Decided { node, granted, by, data })
+                            let question = question.id;
+                            Happened::Event(EventKind::Decided { question, granted, by, data })
                         }
                     }
                 }));

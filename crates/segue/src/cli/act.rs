@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use clap::{Args, ValueEnum};
-use segue_core::run::{Question, QuestionKind};
+use segue_core::run::{Question, QuestionId, QuestionKind};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::driver::{Confirmer, Decision, Later};
@@ -295,18 +295,13 @@ fn resume_all(global: &Global) -> Exit {
 
 /// An answer that somebody gave to one question.
 struct GivenAnswer {
-    step: Arc<str>,
-    is_doubt: bool,
+    to: QuestionId,
     decision: Decision,
 }
 
 impl GivenAnswer {
     fn new(question: &Question, granted: bool, data: Value) -> GivenAnswer {
-        GivenAnswer {
-            step: question.step.clone(),
-            is_doubt: matches!(question.kind, QuestionKind::Doubt { .. }),
-            decision: Decision { granted, by: who(), data },
-        }
+        GivenAnswer { to: question.id, decision: Decision { granted, by: who(), data } }
     }
 }
 
@@ -320,9 +315,7 @@ struct Answering {
 #[async_trait]
 impl Confirmer for Answering {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
-        let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
-        let is_meant = question.step == self.answer.step && is_doubt == self.answer.is_doubt;
-        if is_meant && !self.used.swap(true, Ordering::Relaxed) {
+        if question.id == self.answer.to && !self.used.swap(true, Ordering::Relaxed) {
             return Some(self.answer.decision.clone());
         }
         self.else_ask.confirm(question).await

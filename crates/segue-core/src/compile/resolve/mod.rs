@@ -224,8 +224,14 @@ impl Resolver<'_> {
     }
 
     fn note_use(&mut self, site: &Site, step: StepIndex, guarded: bool, span: Span) {
-        if let Some(from_position) = site.position {
-            self.uses.push(Use { from_body: site.body, from_position, step, guarded, span });
+        let from = match site.position {
+            Some(position) => Some((site.body, position)),
+            // At the end of a body its own steps are over; what is outside, the container waits for.
+            None if self.symbols.is_within(step, site.body) => None,
+            None => self.symbols.bodies[site.body].parent,
+        };
+        if let Some((from_body, from_position)) = from {
+            self.uses.push(Use { from_body, from_position, step, guarded, span });
         }
     }
 

@@ -275,6 +275,11 @@ impl Symbols {
         }
     }
 
+    /// Whether a step is in a body, at any depth.
+    pub(super) fn is_within(&self, step: StepIndex, body: usize) -> bool {
+        self.is_inside(self.steps[step as usize].body, body)
+    }
+
     fn is_inside(&self, mut body: usize, ancestor: usize) -> bool {
         loop {
             if body == ancestor {

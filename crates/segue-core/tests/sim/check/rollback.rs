@@ -255,7 +255,7 @@ pub(super) fn s16_who_said_so(evidence: &Evidence<'_>) -> Finding {
             let Fact::Resolved { node, done, by } = &entry.fact else { continue };
             let path = evidence.path(*node);
             match &turn.word {
-                Word::Decided(at, said, _) => {
+                Word::Decided(at, said, _, _) => {
                     demand!(
                         at == node && said == done,
                         "`{path}`: what was said is not what counts"

@@ -287,7 +287,7 @@ pub(super) fn e12_failures_are_no_values(evidence: &Evidence<'_>) -> Finding {
                 continue;
             }
             // A probe that found it, or a person who knows it, says what it returned.
-            let said = matches!(&turn.word, Word::Decided(at, true, data)
+            let said = matches!(&turn.word, Word::Decided(at, true, data, _)
                 if at == node && (data == output || output.is_null()));
             let probe = evidence.trace.step(*node).probe.as_ref();
             let told = probe.is_some_and(|probe| probe.output.is_some())

@@ -179,7 +179,7 @@ pub(super) fn a1_no_call_without_its_yes(evidence: &Evidence<'_>) -> Finding {
                     asked.insert(*node, (*candidate, args));
                 }
                 Fact::Granted { node, .. } => {
-                    let yes = matches!(&turn.word, Word::Decided(at, true, _) if at == node);
+                    let yes = matches!(&turn.word, Word::Decided(at, true, _, _) if at == node);
                     demand!(yes, "`{}` is granted by nobody", evidence.path(*node));
                     granted.extend(asked.remove(node).map(|what| (*node, what)));
                 }
@@ -204,7 +204,7 @@ pub(super) fn a1_no_call_without_its_yes(evidence: &Evidence<'_>) -> Finding {
 pub(super) fn a4_one_answer_wins(evidence: &Evidence<'_>) -> Finding {
     let mut open: BTreeMap<NodeId, bool> = BTreeMap::new();
     for turn in &evidence.story.turns {
-        if let Word::Decided(node, granted, _) = &turn.word {
+        if let Word::Decided(node, granted, _, _) = &turn.word {
             let entries = &evidence.story.journal[turn.entries.clone()];
             if !open.get(node).copied().unwrap_or(false) {
                 let path = evidence.path(*node);

@@ -137,7 +137,7 @@ impl Model<'_> {
             return End::Cancelled { in_doubt: false };
         }
         match &self.story.turns[turn].word {
-            Word::Decided(_, granted, data) => {
+            Word::Decided(_, granted, data, _) => {
                 self.approved(node, ended, *granted, turn, "somebody", data)
             }
             _ => {

@@ -425,18 +425,17 @@ impl Model<'_> {
         }
         // In a loop, the item that failed stops the others.
         if matches!(self.trace.step(parent).kind, StepKind::Loop(_)) {
-            let failed = self.trace.children(parent).iter().find(|other| {
-                let closed = self.trace.frame(**other).closed;
-                **other != frame
-                    && closed.is_some_and(|c| c < stopped && self.story.turn_of(c) == turn)
+            let before =
+                |at: Option<u64>| at.is_some_and(|a| a < stopped && self.story.turn_of(a) == turn);
+            let failed = self.trace.children(parent).iter().find_map(|other| {
+                let it = self.trace.frame(*other);
+                let known = *other != frame && (before(it.stopped) || before(it.closed));
+                if known { self.outcome(*other).err() } else { None }
             });
             if let Some(failed) = failed
                 && !self.trace.stopped_before(parent.frame, stopped)
             {
-                return self
-                    .outcome(*failed)
-                    .err()
-                    .unwrap_or_else(|| Failure::lasting(Code::Cancelled, ""));
+                return failed;
             }
         }
         Failure::lasting(Code::Cancelled, "from outside")
@@ -464,11 +463,21 @@ impl Model<'_> {
             let below = |inner: &&u32| self.has_tolerated(**inner);
             let inside = match (&self.trace.step(node).kind, ended) {
                 (
-                    StepKind::Parallel { wait_for: WaitFor::Any | WaitFor::FirstSuccess, .. },
-                    End::Done(_),
-                ) => false,
+                    StepKind::Parallel { branches, wait_for: WaitFor::Any | WaitFor::FirstSuccess },
+                    End::Done(value),
+                ) => {
+                    let mut pairs = branches.iter().zip(children);
+                    let won = |id: &str| value.get("winner").and_then(Value::as_str) == Some(id);
+                    pairs.any(|(branch, inner)| won(&branch.id) && self.has_tolerated(*inner))
+                }
                 (StepKind::Loop(_), End::Done(_)) => {
                     children.iter().any(|item| self.outcome(*item).is_err() || below(&item))
+                }
+                (StepKind::Tool(_), End::Done(_)) => {
+                    let ended = &self.ends[&node];
+                    let by_composition =
+                        self.trace.planned(node).nested.contains_key(&ended.candidate);
+                    by_composition && children.last().is_some_and(|inner| below(&inner))
                 }
                 _ => children.iter().any(|inner| below(&inner)),
             };

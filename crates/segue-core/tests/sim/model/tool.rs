@@ -117,7 +117,7 @@ impl<'a> Model<'a> {
         if self.stopped_before_turn(node.frame, turn) {
             return None;
         }
-        let Word::Decided(_, granted, _) = self.story.turns[turn].word else { return None };
+        let Word::Decided(_, granted, _, _) = self.story.turns[turn].word else { return None };
         Some(granted)
     }
 
@@ -303,7 +303,10 @@ impl<'a> Model<'a> {
             return Then::Doubt(Failure { in_doubt: true, ..failure });
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();
-        if has_fallback && !in_doubt && failure.code != Code::Denied && !stopped {
+        // Work that is done is not done a second time by another tool.
+        let acted = failure.acted || ended.has_acted;
+        let is_open = in_doubt || acted && tool.composition.is_none();
+        if has_fallback && !is_open && failure.code != Code::Denied && !stopped {
             return Then::Fallback(failure);
         }
         Then::Fails(failure)
@@ -341,7 +344,7 @@ impl<'a> Model<'a> {
                 return cancelled;
             }
             self.now = self.turn_seq(turn);
-            let Word::Decided(_, done, data) = &self.story.turns[turn].word else {
+            let Word::Decided(_, done, data, _) = &self.story.turns[turn].word else {
                 return cancelled;
             };
             if !*done {
