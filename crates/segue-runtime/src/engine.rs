@@ -3,6 +3,7 @@
 //! It knows the tools and the compositions, compiles and plans through the core, and has a driver
 //! move runs.
 
+mod ears;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,9 @@ use crate::tools::orphans::Orphans;
 use crate::tools::secret::Secrets;
 use crate::tools::{Call, Registry, Tool, ToolError};
 
-pub use stored::{Recovered, ResumeRequest, Stored, Wish};
+pub use ears::Wish;
+pub(crate) use ears::{Ears, Heard, Listening};
+pub use stored::{Recovered, ResumeRequest, Stored};
 
 /// The engine.
 #[derive(Clone)]
@@ -46,6 +49,7 @@ struct Inner {
     catalog: Catalog,
     limits: Arc<Limits>,
     store: Arc<dyn Store>,
+    ears: Arc<Ears>,
     orphans: Orphans,
     chance: Chance,
 }
@@ -147,7 +151,8 @@ impl EngineBuilder {
             store = faults.around_store(store);
         }
         let (orphans, chance) = (Orphans::default(), Chance::default());
-        let inner = Inner { registry, gate, catalog, limits, store, orphans, chance };
+        let ears = Ears::new(store.clone());
+        let inner = Inner { registry, gate, catalog, limits, store, ears, orphans, chance };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
 }
@@ -379,6 +384,7 @@ impl Engine {
             expand,
             store_wait: Duration::from_millis(inner.limits.store_wait_ms_max),
             cancel: request.cancel,
+            ears: &inner.ears,
         };
         let run_id = started.run_id.clone();
         let first = First::Start(Box::new(started), request.reused);

@@ -21,7 +21,7 @@ use segue_core::value::Value;
 
 use crate::store::{
     Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver,
-    ToolStats,
+    ToolStats, Word,
 };
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
@@ -324,6 +324,18 @@ impl Store for Mortal {
 
     async fn unfinished(&self) -> Result<Runs, StoreError> {
         self.inner.unfinished().await
+    }
+
+    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        self.inner.leave_word(run_id, text).await
+    }
+
+    async fn words(&self) -> Result<Vec<Word>, StoreError> {
+        self.inner.words().await
+    }
+
+    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
+        self.inner.take_word(number).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {

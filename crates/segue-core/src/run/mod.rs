@@ -208,7 +208,9 @@ pub enum Purpose {
 }
 
 /// Names a question to a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct QuestionId {
     /// The step that asks.
     pub node: NodeId,

@@ -5,21 +5,23 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt, poll_fn};
+use futures_util::future::{BoxFuture, Either, FutureExt, poll_fn, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::run::{
-    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Reused, Run, Started,
-    TimerId, Turn,
+    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Question, QuestionId,
+    Reused, Run, Started, TimerId, Turn,
 };
 use segue_core::value::Value;
 use tokio::sync::oneshot;
 
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
+use crate::engine::{Ears, Heard, Listening};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
 use crate::tools::gate::{Gate, Pass};
 use crate::tools::{self, Registry, ToolError};
@@ -50,6 +52,8 @@ pub struct Drive<'a> {
     pub store_wait: Duration,
     /// Resolves when the run should end.
     pub cancel: BoxFuture<'a, ()>,
+    /// What else is wanted of it meanwhile.
+    pub(crate) ears: &'a Arc<Ears>,
 }
 
 /// Compiles and plans a composition that was made at run time, or says why it cannot.
@@ -98,7 +102,9 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         expand: drive.expand,
         under_way: FuturesUnordered::new(),
         ends: Vec::new(),
-        questions: 0,
+        asked: Vec::new(),
+        listening: None,
+        ears: drive.ears,
         written,
     };
     for event in events {
@@ -107,6 +113,18 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
     }
     driver.until_finished(drive.cancel).await?;
     driver.leave().await
+}
+
+/// Asks somebody, until somebody else has answered.
+async fn ask(
+    confirmer: &dyn Confirmer,
+    question: Question,
+    ended: oneshot::Receiver<()>,
+) -> Happened {
+    match select(confirmer.confirm(&question), ended).await {
+        Either::Left((decision, _)) => Happened::Answers(question.id, decision),
+        Either::Right(_) => Happened::Withdrawn,
+    }
 }
 
 /// What a panic leaves behind.
@@ -121,8 +139,12 @@ enum Happened {
     Event(EventKind),
     /// A call was answered, which teaches something about its tool.
     Answered(EventKind, Option<Measured>),
-    /// A question was left open.
-    LeftOpen,
+    /// Whoever was asked has answered, or left the question open.
+    Answers(QuestionId, Option<Decision>),
+    /// Somebody else answered the question.
+    Withdrawn,
+    /// Somebody wants something.
+    Heard(Heard),
 }
 
 struct Driver<'a> {
@@ -144,8 +166,11 @@ struct Driver<'a> {
     under_way: UnderWay<'a>,
     /// Ends a call that is under way. A list: there are few, and the first ones answer first.
     ends: Vec<(CallId, oneshot::Sender<()>)>,
-    /// Questions that somebody is being asked.
-    questions: usize,
+    /// Questions that somebody is being asked; without its other half one is withdrawn.
+    asked: Vec<(QuestionId, oneshot::Sender<()>)>,
+    /// What is wanted of the run from outside; nobody listens before there is time to.
+    listening: Option<Listening>,
+    ears: &'a Arc<Ears>,
     /// Entries that are in the store.
     written: u64,
 }
@@ -154,34 +179,23 @@ impl Driver<'_> {
     async fn until_finished(&mut self, cancel: BoxFuture<'_, ()>) -> Result<(), StoreError> {
         let mut cancel = Some(cancel);
         while !self.run.is_finished() {
-            if self.run.is_waiting() && self.questions == 0 {
+            if self.run.is_waiting() && self.asked.is_empty() {
                 return Ok(());
             }
-            let event = match &mut cancel {
-                None => self.under_way.next().await,
-                Some(signal) => {
-                    let next = poll_fn(|cx| {
-                        // Answers first: what has happened counts before what is wished for.
-                        if let std::task::Poll::Ready(event) = self.under_way.poll_next_unpin(cx) {
-                            return std::task::Poll::Ready(event);
-                        }
-                        let cancel = || Some(Happened::Event(EventKind::Cancel));
-                        signal.poll_unpin(cx).map(|()| cancel())
-                    });
-                    next.await
-                }
-            };
-            let Some(event) = event else {
-                unreachable!("a run that is not finished waits for something");
-            };
-            let event = match event {
+            let event = match self.next(&mut cancel).await {
                 Happened::Event(event) => event,
                 Happened::Answered(event, measured) => {
                     self.measured.extend(measured);
                     event
                 }
-                Happened::LeftOpen => {
-                    self.questions -= 1;
+                Happened::Answers(question, decision) => {
+                    self.withdraw(question);
+                    let Some(Decision { granted, by, data }) = decision else { continue };
+                    EventKind::Decided { question, granted, by, data }
+                }
+                Happened::Withdrawn => continue,
+                Happened::Heard(heard) => {
+                    self.heed(heard).await?;
                     continue;
                 }
             };
@@ -194,15 +208,50 @@ impl Driver<'_> {
         Ok(())
     }
 
+    /// The next thing that happens.
+    async fn next(&mut self, cancel: &mut Option<BoxFuture<'_, ()>>) -> Happened {
+        poll_fn(|cx| {
+            // Answers first: what has happened counts before what is wished for.
+            if let Poll::Ready(happened) = self.under_way.poll_next_unpin(cx) {
+                let happened = happened.expect("a run that is not finished waits for something");
+                return Poll::Ready(happened);
+            }
+            if cancel.as_mut().is_some_and(|signal| signal.poll_unpin(cx).is_ready()) {
+                return Poll::Ready(Happened::Event(EventKind::Cancel));
+            }
+            let listening = self.listening.get_or_insert_with(|| self.ears.listen(&self.run_id));
+            match listening.poll(cx) {
+                Poll::Ready(Some(heard)) => Poll::Ready(Happened::Heard(heard)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Does what somebody wants; the word that it came by is thrown away once that is durable.
+    async fn heed(&mut self, heard: Heard) -> Result<(), StoreError> {
+        if let EventKind::Decided { question, .. } = heard.event {
+            self.withdraw(question);
+        }
+        let turn = self.handle(heard.event);
+        self.carry_out(turn).await?;
+        if let Some(word) = heard.word {
+            // Left there, it is heard again after a crash, and changes nothing.
+            let _ = self.store.take_word(word).await;
+        }
+        Ok(())
+    }
+
+    /// Nobody need answer this question any more.
+    fn withdraw(&mut self, question: QuestionId) {
+        self.asked.retain(|(asked, _)| *asked != question);
+    }
+
     /// Tells the run what happened. Not asynchronous: events are large, and a future would carry
     /// them along.
     fn handle(&mut self, kind: EventKind) -> Turn {
-        match &kind {
-            EventKind::Answered { call, .. } => {
-                self.take_end(*call);
-            }
-            EventKind::Decided { .. } => self.questions -= 1,
-            _ => {}
+        if let EventKind::Answered { call, .. } = &kind {
+            self.take_end(*call);
         }
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
         self.run.handle(event)
@@ -261,17 +310,9 @@ impl Driver<'_> {
                 }
             }
             Effect::Ask(question) => {
-                let confirmer = self.confirmer;
-                self.questions += 1;
-                self.under_way.push(Box::pin(async move {
-                    match confirmer.confirm(&question).await {
-                        None => Happened::LeftOpen,
-                        Some(Decision { granted, by, data }) => {
-                            let question = question.id;
-                            Happened::Event(EventKind::Decided { question, granted, by, data })
-                        }
-                    }
-                }));
+                let (end, ended) = oneshot::channel();
+                self.asked.push((question.id, end));
+                self.under_way.push(Box::pin(ask(self.confirmer, question, ended)));
             }
             Effect::Expand { node, document } => {
                 let outcome = (self.expand)(&document);

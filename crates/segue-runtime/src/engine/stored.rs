@@ -6,24 +6,17 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::plan::Plan;
-use segue_core::run::{Entry, EventKind, Run};
+use segue_core::run::{Entry, Run};
 use segue_core::value::Value;
 use segue_core::view::RunView;
 
+use super::ears::Wish;
 use super::{Engine, EngineError, stopped};
 use crate::driver::{self, Confirmer, Drive, First, Later, Observer, Unobserved};
 use crate::store::{Lease, RunRow, Store, StoreError, TakeOver};
 
-/// What somebody wants of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// That it goes on where it was.
-    GoOn,
-    /// That it ends.
-    Cancel,
-    /// That what it did is taken back, whoever wants it.
-    RollBack(Arc<str>),
-}
+/// How long between two looks at what somebody else does with a run.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A run to go on with.
 pub struct ResumeRequest<'a> {
@@ -118,6 +111,49 @@ impl Engine {
         }
     }
 
+    /// Tells whoever has a run what is wanted of it, and waits until that is heard. False when
+    /// nobody has it any more, so that one may go on with it oneself.
+    pub async fn tell(&self, run_id: &Arc<str>, wish: &Wish) -> Result<bool, EngineError> {
+        if let Some(event) = wish.clone().event()
+            && self.inner.ears.tell(run_id, event)
+        {
+            return Ok(true);
+        }
+        let store = &self.inner.store;
+        let text = serde_json::to_string(wish).unwrap_or_default().into();
+        let number = store.leave_word(run_id, &text).await?;
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if store.words().await?.iter().all(|word| word.number != number) {
+                return Ok(true);
+            }
+            match store.take(run_id, TakeOver::IfLeft).await {
+                Err(StoreError::Owned { .. }) => {}
+                Ok(lease) => {
+                    store.take_word(number).await?;
+                    store.release(&lease).await?;
+                    return Ok(false);
+                }
+                Err(error) => {
+                    store.take_word(number).await?;
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Waits until a run that somebody else drives is over, waits for a person, or is left.
+    pub async fn follow(&self, run_id: &Arc<str>) -> Result<RunView, EngineError> {
+        loop {
+            let stored = self.stored(run_id).await?;
+            let goes_on = !stored.run.is_finished() && !stored.run.is_waiting();
+            if !goes_on || stored.row.owner.is_none() {
+                return Ok(stored.view());
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
     /// Goes on with every run that nobody has, all at once. A run that cannot be read, or belongs
     /// to somebody, delays none of the others.
     pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
@@ -148,11 +184,7 @@ impl Engine {
         let Stored { mut run, journal, plan, .. } = self.stored(&request.run_id).await?;
         self.inner.orphans.end(run.open_calls()).await;
         self.definitions_are_the_same(&plan)?;
-        let then = match request.wish {
-            Wish::GoOn => None,
-            Wish::Cancel => Some(EventKind::Cancel),
-            Wish::RollBack(by) => Some(EventKind::RollBack { by }),
-        };
+        let then = request.wish.event();
         let written = journal.len() as u64;
         drop(journal);
         let first = First::Resume { lease: lease.clone(), written, then };
@@ -168,6 +200,7 @@ impl Engine {
             expand: &expand,
             store_wait: Duration::from_millis(self.inner.limits.store_wait_ms_max),
             cancel: request.cancel,
+            ears: &self.inner.ears,
         };
         match driver::drive(&mut run, first, drive).await {
             Ok(()) => Ok(run.view()),

@@ -12,7 +12,7 @@ use segue_core::run::Entry;
 use super::rules::{begun, composition_ended, fence, fits, is_over};
 use super::{
     Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError,
-    TakeOver, ToolStats,
+    TakeOver, ToolStats, Word,
 };
 
 /// Runs that are over and kept at most; the one that ended first goes first.
@@ -35,6 +35,7 @@ struct Kept {
     numbers: BTreeMap<Arc<str>, u64>,
     ended: VecDeque<u64>,
     tools: BTreeMap<ToolId, ToolStats>,
+    words: Vec<Word>,
     /// Numbers given so far, to runs and to handles.
     given: u64,
 }
@@ -208,6 +209,26 @@ impl Store for MemoryStore {
         let kept = self.kept();
         let open = kept.runs.values().rev().filter(|run| run.row.ended_ms.is_none());
         Ok(Runs { runs: open.map(|run| run.row.clone()).collect(), ..Runs::default() })
+    }
+
+    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        let mut kept = self.kept();
+        let row = &kept.run(run_id)?.row;
+        if row.ended_ms.is_some() {
+            return Err(StoreError::Ended { run_id: run_id.clone(), status: row.status });
+        }
+        let number = kept.next_number();
+        kept.words.push(Word { number, run_id: run_id.clone(), text: text.clone() });
+        Ok(number)
+    }
+
+    async fn words(&self) -> Result<Vec<Word>, StoreError> {
+        Ok(self.kept().words.clone())
+    }
+
+    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
+        self.kept().words.retain(|word| word.number != number);
+        Ok(())
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {

@@ -203,6 +203,17 @@ pub struct Retention {
     pub keep_last: Option<usize>,
 }
 
+/// What somebody wants of a run that somebody else has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Grows from word to word.
+    pub number: u64,
+    /// The run.
+    pub run_id: Arc<str>,
+    /// What is wanted; a store does not read it.
+    pub text: Arc<str>,
+}
+
 /// Keeps runs.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -233,6 +244,15 @@ pub trait Store: Send + Sync {
 
     /// Every run that is not over.
     async fn unfinished(&self) -> Result<Runs, StoreError>;
+
+    /// Leaves a word for whoever has a run that is not over; the answer is its number.
+    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError>;
+
+    /// Every word that was not taken, the oldest first.
+    async fn words(&self) -> Result<Vec<Word>, StoreError>;
+
+    /// Throws a word away, because it was heeded or nobody will hear it.
+    async fn take_word(&self, number: u64) -> Result<(), StoreError>;
 
     /// Forgets runs that are over; the answer is how many.
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError>;

@@ -19,7 +19,7 @@ use segue_core::view::{RunStatus, RunView};
 use segue_runtime::engine::{Engine, EngineError, RunRequest};
 use segue_runtime::store::{
     Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, SqliteOptions, SqliteStore, Store,
-    StoreError, TakeOver, ToolStats,
+    StoreError, TakeOver, ToolStats, Word,
 };
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
@@ -210,6 +210,18 @@ impl Store for Failing {
 
     async fn unfinished(&self) -> Result<Runs, StoreError> {
         self.store.unfinished().await
+    }
+
+    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        self.store.leave_word(run_id, text).await
+    }
+
+    async fn words(&self) -> Result<Vec<Word>, StoreError> {
+        self.store.words().await
+    }
+
+    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
+        self.store.take_word(number).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {

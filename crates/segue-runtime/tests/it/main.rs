@@ -21,3 +21,4 @@ mod server;
 mod stores;
 mod support;
 mod tools;
+mod wishes;

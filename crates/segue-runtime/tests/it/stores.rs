@@ -67,6 +67,7 @@ async fn keeps_the_contract(two: impl Fn() -> Two) {
     runs_are_found(two()).await;
     ended_runs_are_forgotten(two()).await;
     calls_are_counted(two()).await;
+    words_are_left(two()).await;
 }
 
 async fn journals_are_kept((store, other): Two) {
@@ -207,6 +208,31 @@ async fn ended_runs_are_forgotten((store, other): Two) {
     assert_eq!(other.prune(old(1_002)).await, Ok(10));
     let plan = store.plan(&"run-1".into(), &Limits::default()).await.unwrap();
     assert_eq!(&*plan.composition.name, "forgotten");
+}
+
+async fn words_are_left((store, other): Two) {
+    let plan = plan_named("spoken-to");
+    let lease = begin(&*store, "run-1", &plan).await;
+    begin(&*store, "run-2", &plan).await;
+    let first = other.leave_word(&"run-1".into(), &"end".into()).await.unwrap();
+    let second = other.leave_word(&"run-2".into(), &"go".into()).await.unwrap();
+    let words = store.words().await.unwrap();
+    let heard: Vec<_> =
+        words.iter().map(|word| (word.number, &*word.run_id, &*word.text)).collect();
+    assert_eq!(heard, [(first, "run-1", "end"), (second, "run-2", "go")]);
+    store.take_word(first).await.unwrap();
+    store.take_word(first).await.unwrap();
+    assert_eq!(other.words().await.unwrap(), words[1..]);
+    // A number is never given twice: whoever waits for its word to be heard is not misled.
+    store.take_word(second).await.unwrap();
+    let third = other.leave_word(&"run-2".into(), &"go".into()).await.unwrap();
+    assert!(third > second);
+    finish(&*store, &lease, 1).await;
+    let late = other.leave_word(&"run-1".into(), &"end".into()).await;
+    let ended = StoreError::Ended { run_id: "run-1".into(), status: RunStatus::Success };
+    assert_eq!(late, Err(ended));
+    let nobody = other.leave_word(&"run-3".into(), &"end".into()).await;
+    assert_eq!(nobody, Err(StoreError::Unknown { run_id: "run-3".into() }));
 }
 
 async fn calls_are_counted((store, _other): Two) {

@@ -1,14 +1,12 @@
 //! `segue resume`, `cancel`, `rollback`, `approve`: acting on a run that is in the store.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
 use clap::{Args, ValueEnum};
-use segue_core::run::{Question, QuestionId, QuestionKind};
+use segue_core::run::{Question, QuestionKind};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
-use segue_runtime::driver::{Confirmer, Decision, Later};
+use segue_runtime::driver::Later;
 use segue_runtime::engine::{EngineError, ResumeRequest, Stored, Wish};
 use segue_runtime::store::{StoreError, TakeOver};
 
@@ -84,12 +82,11 @@ pub(super) struct ApproveArgs {
 struct Act {
     wish: Wish,
     take_over: TakeOver,
-    answer: Option<GivenAnswer>,
 }
 
 impl Act {
     fn new(wish: Wish) -> Act {
-        Act { wish, take_over: TakeOver::IfLeft, answer: None }
+        Act { wish, take_over: TakeOver::IfLeft }
     }
 }
 
@@ -111,7 +108,7 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
             return Err(format!("`{tool}` cannot have returned that: {violation}"));
         }
         let granted = assume == Assume::Done;
-        Ok(Act { answer: Some(GivenAnswer::new(&question, granted, data)), ..act })
+        Ok(Act { wish: answer(&question, granted, data), ..act })
     })
 }
 
@@ -121,14 +118,14 @@ pub(super) fn cancel(global: &Global, args: &CancelArgs) -> Exit {
 
 pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
     act(global, &args.run, |_, _| {
-        Ok(Act { take_over: TakeOver::Reopen, ..Act::new(Wish::RollBack(who())) })
+        Ok(Act { take_over: TakeOver::Reopen, ..Act::new(Wish::RollBack { by: who() }) })
     })
 }
 
 /// Whether what was wanted happened: a run that was taken back as somebody wished is no failure.
 fn exit_of_wish(wish: &Wish, status: RunStatus, exit: Exit) -> Exit {
     match (wish, status) {
-        (Wish::RollBack(_), RunStatus::RolledBack) | (Wish::Cancel, RunStatus::Cancelled) => {
+        (Wish::RollBack { .. }, RunStatus::RolledBack) | (Wish::Cancel, RunStatus::Cancelled) => {
             Exit::Success
         }
         _ => exit,
@@ -152,8 +149,7 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
         }) {
             return Err(format!("the answer does not fit: {violation}"));
         }
-        let answer = GivenAnswer::new(&question, !args.deny, data);
-        Ok(Act { answer: Some(answer), ..Act::new(Wish::GoOn) })
+        Ok(Act::new(answer(&question, !args.deny, data)))
     })
 }
 
@@ -215,22 +211,30 @@ fn act(
 
 async fn go_on(global: &Global, app: &App, stored: &Stored, act: Act) -> Exit {
     let progress = progress::of(global, &stored.plan);
-    let asks = confirmer(&progress, Later);
-    let confirmer: Box<dyn Confirmer> = match act.answer {
-        Some(answer) => {
-            Box::new(Answering { answer, used: AtomicBool::new(false), else_ask: asks })
+    let confirmer = confirmer(&progress, Later);
+    let run_id = &stored.row.run_id;
+    let outcome = loop {
+        let request = ResumeRequest {
+            wish: act.wish.clone(),
+            take_over: act.take_over,
+            confirmer: &*confirmer,
+            observer: progress.observer(),
+            cancel: Box::pin(interrupted()),
+            ..ResumeRequest::new(run_id.clone())
+        };
+        let outcome = app.engine.resume(request).await;
+        let is_owned = matches!(outcome, Err(EngineError::Store(StoreError::Owned { .. })));
+        if !is_owned || act.wish == Wish::GoOn {
+            break outcome;
         }
-        None => asks,
+        // Somebody drives it: whoever does is told, and does what is wanted.
+        match app.engine.tell(run_id, &act.wish).await {
+            Ok(true) => break app.engine.follow(run_id).await,
+            Ok(false) => {}
+            Err(error) => break Err(error),
+        }
     };
-    let request = ResumeRequest {
-        wish: act.wish.clone(),
-        take_over: act.take_over,
-        confirmer: &*confirmer,
-        observer: progress.observer(),
-        cancel: Box::pin(interrupted()),
-        ..ResumeRequest::new(stored.row.run_id.clone())
-    };
-    match app.engine.resume(request).await {
+    match outcome {
         Ok(view) => {
             progress.finish();
             exit_of_wish(&act.wish, view.status, show(global, &view))
@@ -293,31 +297,7 @@ fn resume_all(global: &Global) -> Exit {
     })
 }
 
-/// An answer that somebody gave to one question.
-struct GivenAnswer {
-    to: QuestionId,
-    decision: Decision,
-}
-
-impl GivenAnswer {
-    fn new(question: &Question, granted: bool, data: Value) -> GivenAnswer {
-        GivenAnswer { to: question.id, decision: Decision { granted, by: who(), data } }
-    }
-}
-
-/// Gives an answer once, to the question that it is for; every other question is asked.
-struct Answering {
-    answer: GivenAnswer,
-    used: AtomicBool,
-    else_ask: Box<dyn Confirmer>,
-}
-
-#[async_trait]
-impl Confirmer for Answering {
-    async fn confirm(&self, question: &Question) -> Option<Decision> {
-        if question.id == self.answer.to && !self.used.swap(true, Ordering::Relaxed) {
-            return Some(self.answer.decision.clone());
-        }
-        self.else_ask.confirm(question).await
-    }
+/// The answer to one question; every other one is asked.
+fn answer(question: &Question, granted: bool, data: Value) -> Wish {
+    Wish::Decide { question: question.id, granted, by: who(), data }
 }

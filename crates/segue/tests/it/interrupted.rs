@@ -191,6 +191,21 @@ fn an_owner_that_wakes_after_its_run_was_taken_writes_nothing() {
     assert_eq!(journal(&world), written);
 }
 
+/// A4, C1: a run that another process drives is cancelled from here, its command with it.
+#[test]
+fn a_run_is_cancelled_from_another_process() {
+    let world = world(HOLD, HOLDING);
+    let run = start(&world, &args(&["run", "c.yaml"]));
+    let pids = lines(&world.path("pids"), 2);
+    let said = world.segue(&args(&["cancel", "last"])).exits(0);
+    assert!(said.stderr.contains("cancelled"), "{}", said.stderr);
+    let there = end(run);
+    assert!(there.stderr.contains("cancelled"), "{}", there.stderr);
+    assert!(!pids.iter().any(|pid| is_running(pid)), "the command is ended");
+    let journal = journal(&world);
+    assert_eq!(facts(&journal, "finished").len(), 1);
+}
+
 /// A small disk, as long as it is mounted.
 struct Disk(PathBuf);
 

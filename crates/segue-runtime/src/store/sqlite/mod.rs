@@ -12,6 +12,7 @@ mod owner;
 mod pack;
 mod row;
 mod schema;
+mod word;
 mod writer;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,7 +32,7 @@ use tokio::sync::OnceCell;
 use super::rules::{begun, is_over};
 use super::{
     Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError,
-    TakeOver, ToolStats,
+    TakeOver, ToolStats, Word,
 };
 use fault::Fault;
 use journal::PackedRecord;
@@ -239,6 +240,19 @@ impl Store for SqliteStore {
 
     async fn unfinished(&self) -> Result<Runs, StoreError> {
         self.read(history::unfinished).await
+    }
+
+    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        let (run_id, text) = (run_id.clone(), text.clone());
+        self.writer.write(move |connection| word::leave(connection, &run_id, &text)).await
+    }
+
+    async fn words(&self) -> Result<Vec<Word>, StoreError> {
+        self.read(word::all).await
+    }
+
+    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
+        self.writer.write(move |connection| word::take(connection, number)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {

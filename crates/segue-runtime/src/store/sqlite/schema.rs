@@ -21,7 +21,8 @@ const CACHE_KIB: i32 = 16 * 1_024;
 
 /// Each makes the tables of its number from those of the number before. What was released is not
 /// changed any more.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE run (
         number INTEGER PRIMARY KEY,
         run_id TEXT NOT NULL UNIQUE,
@@ -67,7 +68,15 @@ const MIGRATIONS: &[&str] = &["
         id TEXT NOT NULL PRIMARY KEY,
         stats TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    CREATE TABLE word (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        run_id TEXT NOT NULL,
+        text TEXT NOT NULL
+    ) STRICT;
+",
+];
 
 /// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's
 /// form too.

@@ -1,0 +1,165 @@
+//! What reaches a run from outside while it is driven: at once from this process, and through the
+//! store from any other.
+//!
+//! A run listens from the first time that it has to wait. Words in the store are looked for now and
+//! then, for all runs together; there are hardly ever any. One is thrown away only when what follows
+//! from it is written down, so a word may be heard twice after a crash, which changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use segue_core::run::{EventKind, QuestionId};
+use segue_core::value::Value;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::store::Store;
+
+/// How long between two looks at the words in the store: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What somebody wants of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "wish", rename_all = "snake_case")]
+pub enum Wish {
+    /// That it goes on where it was.
+    GoOn,
+    /// That it ends.
+    Cancel,
+    /// That what it did is taken back.
+    RollBack {
+        /// Who wants it.
+        by: Arc<str>,
+    },
+    /// That a question of it has this answer.
+    Decide {
+        /// Which question.
+        question: QuestionId,
+        /// Yes or no. Of a call in doubt: whether it did its work.
+        granted: bool,
+        /// Whose answer it is.
+        by: Arc<str>,
+        /// What comes with it.
+        data: Value,
+    },
+}
+
+impl Wish {
+    /// What happens to the run; nothing when it only goes on.
+    pub(crate) fn event(self) -> Option<EventKind> {
+        Some(match self {
+            Wish::GoOn => return None,
+            Wish::Cancel => EventKind::Cancel,
+            Wish::RollBack { by } => EventKind::RollBack { by },
+            Wish::Decide { question, granted, by, data } => {
+                EventKind::Decided { question, granted, by, data }
+            }
+        })
+    }
+}
+
+/// A wish that has reached its run.
+pub(crate) struct Heard {
+    /// What happens to the run.
+    pub(crate) event: EventKind,
+    /// The word in the store that it came by.
+    pub(crate) word: Option<u64>,
+}
+
+/// The runs of this process that listen.
+pub(crate) struct Ears {
+    open: Mutex<BTreeMap<Arc<str>, Ear>>,
+    store: Arc<dyn Store>,
+}
+
+struct Ear {
+    to: UnboundedSender<Heard>,
+    /// The last word from the store.
+    last: u64,
+}
+
+/// A run that listens, until dropped.
+pub(crate) struct Listening {
+    from: UnboundedReceiver<Heard>,
+    run_id: Arc<str>,
+    ears: Arc<Ears>,
+}
+
+impl Ears {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Ears> {
+        Arc::new(Ears { open: Mutex::default(), store })
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Ear>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to listen for a run.
+    pub(crate) fn listen(self: &Arc<Ears>, run_id: &Arc<str>) -> Listening {
+        let (to, from) = unbounded_channel();
+        let is_first = {
+            let mut open = self.open();
+            let is_first = open.is_empty();
+            open.insert(run_id.clone(), Ear { to, last: 0 });
+            is_first
+        };
+        if is_first {
+            tokio::spawn(look_out(Arc::downgrade(self)));
+        }
+        Listening { from, run_id: run_id.clone(), ears: self.clone() }
+    }
+
+    /// Tells a run of this process what is wanted; false when none of that name listens.
+    pub(crate) fn tell(&self, run_id: &Arc<str>, event: EventKind) -> bool {
+        let open = self.open();
+        open.get(run_id).is_some_and(|ear| ear.to.send(Heard { event, word: None }).is_ok())
+    }
+
+    /// Looks for words in the store. Whether there may be any later.
+    async fn look(&self) -> bool {
+        // A store that cannot be read now is looked at again.
+        let words = self.store.words().await.unwrap_or_default();
+        let mut open = self.open();
+        for word in words {
+            let Some(ear) = open.get_mut(&word.run_id).filter(|ear| ear.last < word.number) else {
+                continue;
+            };
+            ear.last = word.number;
+            // What nobody can read is left by nobody that is known here.
+            let wish = serde_json::from_str(&word.text).ok().and_then(Wish::event);
+            if let Some(event) = wish {
+                let _ = ear.to.send(Heard { event, word: Some(word.number) });
+            }
+        }
+        !open.is_empty()
+    }
+}
+
+/// Looks for words as long as a run listens.
+async fn look_out(ears: Weak<Ears>) {
+    let mut pause = PAUSE_MIN;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+        let Some(ears) = ears.upgrade() else { return };
+        if !ears.look().await {
+            return;
+        }
+    }
+}
+
+impl Listening {
+    /// The next wish.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
+        self.from.poll_recv(cx)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.ears.open().remove(&self.run_id);
+    }
+}
