@@ -336,9 +336,9 @@ impl Moment<'_> {
         if let Some(failure) = &closed.stopped {
             return Err(failure.clone());
         }
-        let failed = closed.nodes.iter().find_map(|record| match &record.node {
-            Node::Failed { failure } => Some(failure.clone()),
-            _ => None,
+        // What failed has failed, also when it was taken back since.
+        let failed = closed.nodes.iter().find_map(|record| {
+            record.node.failure().filter(|_| record.node.output().is_none()).cloned()
         });
         match failed {
             Some(failure) => Err(failure),
