@@ -15,6 +15,7 @@ pub mod plan;
 pub mod rehearsal;
 pub mod run;
 pub mod schema;
+pub mod shape;
 pub mod tool;
 pub mod types;
 pub mod value;

@@ -13,6 +13,7 @@ use crate::composition::Composition;
 use crate::diagnostic::nearest;
 use crate::id::ToolId;
 use crate::schema::Schema;
+use crate::shape::Shape;
 use crate::value::Value;
 
 /// What a tool does to the world, as far as it is known. `None` is "nobody said".
@@ -123,7 +124,7 @@ pub struct ToolSpec {
 }
 
 /// What earlier calls of a tool have shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Calls that ended.
     pub calls: u64,
@@ -133,6 +134,8 @@ pub struct Observed {
     pub p50_ms: u64,
     /// Of twenty, nineteen took no longer.
     pub p95_ms: u64,
+    /// What its values looked like, where no schema says so.
+    pub output: Option<Arc<Shape>>,
 }
 
 impl Observed {

@@ -9,11 +9,14 @@ use crate::composition::{
     Body, Composition, FailureAction, Flow, ItemFailure, Step, StepKind, ToolCall, WaitFor,
 };
 use crate::expr::{Root, StepIndex, Template, TypeScope};
+use crate::shape::Shape;
 use crate::types::{Field, Type};
 
 /// The types of one composition.
 pub(crate) struct Typing<'a> {
     composition: &'a Composition,
+    /// Whether a tool without a schema is taken to return what it returned so far.
+    by_practice: bool,
     /// By index; a step that could not be read leaves a gap.
     steps: Vec<Option<&'a Step>>,
     known: RefCell<Vec<Known>>,
@@ -32,7 +35,17 @@ enum Known {
 }
 
 impl<'a> Typing<'a> {
+    /// The types as tools declare them.
     pub(crate) fn new(composition: &'a Composition) -> Typing<'a> {
+        Typing::with(composition, false)
+    }
+
+    /// The types if tools without a schema go on as they did.
+    pub(crate) fn by_practice(composition: &'a Composition) -> Typing<'a> {
+        Typing::with(composition, true)
+    }
+
+    fn with(composition: &'a Composition, by_practice: bool) -> Typing<'a> {
         let mut steps = Vec::new();
         let mut state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<Known>)> = BTreeMap::new();
         let is_program = composition.body.flow == Flow::Program;
@@ -48,7 +61,7 @@ impl<'a> Typing<'a> {
             steps[at] = Some(step);
         });
         let known = RefCell::new(vec![Known::Not; steps.len()]);
-        Typing { composition, steps, known, known_names: RefCell::default(), state }
+        Typing { composition, by_practice, steps, known, known_names: RefCell::default(), state }
     }
 
     pub(crate) fn step(&self, index: StepIndex) -> Option<&'a Step> {
@@ -70,7 +83,7 @@ impl<'a> Typing<'a> {
 
     fn work_out(&self, step: &Step) -> Type {
         let value = self.of_kind(step);
-        let fallbacks = step.fallback.iter().map(output_type);
+        let fallbacks = step.fallback.iter().map(|call| self.output_of(call));
         let mut alternatives: Vec<Type> = std::iter::once(value).chain(fallbacks).collect();
         if step.on_failure.action == FailureAction::Continue {
             alternatives.push(step.on_failure.default.as_ref().map_or(Type::Null, |t| self.of(t)));
@@ -80,7 +93,7 @@ impl<'a> Typing<'a> {
 
     fn of_kind(&self, step: &Step) -> Type {
         match &step.kind {
-            StepKind::Tool(call) => output_type(call),
+            StepKind::Tool(call) => self.output_of(call),
             StepKind::Parallel { branches, wait_for: WaitFor::All } => {
                 Type::record(branches.iter().map(|b| (b.id.clone(), self.last_of(&b.body))))
             }
@@ -115,6 +128,15 @@ impl<'a> Typing<'a> {
             ]),
             StepKind::Wait { .. } => Type::Null,
             StepKind::Expand(_) => Type::Any,
+        }
+    }
+
+    fn output_of(&self, call: &ToolCall) -> Type {
+        let declared = call.tool.as_ref().and_then(|tool| tool.output.as_ref());
+        match (declared, practice(call)) {
+            (Some(schema), _) => schema.ty().clone(),
+            (None, Some(shape)) if self.by_practice => shape.ty(),
+            _ => Type::Any,
         }
     }
 
@@ -210,9 +232,11 @@ impl<'a> Typing<'a> {
     }
 }
 
-fn output_type(call: &ToolCall) -> Type {
-    let output = call.tool.as_ref().and_then(|tool| tool.output.as_ref());
-    output.map_or(Type::Any, |schema| schema.ty().clone())
+/// What a tool without a schema has returned so far, if there was enough of it.
+pub(super) fn practice(call: &ToolCall) -> Option<&Arc<Shape>> {
+    let tool = call.tool.as_ref().filter(|tool| tool.output.is_none())?;
+    let shape = tool.observed.as_ref()?.output.as_ref()?;
+    shape.is_telling().then_some(shape)
 }
 
 impl TypeScope for Typing<'_> {
@@ -282,6 +306,6 @@ impl<'a> CallTyping<'a> {
     /// For expressions over what this call returned.
     pub(crate) fn of_call(outer: &'a Typing<'a>, call: &ToolCall) -> CallTyping<'a> {
         let args = call.tool.as_ref().map_or(Type::Any, |tool| tool.input.ty().clone());
-        CallTyping { outer, output: output_type(call), args }
+        CallTyping { outer, output: outer.output_of(call), args }
     }
 }

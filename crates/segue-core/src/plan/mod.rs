@@ -21,7 +21,7 @@ use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::tool::{Annotations, COMPOSITION, Impact, Observed, ToolSpec, hex_digest};
+use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
 
 /// The position of a body in its plan; the composition's own steps are body 0.
@@ -281,8 +281,8 @@ impl Builder<'_> {
         let planned = &self.steps[step.index as usize];
         if let StepKind::Tool(call) = &step.kind {
             let nested = planned.nested.get(&0).map(|plan| plan.typical_ms());
-            let observed = call.tool.as_ref().and_then(|tool| tool.observed);
-            let known = observed.filter(Observed::is_telling).map(|seen| seen.p50_ms);
+            let observed = call.tool.as_ref().and_then(|tool| tool.observed.as_ref());
+            let known = observed.filter(|seen| seen.is_telling()).map(|seen| seen.p50_ms);
             return known.or(nested).unwrap_or(0);
         }
         let bodies = planned.bodies.iter().map(|body| {

@@ -19,6 +19,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
+use segue_core::shape::Shape;
 use segue_core::tool::{Annotations, Catalog, DeclaredRollback, Observed, ToolSpec};
 use segue_core::value::Value;
 
@@ -89,9 +90,18 @@ fn tool_spec(node: &Node) -> ToolSpec {
     let mut spec =
         ToolSpec::new(ToolId::from(&*id), text("description").unwrap_or_default(), input);
     spec.output = schema("output");
-    let observed = node.get("typical_ms").and_then(|node| node.to_value().as_u64());
-    spec.observed =
-        observed.map(|ms| Observed { calls: 20, failures: 1, p50_ms: ms, p95_ms: 2 * ms });
+    let typical = node.get("typical_ms").and_then(|node| node.to_value().as_u64());
+    let returned = node.get("returned").map(|values| {
+        let mut shape = Shape::default();
+        values.items().iter().for_each(|value| shape.add(&value.to_value()));
+        Arc::new(shape)
+    });
+    if typical.is_some() || returned.is_some() {
+        let ms = typical.unwrap_or(0);
+        let (calls, failures) = (20, 1);
+        let (p50_ms, p95_ms) = (ms, 2 * ms);
+        spec.observed = Some(Observed { calls, failures, p50_ms, p95_ms, output: returned });
+    }
     if let Some(annotations) = node.get("annotations") {
         let flag = |name: &str| annotations.get(name).and_then(|node| node.to_value().as_bool());
         spec.annotations = Annotations {

@@ -418,14 +418,15 @@ fn leave<'a>(
     let known = registry.get(&tool).expect("the gate lets through what the registry has");
     let request = tools::Call { tool: tool.clone(), args, run_id, step, attempt, key, purpose };
     let work = known.runner.call(request);
-    Box::pin(under_way(id, tool, work, timeout_ms, pass, ended))
+    let has_schema = known.spec.output.is_some();
+    Box::pin(under_way(id, (tool, has_schema), work, timeout_ms, pass, ended))
 }
 
 /// Waits for the answer of a call, its time or its end, whichever is first. Dropping the runner's
 /// future is what ends it. Its time counts from when it leaves, not from when it queues.
 async fn under_way(
     id: CallId,
-    tool: ToolId,
+    (tool, has_schema): (ToolId, bool),
     work: BoxFuture<'_, Result<Value, ToolError>>,
     timeout_ms: Option<u64>,
     pass: Pass<'_>,
@@ -458,7 +459,7 @@ async fn under_way(
         Answer::Failure(failure) => Err(failure.code),
         Answer::TimedOut | Answer::Ended | Answer::Unsent => Err(Code::Timeout),
     };
-    let measured = Measured { tool, took, result };
+    let measured = Measured { tool, took, result, has_schema };
     Happened::Answered(EventKind::Answered { call: id, answer }, Some(measured))
 }
 

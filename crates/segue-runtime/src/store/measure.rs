@@ -1,10 +1,12 @@
 //! What calls teach about tools: how often, how long, how large, and how they fail.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
+use segue_core::shape::Shape;
 use segue_core::tool::Observed;
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,8 @@ pub struct Measured {
     pub took: Duration,
     /// Its value, or how it failed.
     pub result: Result<Value, Code>,
+    /// Whether its tool says what its values look like.
+    pub has_schema: bool,
 }
 
 /// Counts by size, in classes that are an eighth apart or less; exact below eight.
@@ -88,6 +92,9 @@ pub struct ToolStats {
     pub took_us: Histogram,
     /// How large their values were, in bytes, roughly.
     pub output_bytes: Histogram,
+    /// What their values looked like, where no schema says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Shape>,
 }
 
 impl ToolStats {
@@ -99,6 +106,7 @@ impl ToolStats {
             errors: BTreeMap::new(),
             took_us: Histogram::default(),
             output_bytes: Histogram::default(),
+            output: None,
         }
     }
 
@@ -107,7 +115,12 @@ impl ToolStats {
         self.calls += 1;
         self.took_us.add(u64::try_from(measured.took.as_micros()).unwrap_or(u64::MAX));
         match &measured.result {
-            Ok(value) => self.output_bytes.add(value.size_up_to(OUTPUT_BYTES_MAX) as u64),
+            Ok(value) => {
+                self.output_bytes.add(value.size_up_to(OUTPUT_BYTES_MAX) as u64);
+                if !measured.has_schema {
+                    self.output.get_or_insert_default().add(value);
+                }
+            }
             Err(code) => *self.errors.entry(*code).or_default() += 1,
         }
     }
@@ -120,6 +133,7 @@ impl ToolStats {
             failures: self.errors.values().sum(),
             p50_ms: millis(0.5)?,
             p95_ms: millis(0.95)?,
+            output: self.output.clone().map(Arc::new),
         })
     }
 
@@ -131,6 +145,9 @@ impl ToolStats {
         }
         self.took_us.merge(&other.took_us);
         self.output_bytes.merge(&other.output_bytes);
+        if let Some(shape) = &other.output {
+            self.output.get_or_insert_default().merge(shape);
+        }
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn composition_ended(row: &RunRow) -> Measured {
         _ => Err(Code::ToolError),
     };
     let tool = ToolId::new(COMPOSITION, &row.name);
-    Measured { tool, took: Duration::from_millis(took), result }
+    Measured { tool, took: Duration::from_millis(took), result, has_schema: true }
 }
 
 /// How a run stands before its first entries.

@@ -127,7 +127,7 @@ impl Registry {
     pub fn observe(&mut self, observed: &BTreeMap<ToolId, Observed>) {
         for (id, tool) in &mut self.tools {
             if let Some(observed) = observed.get(id) {
-                Arc::make_mut(&mut tool.spec).observed = Some(*observed);
+                Arc::make_mut(&mut tool.spec).observed = Some(observed.clone());
             }
         }
     }

@@ -240,6 +240,7 @@ async fn calls_are_counted((store, _other): Two) {
         tool: ToolId::new("x", name),
         took: Duration::from_millis(millis),
         result,
+        has_schema: true,
     };
     let measured = [
         call("good", 10, Ok(Value::from("ten bytes!"))),

@@ -81,11 +81,16 @@ fn definition(tool: &ToolSpec) -> serde_json::Value {
         }
         DeclaredRollback::Impossible { reason } => json!({ "impossible": &**reason }),
     };
-    if let Some(seen) = tool.observed {
+    if let Some(seen) = &tool.observed {
         definition["observed"] = json!({
             "calls": seen.calls, "failures": seen.failures,
             "p50_ms": seen.p50_ms, "p95_ms": seen.p95_ms,
         });
+        if let Some(shape) = &seen.output {
+            let schema = serde_json::Value::from(&shape.ty().to_schema());
+            definition["observed"]["output"] =
+                json!({ "samples": shape.samples(), "schema": schema });
+        }
     }
     definition["confirms"] = json!(tool.needs_confirmation());
     definition["hash"] = json!(tool.hash());
@@ -103,7 +108,8 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
     }
     print_data(&format!("{}\n{}\n", tool.id, tool.description));
     print_data(&format!("effect: {}", effect_word(tool.annotations.impact())));
-    if let Some(seen) = tool.observed.filter(|seen| seen.calls > 0) {
+    let seen = tool.observed.as_ref();
+    if let Some(seen) = seen.filter(|seen| seen.calls > 0) {
         print_data(&format!(
             "seen: {} calls, {} failed, half within {}, 19 of 20 within {}",
             seen.calls,
@@ -124,6 +130,10 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
             let words = schema.get("description").and_then(Value::as_str).unwrap_or("");
             print_data(&format!("  {mark}{name}: {ty}  {words}"));
         }
+    }
+    if let Some(shape) = seen.and_then(|seen| seen.output.as_ref()) {
+        let json = serde_json::to_string_pretty(&shape.ty().to_schema()).unwrap_or_default();
+        print_data(&format!("\noutput in {} calls:\n{json}", shape.samples()));
     }
     if let Some(output) = &tool.output {
         let json = serde_json::to_string_pretty(output.json()).unwrap_or_default();

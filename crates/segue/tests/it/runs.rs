@@ -285,3 +285,25 @@ fn what_runs_teach_is_shown_and_used() {
     let hint = checked["diagnostics"].as_array().unwrap().iter().find(|d| d["code"] == "practice");
     assert!(hint.unwrap()["message"].as_str().unwrap().contains("times out after 10 ms"));
 }
+
+/// What a tool without a schema returned is recorded with its count, and hints at mistakes.
+#[test]
+fn what_a_tool_returned_is_remembered() {
+    let world = World::with(
+        "name: c\nsteps:\n\
+         \x20 - id: each\n    loop: { over: [1, 2, 3, 4, 5], steps: [{ id: one, tool: told }] }\n",
+    );
+    let argv = r#"[printf, '{"size": 3, "name": "x"}']"#;
+    world.file("segue.yaml", &format!("commands:\n  told: {{ argv: {argv}, read_only: true }}\n"));
+    let config = ["--config", "segue.yaml"];
+    world.segue(&[&["run", "c.yaml", "-q"][..], &config].concat()).exits(0);
+    let shown = world.json(0, &[&["tools", "show", "told", "--json"][..], &config].concat());
+    let output = &shown["observed"]["output"];
+    assert_eq!(output["samples"], 5, "{shown}");
+    assert!(output["schema"]["properties"]["size"].is_object(), "{shown}");
+    world.file("d.yaml", "name: d\nsteps: [{ id: told, tool: told }]\noutput: '{{ told.sice }}'\n");
+    let checked = world.json(0, &[&["check", "d.yaml", "--json"][..], &config].concat());
+    let hint = &checked["diagnostics"][0];
+    assert_eq!(hint["code"], "practice", "{checked}");
+    assert_eq!(hint["message"], "`told` has no `sice`, going by 5 calls of `told`");
+}

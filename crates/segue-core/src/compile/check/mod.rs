@@ -25,17 +25,32 @@ pub(super) use tools::attach as attach_tools;
 pub(super) fn check(composition: &Composition, source: &Source, root: &Node) -> Vec<Diagnostic> {
     let mut findings = order::check(composition);
     let typing = Typing::new(composition);
-    let schemas = parameters::Cache::default();
-    let mut checker = Checker { source, root, typing: &typing, findings: Vec::new(), schemas };
-    composition.body.walk(&mut |step| checker.step(step));
-    if let Some(output) = &composition.output {
-        checker.template(output, &typing);
-    }
-    findings.append(&mut checker.findings);
+    let surely = types(composition, source, root, &typing);
+    let likely = practice::by_earlier_calls(composition, &surely, |typing| {
+        types(composition, source, root, typing)
+    });
+    findings.extend(surely);
+    findings.extend(likely);
     findings.extend(tools::recursion(composition));
     findings.extend(practice::check(composition, &typing));
     findings.extend(program::check(composition, super::dialect::unwrap_template(root)));
     findings
+}
+
+/// Tools, their parameters and the types of expressions.
+fn types(
+    composition: &Composition,
+    source: &Source,
+    root: &Node,
+    typing: &Typing<'_>,
+) -> Vec<Diagnostic> {
+    let schemas = parameters::Cache::default();
+    let mut checker = Checker { source, root, typing, findings: Vec::new(), schemas };
+    composition.body.walk(&mut |step| checker.step(step));
+    if let Some(output) = &composition.output {
+        checker.template(output, typing);
+    }
+    checker.findings
 }
 
 /// What the checks of one composition share.

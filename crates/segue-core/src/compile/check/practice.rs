@@ -1,13 +1,13 @@
 //! What is not wrong, but will be regretted: steps that never run, outputs that nobody reads,
 //! and work that cannot be undone before work that may fail.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compile::typing::Typing;
+use crate::compile::typing::{Typing, practice};
 use crate::composition::{Body, Composition, Flow, Step, StepKind, StepRollback, Strategy};
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::expr::{Ast, Expr, Kind, Root, StepIndex, Template};
-use crate::tool::{DeclaredRollback, Impact, Observed};
+use crate::tool::{DeclaredRollback, Impact};
 use crate::value::Value;
 
 pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagnostic> {
@@ -19,12 +19,44 @@ pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagn
     findings
 }
 
+/// What is wrong if tools without a schema go on as they did, and is not wrong else.
+pub(super) fn by_earlier_calls(
+    composition: &Composition,
+    surely: &[Diagnostic],
+    check: impl FnOnce(&Typing<'_>) -> Vec<Diagnostic>,
+) -> Vec<Diagnostic> {
+    let mut seen = BTreeMap::new();
+    composition.body.walk(&mut |step| {
+        let StepKind::Tool(call) = &step.kind else { return };
+        for call in std::iter::once(call).chain(&step.fallback) {
+            seen.extend(practice(call).map(|shape| (&*call.name, shape.samples())));
+        }
+    });
+    if seen.is_empty() {
+        return Vec::new();
+    }
+    let calls: Vec<String> =
+        seen.iter().map(|(tool, samples)| format!("{samples} calls of `{tool}`")).collect();
+    let calls = calls.join(" and ");
+    let is_known = |finding: &Diagnostic| {
+        surely.iter().any(|known| known.code == finding.code && known.span == finding.span)
+    };
+    let likely = check(&Typing::by_practice(composition)).into_iter();
+    let hint = |finding: Diagnostic| Diagnostic {
+        message: format!("{}, going by {calls}", finding.message),
+        code: Code::Practice,
+        severity: Severity::Hint,
+        ..finding
+    };
+    likely.filter(|finding| !is_known(finding)).map(hint).collect()
+}
+
 /// Steps whose time is shorter than what their tool is known to need.
 fn too_short(composition: &Composition, findings: &mut Vec<Diagnostic>) {
     composition.body.walk(&mut |step| {
         let StepKind::Tool(call) = &step.kind else { return };
-        let observed = call.tool.as_ref().and_then(|tool| tool.observed);
-        let Some(observed) = observed.filter(Observed::is_telling) else {
+        let observed = call.tool.as_ref().and_then(|tool| tool.observed.as_ref());
+        let Some(observed) = observed.filter(|seen| seen.is_telling()) else {
             return;
         };
         if let Some(timeout) = step.timeout_ms.filter(|timeout| *timeout < observed.p95_ms) {
