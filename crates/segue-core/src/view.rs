@@ -305,6 +305,9 @@ pub struct PlanView {
     pub atomic: bool,
     /// What it does to the world, at worst.
     pub effect: Impact,
+    /// How long it usually takes: as measured, else as its author says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_duration_ms: Option<u64>,
     /// JSON Schema of its input.
     pub inputs: Value,
     /// Its result.
@@ -420,6 +423,15 @@ pub enum RollbackView {
     Inside,
 }
 
+/// `1.2 s`, `340 ms`: a duration for people.
+pub fn duration(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{:.1} s", millis as f64 / 1_000.0),
+        _ => format!("{} m {} s", millis / 60_000, millis / 1_000 % 60),
+    }
+}
+
 impl PlanView {
     /// The view of a plan.
     pub fn of(plan: &Plan) -> PlanView {
@@ -438,6 +450,9 @@ impl PlanView {
             dialect: composition.dialect,
             atomic: composition.atomic,
             effect: plan.impact(),
+            estimated_duration_ms: Some(plan.typical_ms()).filter(|ms| *ms > 0).or_else(|| {
+                composition.metadata.get("estimated_duration_ms").and_then(Value::as_u64)
+            }),
             inputs: composition.input.as_ref().map_or(Value::Null, |s| s.json().clone()),
             output: composition
                 .output

@@ -145,12 +145,3 @@ impl Window {
         clamp(span.start)..clamp(span.end)
     }
 }
-
-/// `1.2 s`, `340 ms`: a duration for people.
-pub fn duration(millis: u64) -> String {
-    match millis {
-        0..1_000 => format!("{millis} ms"),
-        1_000..60_000 => format!("{:.1} s", millis as f64 / 1_000.0),
-        _ => format!("{} m {} s", millis / 60_000, millis / 1_000 % 60),
-    }
-}

@@ -62,6 +62,9 @@ pub fn text(plan: &PlanView) -> String {
     for group in plan.together.iter().filter(|group| group.len() > 1) {
         let _ = writeln!(out, "may run together: {}", group.join(", "));
     }
+    if let Some(ms) = plan.estimated_duration_ms {
+        let _ = writeln!(out, "usually takes: {}", crate::view::duration(ms));
+    }
     let handling = &plan.error_handling;
     let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
     let strategy = match handling.failure_strategy {

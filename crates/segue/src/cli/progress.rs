@@ -7,10 +7,11 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use segue_core::plan::Plan;
 use segue_core::run::{Entry, Fact, NodeId, Run};
+use segue_core::view::duration;
 use segue_runtime::driver::{Observer, Unobserved};
 
 use super::{Global, Output, print_data, say};
-use crate::print::{Look, clean, duration};
+use crate::print::{Look, clean};
 
 /// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
 const LINES_MAX: usize = 30;

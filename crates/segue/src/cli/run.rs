@@ -11,7 +11,7 @@ use segue_core::plan::{Plan, explain};
 use segue_core::run::{Options, Question, QuestionKind, Reused};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
-use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView};
+use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
 use segue_runtime::driver::{Confirmer, Decision, Nobody, Unobserved};
 use segue_runtime::engine::{Engine, RunRequest, stillborn};
 use segue_runtime::inject::Fault;
@@ -21,7 +21,7 @@ use super::app::{App, draw_all};
 use super::progress::{self, Progress};
 use super::upstream::Wanted;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
-use crate::print::{clean, duration};
+use crate::print::clean;
 
 /// Run a composition
 #[derive(Args, Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use segue_core::compile::dialect::parse_duration;
-use segue_core::view::{RunStatus, RunView, Timestamp};
+use segue_core::view::{RunStatus, RunView, Timestamp, duration};
 use segue_runtime::driver::{Observer as _, now_ms};
 use segue_runtime::engine::Stored;
 use segue_runtime::store::{Retention, RunQuery, RunRow};
@@ -14,7 +14,7 @@ use super::app::App;
 use super::run::{exit_of, show_errors, show_questions};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_data, print_json, say, to_json};
-use crate::print::{clean, duration};
+use crate::print::clean;
 
 /// Runs that are looked through for the beginning or the end of an id.
 const SEARCHED_MAX: usize = 10_000;

@@ -4,12 +4,13 @@ use clap::{Args, Subcommand};
 use segue_core::plan::explain::effect_word;
 use segue_core::tool::{DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
+use segue_core::view::duration;
 use serde_json::json;
 
 use super::app::App;
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json, say, to_json};
-use crate::print::{clean, duration};
+use crate::print::clean;
 
 /// List the tools, or show one
 #[derive(Args, Debug)]

@@ -281,6 +281,8 @@ fn what_runs_teach_is_shown_and_used() {
         "d.yaml",
         "name: d\nsteps: [{ id: nap, tool: sleep, parameters: { ms: 5 }, timeout: 10ms }]\n",
     );
+    let planned = world.json(0, &["plan", "d.yaml", "--json"]);
+    assert!(planned["estimated_duration_ms"].as_u64().unwrap() >= 30, "{planned}");
     let checked = world.json(0, &["check", "d.yaml", "--json"]);
     let hint = checked["diagnostics"].as_array().unwrap().iter().find(|d| d["code"] == "practice");
     assert!(hint.unwrap()["message"].as_str().unwrap().contains("times out after 10 ms"));
@@ -294,7 +296,7 @@ fn what_a_tool_returned_is_remembered() {
          \x20 - id: each\n    loop: { over: [1, 2, 3, 4, 5], steps: [{ id: one, tool: told }] }\n",
     );
     let argv = r#"[printf, '{"size": 3, "name": "x"}']"#;
-    world.file("segue.yaml", &format!("commands:\n  told: {{ argv: {argv}, read_only: true }}\n"));
+    world.file("segue.yaml", format!("commands:\n  told: {{ argv: {argv}, read_only: true }}\n"));
     let config = ["--config", "segue.yaml"];
     world.segue(&[&["run", "c.yaml", "-q"][..], &config].concat()).exits(0);
     let shown = world.json(0, &[&["tools", "show", "told", "--json"][..], &config].concat());
