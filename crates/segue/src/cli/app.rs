@@ -157,6 +157,11 @@ impl App {
             complain(&message, Some("`segue doctor` looks at every server"));
             return Exit::Unreachable;
         }
+        if let Some(id) = self.upstream.changed_tool(name) {
+            let message = format!("`{id}` is not what was accepted of it");
+            complain(&message, Some(&super::upstream::about_change(id)));
+            return Exit::Usage;
+        }
         complain(&error.to_string(), super::call::hint(error).as_deref());
         for (name, why) in &self.upstream.failed {
             say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));

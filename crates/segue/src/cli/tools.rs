@@ -1,5 +1,7 @@
 //! `segue tools`
 
+mod changes;
+
 use clap::{Args, Subcommand};
 use segue_core::plan::explain::effect_word;
 use segue_core::tool::{DeclaredRollback, ToolSpec};
@@ -8,7 +10,7 @@ use segue_core::view::duration;
 use serde_json::json;
 
 use super::app::App;
-use super::upstream::Wanted;
+use super::upstream::{Wanted, about_change};
 use super::{Exit, Global, print_data, print_json, say, to_json};
 use crate::print::clean;
 
@@ -30,12 +32,24 @@ enum ToolsCommand {
         /// Its id, or its short name
         id: String,
     },
+    /// Show how tools of MCP servers changed since they were accepted
+    Diff {
+        /// Only this server, or this tool
+        #[arg(value_name = "SERVER[:TOOL]")]
+        what: Option<String>,
+    },
+    /// Accept tools of MCP servers as they are now
+    Accept {
+        /// A server, or a tool
+        #[arg(value_name = "SERVER[:TOOL]", required = true)]
+        what: Vec<String>,
+    },
 }
 
 pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
     let wanted = match &args.command {
         Some(ToolsCommand::Show { id }) => Wanted::Tool(id),
-        None => Wanted::Everything,
+        Some(ToolsCommand::Diff { .. } | ToolsCommand::Accept { .. }) | None => Wanted::Everything,
     };
     let app = match App::open(global, &wanted) {
         Ok(app) => app,
@@ -43,6 +57,8 @@ pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
     };
     match &args.command {
         Some(ToolsCommand::Show { id }) => show(global, &app, id),
+        Some(ToolsCommand::Diff { what }) => changes::diff(global, &app, what.as_deref()),
+        Some(ToolsCommand::Accept { what }) => changes::accept(global, &app, what),
         None => list(global, &app, args.search.as_deref().unwrap_or("")),
     }
 }
@@ -50,6 +66,9 @@ pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
 fn list(global: &Global, app: &App, words: &str) -> Exit {
     for (name, why) in &app.upstream.failed {
         say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));
+    }
+    for id in &app.upstream.changed {
+        say(&format!("note: `{id}` is not what was accepted of it: {}", about_change(id)));
     }
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     let fits = |tool: &&std::sync::Arc<ToolSpec>| {

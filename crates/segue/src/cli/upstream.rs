@@ -43,6 +43,13 @@ pub(super) struct Upstream {
     /// Servers of which only what was recorded is known, and that a command is about.
     pub(super) recorded: BTreeSet<Arc<str>>,
     pub(super) tools: Vec<Tool>,
+    /// Tools that are not what was accepted of them, by id. Nobody may call them.
+    pub(super) changed: BTreeSet<String>,
+}
+
+/// What to do about a tool that changed.
+pub(super) fn about_change(id: &str) -> String {
+    format!("`segue tools diff {id}` shows how; if it is all right, `segue tools accept {id}`")
 }
 
 impl Upstream {
@@ -81,7 +88,14 @@ impl Upstream {
             _ => BTreeSet::new(),
         };
         for (name, listing) in &known {
-            let tools = upstream.servers[name].tools(listing);
+            let mut tools = upstream.servers[name].tools(listing);
+            for change in upstream.servers[name].changes() {
+                let id = format!("{name}:{}", change.tool);
+                tools.retain(|tool| tool.spec.id.as_str() != id);
+                if change.now.is_some() {
+                    upstream.changed.insert(id);
+                }
+            }
             let failed = upstream.failed.get(name);
             upstream.tools.extend(tools.into_iter().map(|tool| match failed {
                 None => tool,
@@ -146,6 +160,14 @@ impl Upstream {
         self.servers.values()
     }
 
+    /// The tool that is meant by an id or a short name, if it is one that changed.
+    pub(super) fn changed_tool(&self, name: &str) -> Option<&String> {
+        let is_meant = |id: &&String| {
+            *id == name || id.split_once(':').is_some_and(|(_, short)| short == name)
+        };
+        self.changed.iter().find(is_meant)
+    }
+
     /// Says of tools that are unknown because of their server, why. Returns whether there are any.
     pub(super) fn explain(&self, diagnostics: &mut [Diagnostic], source: &Source) -> bool {
         let mut any = false;
@@ -157,7 +179,15 @@ impl Upstream {
                 .text()
                 .get(finding.span.start as usize..finding.span.end as usize)
                 .unwrap_or("");
-            let name = text.trim_matches(['"', '\'']).split(':').next().unwrap_or("");
+            let text = text.trim_matches(['"', '\'']);
+            if let Some(id) = self.changed_tool(text) {
+                finding.code = Code::DefinitionChanged;
+                finding.message = format!("`{id}` is not what was accepted of it");
+                finding.help = Some(about_change(id));
+                finding.fix = None;
+                continue;
+            }
+            let name = text.split(':').next().unwrap_or("");
             if let Some(why) = self.failed.get(name) {
                 let why = why.lines().next().unwrap_or("");
                 finding.help = Some(format!("the MCP server `{name}` cannot be used: {why}"));

@@ -57,6 +57,28 @@ fn only_the_servers_that_are_needed_start() {
     assert!(world.path("h").exists());
 }
 
+/// A tool whose definition changes after it was first seen is called by nobody, until somebody has
+/// looked at the change and accepted it.
+#[test]
+fn a_tool_that_changed_has_to_be_accepted() {
+    let world = world(&[("h", &scripted("rug_pull_at_restart starts", "h"))]);
+    named(&world, &["run", "c.yaml", "--yes"]).exits(0);
+    let refused = named(&world, &["run", "c.yaml", "--yes"]).exits(2);
+    assert!(refused.stderr.contains("[definition-changed]"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("segue tools diff h:t"), "{}", refused.stderr);
+    named(&world, &["call", "h:t", "--yes"]).exits(2);
+    let diff = named(&world, &["tools", "diff"]).exits(0).stdout;
+    assert!(diff.starts_with("h:t changed\n"), "{diff}");
+    assert!(diff.contains("does things") && diff.contains("does other things"), "{diff}");
+    let changes = named(&world, &["tools", "diff", "h:t", "--json"]).exits(0).json();
+    assert_eq!(changes["changes"][0]["now"]["description"], "does other things");
+    named(&world, &["tools", "accept", "nothing"]).exits(2);
+    named(&world, &["tools", "accept", "h:t"]).exits(0);
+    named(&world, &["run", "c.yaml", "--yes"]).exits(0);
+    let none = named(&world, &["tools", "diff"]).exits(0);
+    assert_eq!(none.stdout, "");
+}
+
 #[test]
 fn a_server_that_cannot_start_stops_only_who_needs_it() {
     let world = world(&[("h", &scripted("early_exit", "h")), ("good", &scripted("good", "good"))]);

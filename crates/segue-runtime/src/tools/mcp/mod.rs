@@ -29,7 +29,7 @@ use std::time::Duration;
 pub use definition::{Definition, Listing, look};
 pub use http::HttpConfig;
 pub use record::Era;
-pub use server::{Server, Unusable};
+pub use server::{Change, Server, Unusable};
 pub use stdio::StdioConfig;
 
 /// How long the question which era a server is of waits for its answer.

@@ -1,9 +1,13 @@
 //! Definitions that were seen before, in files of the user: what can be known of a server without
-//! starting it.
+//! starting it, and what was accepted of it.
 //!
-//! A file is a convenience. One that cannot be read or written is as good as none.
+//! What is first seen is accepted. A definition that changes afterwards is not, until somebody says
+//! so; what was accepted is kept beside what is there now. A file that cannot be read or written is
+//! as good as none.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use segue_core::compile::document::read_own_json;
 use segue_core::value::Value;
@@ -18,9 +22,33 @@ pub enum Era {
 }
 
 /// What was seen of a server.
+#[derive(Clone)]
 pub(super) struct Record {
     pub(super) era: Era,
+    /// Everything as it came last.
     pub(super) tools: Vec<Value>,
+    /// What was accepted of tools that are another now, or gone.
+    pub(super) accepted: BTreeMap<Arc<str>, Value>,
+}
+
+impl Record {
+    /// What is known once the server has listed these tools.
+    pub(super) fn seen(before: Option<Record>, era: Era, tools: &[Value]) -> Record {
+        let Some(before) = before else {
+            return Record { era, tools: tools.to_vec(), accepted: BTreeMap::new() };
+        };
+        let mut accepted = by_name(&before.tools);
+        accepted.extend(before.accepted);
+        let now = by_name(tools);
+        accepted.retain(|name, definition| now.get(name) != Some(definition));
+        Record { era, tools: tools.to_vec(), accepted }
+    }
+}
+
+/// Definitions by the names that they have.
+pub(super) fn by_name(tools: &[Value]) -> BTreeMap<Arc<str>, Value> {
+    let named = |tool: &Value| Some((Arc::from(tool.get("name")?.as_str()?), tool.clone()));
+    tools.iter().filter_map(named).collect()
 }
 
 /// Where the definitions of a server are kept.
@@ -36,19 +64,22 @@ pub(super) fn read(file: &Path) -> Option<Record> {
         "modern" => Era::Modern,
         _ => return None,
     };
-    Some(Record { era, tools: whole.get("tools")?.as_array()?.to_vec() })
+    let tools = whole.get("tools")?.as_array()?.to_vec();
+    let accepted = whole.get("accepted").and_then(Value::as_array).map(|all| by_name(all));
+    Some(Record { era, tools, accepted: accepted.unwrap_or_default() })
 }
 
 /// Writes beside the file and puts it in place, so that nobody ever reads half of it.
-pub(super) fn write(file: &Path, era: Era, tools: &[Value]) {
-    let era = match era {
+pub(super) fn write(file: &Path, record: &Record) {
+    let era = match record.era {
         Era::Legacy => "legacy",
         Era::Modern => "modern",
     };
     let whole = Value::object([
         ("format", Value::from(1)),
         ("era", Value::from(era)),
-        ("tools", Value::from(tools.to_vec())),
+        ("tools", Value::from(record.tools.clone())),
+        ("accepted", Value::from(record.accepted.values().cloned().collect::<Vec<_>>())),
     ]);
     let text = whole.to_json();
     if std::fs::read_to_string(file).is_ok_and(|present| present == text) {

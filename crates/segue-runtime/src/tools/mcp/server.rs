@@ -16,7 +16,7 @@ use super::answer;
 use super::connection::{Calling, Connection, Lost, Patience};
 use super::definition::{Definition, Listing};
 use super::desk::{Answer, Slot};
-use super::record::{self, Era};
+use super::record::{self, Era, Record};
 use super::{Reach, ServerConfig};
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
@@ -39,6 +39,17 @@ struct Life {
     /// Starts in a row that failed, or whose connection was soon lost.
     failures: u32,
     rest: Option<(Instant, String)>,
+}
+
+/// A tool that is not what was accepted of it.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Its name at the server.
+    pub tool: Arc<str>,
+    /// Its definition as it was accepted.
+    pub before: Value,
+    /// Its definition as it is; nothing when it is gone.
+    pub now: Option<Value>,
 }
 
 /// A server that cannot be used now.
@@ -76,6 +87,27 @@ impl Server {
     pub fn recorded(&self) -> Option<Listing> {
         let seen = record::read(self.record.as_deref()?)?;
         Some(Listing::read(&self.config.name, &self.config.identity, seen.tools))
+    }
+
+    /// Tools that are not what was accepted of them, as far as was last seen. A tool that is gone
+    /// has no definition now.
+    pub fn changes(&self) -> Vec<Change> {
+        let Some(seen) = self.record.as_deref().and_then(record::read) else { return Vec::new() };
+        let mut now = record::by_name(&seen.tools);
+        let change = |(tool, before): (Arc<str>, Value)| {
+            let now = now.remove(&tool);
+            Change { tool, before, now }
+        };
+        seen.accepted.into_iter().map(change).collect()
+    }
+
+    /// Accepts what is there now of these tools.
+    pub fn accept(&self, tools: &[Arc<str>]) {
+        let Some(file) = &self.record else { return };
+        if let Some(mut seen) = record::read(file) {
+            seen.accepted.retain(|name, _| !tools.contains(name));
+            record::write(file, &seen);
+        }
     }
 
     /// Its tools now; starts it if need be.
@@ -181,7 +213,8 @@ impl Server {
 
     fn keep(&self, connection: &Connection, listing: &Listing) {
         if let Some(file) = &self.record {
-            record::write(file, connection.era, &listing.raw);
+            let seen = Record::seen(record::read(file), connection.era, &listing.raw);
+            record::write(file, &seen);
         }
     }
 

@@ -1,0 +1,97 @@
+//! `segue tools diff` and `segue tools accept`: tools of MCP servers that are not what they were.
+
+use std::sync::Arc;
+
+use segue_core::value::Value;
+use segue_runtime::tools::mcp::{Change, Server};
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::cli::app::App;
+use crate::cli::{Exit, Global, complain, print_data, print_json, say};
+use crate::print::clean;
+
+/// Lines around a change that are shown.
+const CONTEXT_LINES: usize = 2;
+
+/// Every change of a tool that `what` names: a server, a tool of it, or everything.
+fn changes<'a>(app: &'a App, what: Option<&str>) -> Vec<(&'a Arc<Server>, Change)> {
+    let all = app.upstream.servers().flat_map(|server| {
+        let changes = server.changes().into_iter();
+        changes.map(move |change| (server, change))
+    });
+    let is_meant = |(server, change): &(&Arc<Server>, Change)| match what {
+        None => true,
+        Some(what) if what == &**server.name() => true,
+        Some(what) => what == id(server, change) || what == &*change.tool,
+    };
+    all.filter(is_meant).collect()
+}
+
+fn id(server: &Server, change: &Change) -> String {
+    format!("{}:{}", server.name(), change.tool)
+}
+
+pub(super) fn diff(global: &Global, app: &App, what: Option<&str>) -> Exit {
+    let found = changes(app, what);
+    if global.is_json() {
+        let changes: Vec<_> = found
+            .iter()
+            .map(|(server, change)| {
+                json!({
+                    "tool": id(server, change),
+                    "before": serde_json::Value::from(&change.before),
+                    "now": change.now.as_ref().map(serde_json::Value::from),
+                })
+            })
+            .collect();
+        print_json(global, &json!({ "changes": changes }));
+        return Exit::Success;
+    }
+    if found.is_empty() {
+        say("every tool is what was accepted of it");
+    }
+    for (server, change) in &found {
+        let id = id(server, change);
+        let Some(now) = &change.now else {
+            print_data(&format!("{id} is gone"));
+            continue;
+        };
+        let (before, now) = (lines(&change.before), lines(now));
+        let diff = TextDiff::from_lines(&before, &now);
+        print_data(&format!("{id} changed"));
+        let shown = diff.unified_diff().context_radius(CONTEXT_LINES).to_string();
+        shown.lines().for_each(|line| print_data(&clean(line)));
+    }
+    Exit::Success
+}
+
+/// A definition, a member a line.
+fn lines(definition: &Value) -> String {
+    let definition: serde_json::Value = definition.into();
+    let mut text = serde_json::to_string_pretty(&definition).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+pub(super) fn accept(global: &Global, app: &App, what: &[String]) -> Exit {
+    for what in what {
+        let found = changes(app, Some(what));
+        if found.is_empty() {
+            let known = app.upstream.servers().any(|server| &**server.name() == what)
+                || app.engine.tool(what).is_ok();
+            if !known {
+                complain(&format!("there is no MCP server and no tool `{what}`"), None);
+                return Exit::Usage;
+            }
+            say(&format!("`{what}` is what was accepted of it"));
+        }
+        for (server, change) in found {
+            server.accept(std::slice::from_ref(&change.tool));
+            if !global.quiet {
+                say(&format!("accepted `{}` as it is now", id(server, &change)));
+            }
+        }
+    }
+    Exit::Success
+}
