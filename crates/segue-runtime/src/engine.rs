@@ -472,6 +472,7 @@ impl Engine {
             attempt: 1,
             key,
             purpose: Purpose::Do,
+            asker: None,
         };
         let pass = self.inner.gate.enter(&spec.id, false).await?;
         let result = tool.runner.call(call).await;

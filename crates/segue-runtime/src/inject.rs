@@ -267,6 +267,10 @@ impl ToolRunner for Faulty {
         }
         answer
     }
+
+    fn may_ask(&self) -> bool {
+        self.inner.may_ask()
+    }
 }
 
 /// A store that takes the process down with it.

@@ -23,8 +23,9 @@ use tokio::sync::oneshot;
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::engine::{Ears, Heard, Listening};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
+use crate::tools::ask::with_questions;
 use crate::tools::gate::{Gate, Pass};
-use crate::tools::{self, Registry, ToolError};
+use crate::tools::{self, Asker, Registry, ToolError};
 
 /// How long to leave a store alone that could not be written: at first, and at most.
 const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -327,14 +328,15 @@ impl Driver<'_> {
         let (end, ended) = oneshot::channel();
         self.ends.push((call.id, end));
         let (registry, gate, run_id) = (self.registry, self.gate, self.run_id.clone());
+        let around = Around { registry, confirmer: self.confirmer };
         let is_retry = call.attempt > 1 && call.purpose == Purpose::Do;
         // Few calls have to wait; the others are spared the room that waiting takes.
         let future = match gate.try_enter(&call.tool, is_retry) {
-            Some(Ok(pass)) => leave(registry, run_id, call, pass, ended),
+            Some(Ok(pass)) => leave(around, run_id, call, pass, ended),
             Some(Err(error)) => {
                 Box::pin(std::future::ready(unsent(call.id, Answer::Failure(failure(error)))))
             }
-            None => Box::pin(queue(registry, gate, run_id, call, is_retry, ended)),
+            None => Box::pin(queue(around, gate, run_id, call, is_retry, ended)),
         };
         self.under_way.push(future);
     }
@@ -382,7 +384,7 @@ async fn wake(timer: TimerId, at_ms: u64) -> Happened {
 
 /// Waits for a call's turn, and makes it.
 async fn queue(
-    registry: &Registry,
+    around: Around<'_>,
     gate: &Gate,
     run_id: Arc<str>,
     call: Call,
@@ -396,7 +398,7 @@ async fn queue(
         pass = gate.enter(&call.tool, is_retry) => pass,
     };
     match pass {
-        Ok(pass) => leave(registry, run_id, call, pass, ended).await,
+        Ok(pass) => leave(around, run_id, call, pass, ended).await,
         Err(error) => unsent(call.id, Answer::Failure(failure(error))),
     }
 }
@@ -406,18 +408,33 @@ fn unsent(call: CallId, answer: Answer) -> Happened {
     Happened::Answered(EventKind::Answered { call, answer }, None)
 }
 
+/// What a call needs besides its place in the queue.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    registry: &'a Registry,
+    confirmer: &'a dyn Confirmer,
+}
+
 /// Makes a call that may leave.
 fn leave<'a>(
-    registry: &'a Registry,
+    around: Around<'a>,
     run_id: Arc<str>,
     call: Call,
     pass: Pass<'a>,
     ended: oneshot::Receiver<()>,
 ) -> BoxFuture<'a, Happened> {
     let Call { id, tool, args, timeout_ms, key, step, attempt, purpose } = call;
-    let known = registry.get(&tool).expect("the gate lets through what the registry has");
-    let request = tools::Call { tool: tool.clone(), args, run_id, step, attempt, key, purpose };
-    let work = known.runner.call(request);
+    let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
+    let mut request =
+        tools::Call { tool: tool.clone(), args, run_id, step, attempt, key, purpose, asker: None };
+    let work = if known.runner.may_ask() {
+        let (asker, asked) = Asker::pair();
+        request.asker = Some(asker);
+        let asks = (id.node, request.step.clone());
+        Box::pin(with_questions(known.runner.call(request), asked, around.confirmer, asks))
+    } else {
+        known.runner.call(request)
+    };
     let has_schema = known.spec.output.is_some();
     Box::pin(under_way(id, (tool, has_schema), work, timeout_ms, pass, ended))
 }

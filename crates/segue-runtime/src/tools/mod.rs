@@ -3,6 +3,7 @@
 //! A runner calls, once, and says how it went. It never retries, waits for its turn or decides
 //! anything: that is the core's. Dropping a call's future ends the call, child processes included.
 
+pub(crate) mod ask;
 pub mod builtin;
 pub mod command;
 pub mod gate;
@@ -22,6 +23,8 @@ use segue_core::run::Purpose;
 use segue_core::tool::{Catalog, Observed, ToolSpec};
 use segue_core::value::Value;
 
+pub use ask::Asker;
+
 /// One call of a tool.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -39,6 +42,8 @@ pub struct Call {
     pub key: Arc<str>,
     /// What it is for.
     pub purpose: Purpose,
+    /// How it reaches a person, if it may have to.
+    pub asker: Option<Asker>,
 }
 
 /// Why a call has no value. The variants are the decisions that follow from it.
@@ -87,6 +92,11 @@ impl ToolError {
 pub trait ToolRunner: Send + Sync {
     /// Calls the tool once.
     async fn call(&self, call: Call) -> Result<Value, ToolError>;
+
+    /// Whether a call may have to ask a person on its way.
+    fn may_ask(&self) -> bool {
+        false
+    }
 }
 
 /// A tool and what calls it.

@@ -95,6 +95,10 @@ impl ToolRunner for Discreet {
             }
         }
     }
+
+    fn may_ask(&self) -> bool {
+        self.inner.may_ask()
+    }
 }
 
 /// The value without secrets; nothing when it has none.

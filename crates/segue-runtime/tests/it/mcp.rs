@@ -1,15 +1,18 @@
 //! MCP servers that do not behave: a scripted one, over pipes. Each behaviour has its outcome.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt as _};
+use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
-use segue_core::run::Purpose;
+use segue_core::run::{Purpose, Question, QuestionKind};
 use segue_core::value::Value;
+use segue_runtime::driver::{Confirmer, Decision};
+use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::mcp::{Listing, Reach, Server, ServerConfig, StdioConfig};
 use segue_runtime::tools::{Call, ToolError};
 
@@ -50,6 +53,7 @@ fn call(args: Value) -> Call {
         attempt: 1,
         key: "the-key".into(),
         purpose: Purpose::Do,
+        asker: None,
     }
 }
 
@@ -195,6 +199,53 @@ async fn every_misbehaviour_has_its_outcome() {
     let wrong: Vec<String> =
         checks.buffer_unordered(4).filter_map(std::future::ready).collect().await;
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), BEHAVIOURS.len(), wrong.join("\n"));
+}
+
+/// Gives the same answer to every question, and remembers what was asked.
+struct Helpful {
+    data: Value,
+    asked: Mutex<Vec<String>>,
+}
+
+#[async_trait::async_trait]
+impl Confirmer for Helpful {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        if let QuestionKind::Approval { message, .. } = &question.kind {
+            self.asked.lock().unwrap().push(format!("{}: {message}", question.step));
+        }
+        Some(Decision { granted: true, by: "ada".into(), data: self.data.clone() })
+    }
+}
+
+/// What a server wants to know from a person is asked, naming the server, in both eras; what does
+/// not fit, or nobody gives, is declined.
+#[tokio::test]
+async fn a_server_asks_a_person_in_the_middle_of_a_call() {
+    for behaviour in ["asks_and_goes_on", "asks_by_answering"] {
+        for (name, expected) in [(Value::from("Ada"), Some("hello Ada")), (Value::from(3), None)] {
+            let server = server(behaviour);
+            let listing = server.listing().await.unwrap();
+            let (engine, _) = Engine::builder().tools(server.tools(&listing)).build();
+            let text = "name: c\nsteps: [{ id: a, tool: 'h:t' }]\noutput: '{{ a }}'\n";
+            let (plan, findings) = engine.plan(&Source::new("c.yaml", text));
+            let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+            let helpful =
+                Helpful { data: Value::object([("name", name)]), asked: Mutex::default() };
+            let mut request = RunRequest::new(plan, Value::empty_object());
+            request.confirmer = &helpful;
+            request.options.approved = true;
+            let view = engine.run(request).await.unwrap();
+            let asked = helpful.asked.lock().unwrap().clone();
+            assert_eq!(asked, ["a: the MCP server `h` asks: Which name?"], "{behaviour}");
+            match expected {
+                Some(expected) => assert_eq!(view.output, Value::from(expected), "{behaviour}"),
+                None => {
+                    assert_eq!(view.errors[0].code, Code::Denied, "{behaviour}: {:?}", view.errors);
+                }
+            }
+            server.close().await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use segue_runtime::engine::{EngineError, ResumeRequest, Stored, Wish};
 use segue_runtime::store::{StoreError, TakeOver};
 
 use super::app::App;
-use super::run::{confirmer, interrupted, show};
+use super::prompt::confirmer;
+use super::run::{interrupted, show};
 use super::runs::find;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, input, progress, say};

@@ -60,7 +60,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
     let confirmed = args.yes
         || (asks
             && tool.needs_confirmation()
-            && super::run::ask(&format!("call `{}`? [y/N] ", tool.id)));
+            && super::prompt::ask(&format!("call `{}`? [y/N] ", tool.id)));
     if tool.needs_confirmation() && !confirmed {
         let message = format!("`{}` may destroy something and was not confirmed", tool.id);
         complain(&message, Some("`--yes` consents to the call"));

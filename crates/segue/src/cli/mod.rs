@@ -15,6 +15,7 @@ mod init;
 mod input;
 mod plan;
 mod progress;
+mod prompt;
 mod run;
 mod runs;
 mod schema;

@@ -1,24 +1,23 @@
 //! `segue run`
 
-use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use clap::Args;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::{Plan, explain};
-use segue_core::run::{Options, Question, QuestionKind, Reused};
+use segue_core::run::{Options, Reused};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
-use segue_runtime::driver::{Confirmer, Decision, Nobody, Unobserved};
+use segue_runtime::driver::{Nobody, Unobserved};
 use segue_runtime::engine::{Engine, RunRequest, stillborn};
 use segue_runtime::inject::Fault;
 
 use super::act::help_for;
 use super::app::{App, draw_all};
-use super::progress::{self, Progress};
+use super::progress;
+use super::prompt::confirmer;
 use super::upstream::Wanted;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::print::clean;
@@ -267,86 +266,6 @@ async fn signalled() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
-}
-
-/// Asks on a terminal; elsewhere `otherwise` answers.
-pub(super) fn confirmer(
-    progress: &Progress,
-    otherwise: impl Confirmer + 'static,
-) -> Box<dyn Confirmer> {
-    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        Box::new(Prompt { progress: progress.clone() })
-    } else {
-        Box::new(otherwise)
-    }
-}
-
-struct Prompt {
-    progress: Progress,
-}
-
-#[async_trait]
-impl Confirmer for Prompt {
-    async fn confirm(&self, question: &Question) -> Option<Decision> {
-        let text = match &question.kind {
-            QuestionKind::Call { tool, args } => format!(
-                "step `{}` wants to call `{tool}` with\n{}\nmay it? [y/N] ",
-                question.step,
-                indent(&serde_json::to_string_pretty(args).unwrap_or_default())
-            ),
-            QuestionKind::Approval { message, .. } => {
-                format!("step `{}` asks: {}\n[y/N] ", question.step, clean(message))
-            }
-            QuestionKind::Doubt { tool, message, .. } => format!(
-                "nobody knows whether step `{}` did its work ({}).\nlook whether `{tool}` did it: \
-                 [done/failed], or nothing to leave the run waiting ",
-                question.step,
-                clean(message)
-            ),
-        };
-        let progress = self.progress.clone();
-        // A thread of its own: the runtime would wait for a blocking task, also after Ctrl-C.
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || {
-            let _ = answer.send(progress.suspend(|| ask_line(&text)));
-        });
-        let answer = answered.await.unwrap_or_default();
-        let granted = match question.kind {
-            QuestionKind::Doubt { .. } => match answer.as_str() {
-                "d" | "done" => true,
-                "f" | "failed" => false,
-                _ => return None,
-            },
-            QuestionKind::Call { .. } | QuestionKind::Approval { .. } => is_yes(&answer),
-        };
-        Some(Decision { granted, by: "terminal".into(), data: Value::Null })
-    }
-}
-
-pub(super) fn ask(text: &str) -> bool {
-    is_yes(&ask_line(text))
-}
-
-fn is_yes(answer: &str) -> bool {
-    matches!(answer, "y" | "yes")
-}
-
-/// What somebody types after a question, in lower case; nothing when nobody can.
-fn ask_line(text: &str) -> String {
-    use std::io::Write as _;
-    let mut err = anstream::stderr().lock();
-    let _ = write!(err, "{text}");
-    let _ = err.flush();
-    drop(err);
-    let mut line = String::new();
-    match std::io::stdin().read_line(&mut line) {
-        Ok(_) => line.trim().to_lowercase(),
-        Err(_) => String::new(),
-    }
-}
-
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn show(global: &Global, view: &RunView) -> Exit {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Json, World, has_keys, json, keys, step};
+use crate::support::{Done, Json, SEGUE, World, has_keys, json, keys, repository, step};
 
 const TWO: &str = "\
 name: two
@@ -620,6 +620,33 @@ fn what_a_tool_says_cannot_command_a_terminal() {
 }
 
 #[cfg(unix)]
+/// Runs Segue at a terminal where somebody types lines when asked.
+#[cfg(unix)]
+fn at_a_terminal(world: &World, lines: &str, args: &[&str]) -> Done {
+    let script = repository().join("crates/segue/tests/it/at_a_terminal.py");
+    let mut command = world.command("python3");
+    command.arg(script).arg(lines).arg(SEGUE).args(args);
+    Done::of(command.output().unwrap())
+}
+
+/// At a terminal a person is asked, and fills in forms: what does not fit is asked again.
+#[test]
+#[cfg(unix)]
+fn a_person_at_a_terminal_is_asked() {
+    let world = World::with(
+        "name: c\nsteps:\n  - id: ask\n    approve:\n      message: How many?\n      schema:\n        \
+         { type: object, properties: { copies: { type: integer } }, required: [copies] }\n\
+         output: '{{ ask.data.copies }}'\n",
+    );
+    let args = ["run", "c.yaml", "-q"];
+    let said = at_a_terminal(&world, "y|many|3", &args).exits(0).stdout;
+    assert!(said.contains("step `ask` asks: How many?"), "{said}");
+    assert!(said.contains("copies* (integer): "), "{said}");
+    assert!(said.contains("`copies` must be integer, found `many`"), "{said}");
+    assert!(said.trim_end().ends_with('3'), "{said}");
+    at_a_terminal(&world, "n", &args).exits(3);
+}
+
 #[test]
 fn an_interrupted_run_ends_with_130() {
     use std::io::{BufRead as _, BufReader};

@@ -1,5 +1,7 @@
 //! What a server answered → the value of the call, or why there is none.
 
+use std::collections::BTreeMap;
+
 use segue_core::compile::document::read_json_value;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
@@ -8,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::definition::visible;
-use super::desk::object;
+use super::desk::{Form, object};
 use crate::tools::ToolError;
 
 /// The fields of an answer that decide.
@@ -24,6 +26,38 @@ struct Called<'a> {
     kind: Option<String>,
     #[serde(borrow, default, rename = "inputRequests")]
     input_requests: Option<&'a RawValue>,
+    #[serde(default, rename = "requestState")]
+    state: Option<String>,
+}
+
+/// What a server asks people in place of an answer, by name, and what it wants to hear again.
+/// Nothing when it does not ask, or asks for something else than forms.
+pub(super) fn forms(raw: &RawValue) -> Option<(BTreeMap<String, Form>, Option<String>)> {
+    #[derive(Deserialize)]
+    struct Asked {
+        method: String,
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        mode: Option<String>,
+        message: String,
+        #[serde(default, rename = "requestedSchema")]
+        schema: Option<serde_json::Value>,
+    }
+    let called: Called<'_> = object(raw).ok()?;
+    if called.kind.as_deref() != Some("input_required") {
+        return None;
+    }
+    let asked: BTreeMap<String, Asked> = serde_json::from_str(called.input_requests?.get()).ok()?;
+    let form = |(name, Asked { method, params }): (String, Asked)| {
+        let is_form = params.mode.as_deref().is_none_or(|mode| mode == "form");
+        let schema = params.schema.unwrap_or_else(|| serde_json::json!({ "type": "object" }));
+        let form = Form { message: params.message, schema: schema.into() };
+        (method == "elicitation/create" && is_form).then_some((name, form))
+    };
+    let forms = asked.into_iter().map(form).collect::<Option<BTreeMap<_, _>>>()?;
+    Some((forms, called.state))
 }
 
 /// The value of a call: `structuredContent`; else a single text as JSON; else that text; else the

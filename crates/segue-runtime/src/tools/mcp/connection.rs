@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
-    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, Request, RequestMetaObject,
-    SubscriptionFilter,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationCapability, ErrorData, FormElicitationCapability,
+    Implementation, InputResponses, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
+    Request, RequestMetaObject, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
-    RequestHandle, RoleClient, RunningService,
+    RequestContext, RequestHandle, RoleClient, RunningService,
 };
 use rmcp::transport::Transport;
 use segue_core::compile::document::read_json_value;
@@ -24,10 +25,11 @@ use tokio::sync::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::definition::Listing;
-use super::desk::{Answer, Desk, Slot, object};
+use super::desk::{Answer, Desk, Form, Slot, object};
 use super::record::Era;
 use super::stdio::{Process, Traces};
 use super::{Reach, ServerConfig, http};
+use crate::tools::Asker;
 
 /// Pages of one list.
 const PAGES_MAX: usize = 1_000;
@@ -45,14 +47,38 @@ const TRACE_MAX: Duration = Duration::from_millis(300);
 const KEY: &str = "segue/idempotencyKey";
 
 /// Us, to a server.
-#[derive(Clone, Copy)]
-struct Client;
+struct Client {
+    server: Arc<str>,
+    desk: Arc<Desk>,
+}
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        // Nothing is offered: no sampling, no roots, and nobody is asked anything yet.
+        // No sampling and no roots; people may be asked to fill in forms.
         let us = Implementation::new("segue", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), us)
+        let mut offered = ClientCapabilities::default();
+        let forms = FormElicitationCapability::new().with_schema_validation(true);
+        offered.elicitation = Some(ElicitationCapability::new().with_form(forms));
+        ClientConfig::new(offered, us)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let declined = ElicitResult::new(ElicitationAction::Decline);
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
+        else {
+            return Ok(declined);
+        };
+        let schema = serde_json::to_value(requested_schema).unwrap_or_default().into();
+        let Some(call) = self.desk.who_asks() else { return Ok(declined) };
+        let Some(data) = call.ask_person(&self.server, &Form { message, schema }).await else {
+            return Ok(declined);
+        };
+        self.desk.take_declined();
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content((&data).into()))
     }
 }
 
@@ -110,6 +136,9 @@ pub(super) struct Calling<'a> {
     pub(super) tool: &'a str,
     pub(super) args: Value,
     pub(super) key: &'a str,
+    pub(super) asker: Option<Asker>,
+    /// What a person answered to what the server asked before, and what it wants to hear again.
+    pub(super) answers: Option<(InputResponses, Option<String>)>,
 }
 
 impl Connection {
@@ -121,6 +150,7 @@ impl Connection {
     ) -> Result<Connection, Unopened> {
         let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
         let bytes_max = limits.mcp_message_bytes_max;
+        let us = Client { server: server.name.clone(), desk: desk.clone() };
         let opened = match &server.reach {
             Reach::Stdio(config) => {
                 let process = Process::start(
@@ -131,10 +161,10 @@ impl Connection {
                     known.is_none(),
                 )
                 .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
-                serve(process, known).await
+                serve(us, process, known).await
             }
             Reach::Http(config) => {
-                serve(http::transport(config, desk.clone(), bytes_max).await?, known).await
+                serve(us, http::transport(config, desk.clone(), bytes_max).await?, known).await
             }
         };
         let service = match opened {
@@ -220,7 +250,11 @@ impl Connection {
         {
             params = params.with_arguments(map);
         }
-        let slot = Slot::new(Some(calling.args));
+        if let Some((responses, state)) = calling.answers {
+            params.input_responses = Some(responses);
+            params.request_state = state;
+        }
+        let slot = Slot::new(Some(calling.args), calling.asker);
         let mut request = Request::new(params);
         request.extensions.insert(slot.clone());
         let mut meta = RequestMetaObject::new();
@@ -250,6 +284,10 @@ impl Connection {
                 outcome = asked.answered() => break outcome,
                 () = slot.progressed() => idle = Instant::now() + patience.idle,
                 () = tokio::time::sleep_until(idle.min(until)) => {
+                    if slot.is_asking() && Instant::now() < until {
+                        idle = Instant::now() + patience.idle;
+                        continue;
+                    }
                     asked.cancel().await;
                     let time = if until <= idle { patience.total } else { patience.idle };
                     return Err(if slot.was_sent() {
@@ -282,7 +320,7 @@ impl Connection {
         };
         let mut cursor: Option<String> = None;
         loop {
-            let slot = Slot::new(None);
+            let slot = Slot::new(None, None);
             let params = PaginatedRequestParams::default().with_cursor(cursor.take());
             let mut request = ListToolsRequest::with_param(params);
             request.extensions.insert(slot.clone());
@@ -356,6 +394,7 @@ impl Connection {
 
 /// The handshake.
 async fn serve<T>(
+    us: Client,
     transport: T,
     known: Option<Era>,
 ) -> Result<RunningService<RoleClient, Client>, ClientInitializeError>
@@ -373,7 +412,7 @@ where
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         },
     };
-    Client.serve_with_lifecycle(transport, lifecycle).await
+    us.serve_with_lifecycle(transport, lifecycle).await
 }
 
 /// Why a handshake failed. When the server was asked twice, the second answer is the one that says

@@ -11,18 +11,24 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
-    GetMeta as _, ProgressToken, RequestId, ServerJsonRpcMessage, ServerResult,
+    GetMeta as _, InputResponses, ProgressToken, RequestId, ServerJsonRpcMessage, ServerResult,
 };
+use segue_core::schema::Schema;
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
+use super::definition::visible;
 use super::frame::seeming_id;
 use super::tail::Tail;
+use crate::tools::Asker;
 
 /// Requests of a server that may wait for our answer at once.
 const REQUESTS_MAX: usize = 64;
+
+/// Length of a question to a person.
+const QUESTION_CHARS_MAX: usize = 2_000;
 
 /// Messages in one batch.
 const BATCH_MAX: usize = 1_000;
@@ -47,11 +53,23 @@ pub(super) enum Answer {
     Lost(String),
 }
 
+/// What a server wants to know from a person.
+pub(super) struct Form {
+    /// In its words.
+    pub(super) message: String,
+    /// What an answer looks like.
+    pub(super) schema: Value,
+}
+
 /// A request that waits for its answer. It travels with the request, and stays with who asked.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The arguments of a call, exactly.
     pub(super) arguments: Option<Value>,
+    /// How a call reaches a person.
+    asker: Option<Asker>,
+    /// Questions to a person that are not answered.
+    asking: AtomicUsize,
     sent: AtomicBool,
     answer: OnceLock<Answer>,
     progressed: Notify,
@@ -59,8 +77,25 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(arguments: Option<Value>) -> Arc<Slot> {
-        Arc::new(Slot { arguments, ..Slot::default() })
+    pub(super) fn new(arguments: Option<Value>, asker: Option<Asker>) -> Arc<Slot> {
+        Arc::new(Slot { arguments, asker, ..Slot::default() })
+    }
+
+    /// Asks a person on behalf of the call; nothing when nobody answers as the schema wants it.
+    pub(super) async fn ask_person(&self, server: &str, form: &Form) -> Option<Value> {
+        let asker = self.asker.as_ref()?;
+        let message = visible(&form.message, QUESTION_CHARS_MAX);
+        let message = format!("the MCP server `{server}` asks: {message}");
+        let schema = Arc::new(Schema::new(form.schema.clone()));
+        self.asking.fetch_add(1, Ordering::SeqCst);
+        let answer = asker.ask(message.into(), schema).await;
+        self.asking.fetch_sub(1, Ordering::SeqCst);
+        answer
+    }
+
+    /// Whether a person thinks about a question, so that nobody else may become impatient.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::SeqCst) > 0
     }
 
     /// The request begins to leave: from now on it may have been heard.
@@ -180,6 +215,14 @@ impl Desk {
 
     pub(super) fn mark_changed(&self) {
         self.changed.store(true, Ordering::SeqCst);
+    }
+
+    /// A call that can reach a person, on whose behalf the server may be asking. It does not say
+    /// which one; all of them are ours.
+    pub(super) fn who_asks(&self) -> Option<Arc<Slot>> {
+        let waiting = self.waiting();
+        let mut calls = waiting.slots.values().filter_map(Weak::upgrade);
+        calls.find(|slot| slot.asker.is_some())
     }
 
     /// What the server wanted to know from a person, since this was last asked.
@@ -448,10 +491,16 @@ pub(super) fn encode(
     slot: Option<&Slot>,
 ) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
     struct Params<'a> {
         name: &'a str,
         arguments: &'a Value,
-        _meta: &'a rmcp::model::RequestMetaObject,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input_responses: Option<&'a InputResponses>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_state: Option<&'a String>,
+        #[serde(rename = "_meta")]
+        meta: &'a rmcp::model::RequestMetaObject,
     }
     #[derive(Serialize)]
     struct Line<'a> {
@@ -471,7 +520,9 @@ pub(super) fn encode(
             params: Params {
                 name: &call.params.name,
                 arguments,
-                _meta: request.request.get_meta(),
+                input_responses: call.params.input_responses.as_ref(),
+                request_state: call.params.request_state.as_ref(),
+                meta: request.request.get_meta(),
             },
         });
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rmcp::model::InputResponses;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
@@ -22,6 +23,9 @@ use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
 /// The first pause before a server is started again, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// How often a server may ask a person within one call.
+const ROUNDS_MAX: usize = 8;
 
 /// A server, running or not.
 pub struct Server {
@@ -239,9 +243,40 @@ impl ToolRunner for McpTool {
         let connection = self.server.connection().await?;
         let listing = self.server.current(&connection).await?;
         self.check_pin(&call, &listing)?;
-        let calling = Calling { tool: &self.name, args: call.args, key: &call.key };
+        let mut answers = None;
+        for _ in 0..ROUNDS_MAX {
+            let calling = Calling {
+                tool: &self.name,
+                args: call.args.clone(),
+                key: &call.key,
+                asker: call.asker.clone(),
+                answers: answers.take(),
+            };
+            let slot = self.called(&call, &connection, calling).await?;
+            // In the modern era a server asks by answering; then it is called again with the word.
+            answers = self.word_of_a_person(&slot).await;
+            if answers.is_none() {
+                return self.value(&slot, &connection);
+            }
+        }
+        let message = format!("the server asks more than {ROUNDS_MAX} times");
+        Err(ToolError::refused(Code::ToolError, message))
+    }
+
+    fn may_ask(&self) -> bool {
+        true
+    }
+}
+
+impl McpTool {
+    async fn called(
+        &self,
+        call: &Call,
+        connection: &Connection,
+        calling: Calling<'_>,
+    ) -> Result<Arc<Slot>, ToolError> {
         match connection.call(calling, self.server.patience()).await {
-            Ok(slot) => self.value(&slot, &connection),
+            Ok(slot) => Ok(slot),
             Err(Lost::Unsent(why)) => Err(self.server.unusable(why, None).into()),
             Err(Lost::Silent(why)) => Err(ToolError::Silent {
                 message: format!("`{}` was called and did not answer: {why}", call.tool),
@@ -249,9 +284,21 @@ impl ToolRunner for McpTool {
             Err(Lost::Late(time)) => Err(self.late(time)),
         }
     }
-}
 
-impl McpTool {
+    /// What people answer to what a server asks in place of an answer; nothing when it does not ask,
+    /// or asks for what nobody gives.
+    async fn word_of_a_person(&self, slot: &Slot) -> Option<(InputResponses, Option<String>)> {
+        let Some(Answer::Result(raw)) = slot.answer() else { return None };
+        let (forms, state) = answer::forms(raw)?;
+        let mut words = InputResponses::new();
+        for (name, form) in forms {
+            let data = slot.ask_person(&self.server.config.name, &form).await?;
+            let data = serde_json::Value::from(&data);
+            words.insert(name, serde_json::json!({ "action": "accept", "content": data }));
+        }
+        Some((words, state))
+    }
+
     /// A tool is what it was when it was planned, or it is not called.
     fn check_pin(&self, call: &Call, listing: &Listing) -> Result<(), ToolError> {
         let message = match listing.tools.get(&self.name) {
