@@ -78,6 +78,26 @@ impl Schema {
         self.validator().map(|_| ())
     }
 
+    /// An object with the defaults of its members filled in.
+    pub fn with_defaults(&self, value: Value) -> Value {
+        let (Some(Value::Object(properties)), Value::Object(given)) =
+            (self.json().get("properties"), &value)
+        else {
+            return value;
+        };
+        let missing: Vec<(Arc<str>, Value)> = properties
+            .iter()
+            .filter(|(name, _)| !given.contains_key(*name))
+            .filter_map(|(name, schema)| schema.get("default").map(|d| (name.clone(), d.clone())))
+            .collect();
+        if missing.is_empty() {
+            return value;
+        }
+        let mut filled = (**given).clone();
+        filled.extend(missing);
+        filled.into()
+    }
+
     /// Every way in which `value` does not fit, at most a handful.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         let validator = match self.validator() {

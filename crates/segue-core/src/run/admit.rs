@@ -1,10 +1,7 @@
 //! Whether a run may begin: its input fits, and its caller brought what is required.
 
-use std::sync::Arc;
-
 use crate::diagnostic::Code;
 use crate::plan::Plan;
-use crate::schema::Schema;
 use crate::value::Value;
 use crate::view::ErrorView;
 
@@ -24,7 +21,10 @@ pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<Er
         errors.push(ErrorView::check(Code::InputSchema, message, None));
         return Err(errors);
     }
-    let input = with_defaults(composition.input.as_deref(), input);
+    let input = match &composition.input {
+        Some(schema) => schema.with_defaults(input),
+        None => input,
+    };
     if let Some(schema) = &composition.input {
         for violation in schema.violations(&input) {
             let hint =
@@ -34,23 +34,4 @@ pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<Er
         }
     }
     if errors.is_empty() { Ok(input) } else { Err(errors) }
-}
-
-/// An input with the defaults of its schema filled in.
-pub(super) fn with_defaults(schema: Option<&Schema>, input: Value) -> Value {
-    let properties = schema.and_then(|schema| schema.json().get("properties"));
-    let (Some(Value::Object(properties)), Value::Object(given)) = (properties, &input) else {
-        return input;
-    };
-    let missing: Vec<(Arc<str>, Value)> = properties
-        .iter()
-        .filter(|(name, _)| !given.contains_key(*name))
-        .filter_map(|(name, schema)| schema.get("default").map(|d| (name.clone(), d.clone())))
-        .collect();
-    if missing.is_empty() {
-        return input;
-    }
-    let mut filled = (**given).clone();
-    filled.extend(missing);
-    filled.into()
 }

@@ -42,6 +42,7 @@ impl Asker {
             Value::Null => Value::empty_object(),
             data => data,
         };
+        let data = schema.with_defaults(data);
         schema.violations(&data).is_empty().then_some(data)
     }
 }

@@ -81,13 +81,20 @@ fn fill_in(schema: &Arc<Schema>) -> Value {
     let Type::Object(form) = schema.ty() else { return Value::Null };
     let mut filled = Vec::new();
     for (name, property) in &form.properties {
-        let mark = if property.required { "*" } else { "" };
-        let prompt = format!("{}{mark} ({}): ", clean(name), property.ty);
+        let usual = schema.json().get("properties").and_then(|all| all.get(name)?.get("default"));
+        let mark = if property.required && usual.is_none() { "*" } else { "" };
+        let usual = usual.map_or_else(String::new, |usual| format!(", else {usual}"));
+        let prompt = format!("{}{mark} ({}{}): ", clean(name), property.ty, clean(&usual));
         loop {
             let text = line(&prompt);
             if text.is_empty() {
                 break;
             }
+            let text = match (&property.ty, text.to_lowercase().as_str()) {
+                (Type::Bool, "y" | "yes") => "true".to_owned(),
+                (Type::Bool, "n" | "no") => "false".to_owned(),
+                _ => text,
+            };
             let pair = format!("{name}={text}");
             match input::read_pair(&pair, schema.ty(), &Limits::default()) {
                 Ok(member) => {

@@ -18,8 +18,9 @@ while True:
         break
     shown += some
     since += some
-    if lines and since.rstrip(b"\x1b[0m").endswith((b"] ", b"): ")):
-        os.write(terminal, lines.pop(0).encode() + b"\n")
+    if since.rstrip(b"\x1b[0m").endswith((b"] ", b"): ")):
+        # Whoever has no more to say ends the input.
+        os.write(terminal, lines.pop(0).encode() + b"\n" if lines else b"\x04")
         since = b""
 sys.stdout.buffer.write(shown)
 sys.stdout.flush()

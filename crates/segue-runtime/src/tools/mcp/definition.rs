@@ -5,7 +5,7 @@
 //! them is taken out. The pin of a tool covers its definition as it came, every field of it, and
 //! where it came from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use segue_core::id::ToolId;
@@ -121,6 +121,7 @@ fn read_one(
         idempotent: hint("idempotentHint"),
         open_world: hint("openWorldHint"),
     };
+    mirrored_headers_are_fine(definition)?;
     let reads = annotations.read_only == Some(true);
     let pin = pin(identity, definition);
     let spec = ToolSpec {
@@ -135,6 +136,31 @@ fn read_one(
         )
     };
     Ok(Definition { spec: Arc::new(spec), pin })
+}
+
+/// Parameters that a server wants to see in headers too have names of headers, each one once, and
+/// simple values.
+fn mirrored_headers_are_fine(definition: &Value) -> Result<(), String> {
+    let properties = definition.get("inputSchema").and_then(|schema| schema.get("properties"));
+    let mut names = BTreeSet::new();
+    for (parameter, schema) in
+        properties.and_then(Value::as_object).into_iter().flat_map(|p| p.iter())
+    {
+        let Some(header) = schema.get("x-mcp-header") else { continue };
+        let name = header.as_str().unwrap_or("");
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(token) {
+            return Err(format!("the header of its parameter `{parameter}` has no name of one"));
+        }
+        let ty = schema.get("type").and_then(Value::as_str);
+        if !matches!(ty, Some("string" | "integer" | "boolean")) {
+            return Err(format!("its parameter `{parameter}` has a header and no simple type"));
+        }
+        if !names.insert(name.to_ascii_lowercase()) {
+            return Err(format!("two of its parameters have the header `{name}`"));
+        }
+    }
+    Ok(())
 }
 
 fn pin(identity: &str, definition: &Value) -> Arc<str> {

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _,
-    GetMeta as _, InputResponses, ProgressToken, RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData,
+    GetExtensions as _, GetMeta as _, InputResponses, ProgressToken, RequestId,
+    ServerJsonRpcMessage, ServerResult,
 };
 use segue_core::schema::Schema;
 use segue_core::value::Value;
@@ -160,6 +161,8 @@ struct Waiting {
     plain: HashSet<RequestId>,
     /// The question which era the server is of, when it was given up.
     late_probe: Option<RequestId>,
+    /// The same question, while it is asked.
+    probe: Option<RequestId>,
 }
 
 impl Waiting {
@@ -236,6 +239,9 @@ impl Desk {
             ClientJsonRpcMessage::Request(request) => {
                 let mut waiting = self.waiting();
                 let Some(slot) = request.request.extensions().get::<Arc<Slot>>() else {
+                    if matches!(request.request, ClientRequest::DiscoverRequest(_)) {
+                        waiting.probe = Some(request.id.clone());
+                    }
                     waiting.plain.insert(request.id.clone());
                     return None;
                 };
@@ -424,6 +430,10 @@ impl Desk {
         if plain {
             let error = || ErrorData::internal_error("the answer cannot be read", None);
             let message = serde_json::from_str(text);
+            let is_probe = self.waiting().probe.as_ref() == Some(&id);
+            if is_probe && message.as_ref().is_ok_and(says_nothing) {
+                return vec![not_known(id)];
+            }
             return vec![message.unwrap_or_else(|_| unreadable(error(), id))];
         }
         if result.is_some() && self.waiting().late_probe.as_ref() == Some(&id) {
@@ -474,6 +484,21 @@ pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Str
         return Err("it is no object".to_owned());
     }
     serde_json::from_str(raw.get()).map_err(|error| error.to_string())
+}
+
+/// Whether an answer is a result without anything in it.
+pub(super) fn says_nothing(message: &ServerJsonRpcMessage) -> bool {
+    matches!(
+        message,
+        ServerJsonRpcMessage::Response(response)
+            if matches!(response.result, ServerResult::EmptyResult(_))
+    )
+}
+
+/// What such an answer to the question about the era means: a server that says yes to everything
+/// knows nothing of the modern one.
+pub(super) fn not_known(id: RequestId) -> ServerJsonRpcMessage {
+    unreadable(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None), id)
 }
 
 /// What the library gets in place of an answer that was kept here.

@@ -22,7 +22,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use super::PROBE_MAX;
-use super::desk::{Answer, Desk, Slot, encode, stand_in};
+use super::desk::{Answer, Desk, Slot, encode, not_known, says_nothing, stand_in};
 use crate::tools::http::connect::{trusting, trusting_nobody};
 
 /// Requests of one server that may be under way at once.
@@ -123,6 +123,9 @@ impl StreamableHttpClient for Post {
         );
         let Some(id) = probe else { return posting.await };
         match tokio::time::timeout(PROBE_MAX, posting).await {
+            Ok(Ok(StreamableHttpPostResponse::Json(message, _))) if says_nothing(&message) => {
+                Ok(StreamableHttpPostResponse::Json(not_known(id), None))
+            }
             Ok(posted) => posted,
             Err(_) => {
                 let error = ErrorData::invalid_request("server/discover was not answered", None);
