@@ -295,15 +295,23 @@ impl Run {
 
     /// Takes in what happened, and says what to write down and what to do.
     pub fn handle(&mut self, event: Event) -> Turn {
-        let mut turn = forward::Moment {
+        let mut turn = Turn::default();
+        self.handle_into(event, &mut turn);
+        turn
+    }
+
+    /// The same in a turn with what happened before it: everything is written before anything of it
+    /// is done.
+    pub fn handle_into(&mut self, event: Event, turn: &mut Turn) {
+        let mut moment = forward::Moment {
             state: &mut self.state,
             limits: &self.limits,
             at_ms: event.at_ms,
             entropy: event.entropy,
-            turn: Turn::default(),
+            turn: std::mem::take(turn),
         };
-        turn.handle(event.kind);
-        turn.turn
+        moment.handle(event.kind);
+        *turn = moment.turn;
     }
 
     /// How the run stands.

@@ -4,8 +4,9 @@
 //! begins. A failing store therefore starts nothing; it is waited for, but not for ever.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either, FutureExt, poll_fn, select};
@@ -19,6 +20,7 @@ use segue_core::run::{
 };
 use segue_core::value::Value;
 use tokio::sync::oneshot;
+use tokio::time::Sleep;
 
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::engine::{Ears, Heard, Listening};
@@ -102,6 +104,8 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         chance: drive.chance,
         expand: drive.expand,
         under_way: FuturesUnordered::new(),
+        turn: Turn::default(),
+        happened: Vec::new(),
         ends: Vec::new(),
         asked: Vec::new(),
         listening: None,
@@ -109,8 +113,8 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         written,
     };
     for event in events {
-        let turn = driver.handle(event);
-        driver.carry_out(turn).await?;
+        driver.handle(event);
+        driver.carry_out().await?;
     }
     driver.until_finished(drive.cancel).await?;
     driver.leave().await
@@ -131,8 +135,9 @@ async fn ask(
 /// What a panic leaves behind.
 type Panic = Box<dyn std::any::Any + Send>;
 
-/// Calls, questions and timers are all futures that end in an event.
-type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, Happened>>;
+/// Calls, questions and timers are all futures that end in an event. There are far more calls than
+/// others, so these have no box of their own.
+type UnderWay<'a> = FuturesUnordered<Either<Calling<'a>, BoxFuture<'a, Happened>>>;
 
 /// What a future ended in.
 enum Happened {
@@ -144,8 +149,6 @@ enum Happened {
     Answers(QuestionId, Option<Decision>),
     /// Somebody else answered the question.
     Withdrawn,
-    /// Somebody wants something.
-    Heard(Heard),
 }
 
 struct Driver<'a> {
@@ -165,6 +168,10 @@ struct Driver<'a> {
     chance: &'a Chance,
     expand: &'a Expand<'a>,
     under_way: UnderWay<'a>,
+    /// What is to be written and done next.
+    turn: Turn,
+    /// What has happened and the run was not told yet.
+    happened: Vec<Happened>,
     /// Ends a call that is under way. A list: there are few, and the first ones answer first.
     ends: Vec<(CallId, oneshot::Sender<()>)>,
     /// Questions that somebody is being asked; without its other half one is withdrawn.
@@ -176,14 +183,59 @@ struct Driver<'a> {
     written: u64,
 }
 
-impl Driver<'_> {
+impl<'a> Driver<'a> {
     async fn until_finished(&mut self, cancel: BoxFuture<'_, ()>) -> Result<(), StoreError> {
         let mut cancel = Some(cancel);
         while !self.run.is_finished() {
             if self.run.is_waiting() && self.asked.is_empty() {
                 return Ok(());
             }
-            let event = match self.next(&mut cancel).await {
+            if let Some(heard) = poll_fn(|cx| self.gather(&mut cancel, cx)).await {
+                self.heed(heard).await?;
+                continue;
+            }
+            self.handle_gathered();
+            self.carry_out().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens, and takes everything that has: it is written together, and
+    /// synced once. What somebody wants from outside comes by itself.
+    fn gather(
+        &mut self,
+        cancel: &mut Option<BoxFuture<'_, ()>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Heard>> {
+        let is_idle = loop {
+            match self.under_way.poll_next_unpin(cx) {
+                Poll::Ready(Some(happened)) => self.happened.push(happened),
+                Poll::Ready(None) => break true,
+                Poll::Pending => break false,
+            }
+        };
+        // Answers first: what has happened counts before what is wished for.
+        if !self.happened.is_empty() {
+            return Poll::Ready(None);
+        }
+        assert!(!is_idle, "a run that is not finished waits for something");
+        if cancel.as_mut().is_some_and(|signal| signal.poll_unpin(cx).is_ready()) {
+            *cancel = None;
+            self.happened.push(Happened::Event(EventKind::Cancel));
+            return Poll::Ready(None);
+        }
+        let listening = self.listening.get_or_insert_with(|| self.ears.listen(&self.run_id));
+        match listening.poll(cx) {
+            Poll::Ready(Some(heard)) => Poll::Ready(Some(heard)),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Tells the run what was gathered, as long as it goes on.
+    fn handle_gathered(&mut self) {
+        let mut gathered = std::mem::take(&mut self.happened);
+        for happened in gathered.drain(..) {
+            let event = match happened {
                 Happened::Event(event) => event,
                 Happened::Answered(event, measured) => {
                     self.measured.extend(measured);
@@ -195,38 +247,13 @@ impl Driver<'_> {
                     EventKind::Decided { question, granted, by, data }
                 }
                 Happened::Withdrawn => continue,
-                Happened::Heard(heard) => {
-                    self.heed(heard).await?;
-                    continue;
-                }
             };
-            if matches!(event, EventKind::Cancel) {
-                cancel = None;
+            self.handle(event);
+            if self.run.is_finished() {
+                break;
             }
-            let turn = self.handle(event);
-            self.carry_out(turn).await?;
         }
-        Ok(())
-    }
-
-    /// The next thing that happens.
-    async fn next(&mut self, cancel: &mut Option<BoxFuture<'_, ()>>) -> Happened {
-        poll_fn(|cx| {
-            // Answers first: what has happened counts before what is wished for.
-            if let Poll::Ready(happened) = self.under_way.poll_next_unpin(cx) {
-                let happened = happened.expect("a run that is not finished waits for something");
-                return Poll::Ready(happened);
-            }
-            if cancel.as_mut().is_some_and(|signal| signal.poll_unpin(cx).is_ready()) {
-                return Poll::Ready(Happened::Event(EventKind::Cancel));
-            }
-            let listening = self.listening.get_or_insert_with(|| self.ears.listen(&self.run_id));
-            match listening.poll(cx) {
-                Poll::Ready(Some(heard)) => Poll::Ready(Happened::Heard(heard)),
-                _ => Poll::Pending,
-            }
-        })
-        .await
+        self.happened = gathered;
     }
 
     /// Does what somebody wants; the word that it came by is thrown away once that is durable.
@@ -234,8 +261,8 @@ impl Driver<'_> {
         if let EventKind::Decided { question, .. } = heard.event {
             self.withdraw(question);
         }
-        let turn = self.handle(heard.event);
-        self.carry_out(turn).await?;
+        self.handle(heard.event);
+        self.carry_out().await?;
         if let Some(word) = heard.word {
             // Left there, it is heard again after a crash, and changes nothing.
             let _ = self.store.take_word(word).await;
@@ -250,28 +277,31 @@ impl Driver<'_> {
 
     /// Tells the run what happened. Not asynchronous: events are large, and a future would carry
     /// them along.
-    fn handle(&mut self, kind: EventKind) -> Turn {
+    fn handle(&mut self, kind: EventKind) {
         if let EventKind::Answered { call, .. } = &kind {
             self.take_end(*call);
         }
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
-        self.run.handle(event)
+        self.run.handle_into(event, &mut self.turn);
     }
 
     /// Writes down what became true, and does what follows from it.
-    async fn carry_out(&mut self, turn: Turn) -> Result<(), StoreError> {
-        let Turn { record, perform } = turn;
+    async fn carry_out(&mut self) -> Result<(), StoreError> {
+        // Taken, and given back empty: there is a turn after every step, and it keeps its room.
+        let Turn { mut record, mut perform } = std::mem::take(&mut self.turn);
         if !record.is_empty() {
             // Facts before acts. A crash between the two leaves a call in doubt, which recovery
             // can ask about; the other order leaves a call nobody knows of, which nothing can.
-            let record = self.run.redacted(&record);
-            self.write(&record).await?;
-            self.written += record.len() as u64;
-            self.observer.observe(self.run, &record);
+            let written = self.run.redacted(&record);
+            self.write(&written).await?;
+            self.written += written.len() as u64;
+            self.observer.observe(self.run, &written);
         }
-        for effect in perform {
+        for effect in perform.drain(..) {
             self.perform(effect);
         }
+        record.clear();
+        self.turn = Turn { record, perform };
         Ok(())
     }
 
@@ -313,32 +343,39 @@ impl Driver<'_> {
             Effect::Ask(question) => {
                 let (end, ended) = oneshot::channel();
                 self.asked.push((question.id, end));
-                self.under_way.push(Box::pin(ask(self.confirmer, question, ended)));
+                self.wait_for(ask(self.confirmer, question, ended));
             }
             Effect::Expand { node, document } => {
                 let outcome = (self.expand)(&document);
                 let event = EventKind::Expanded { node, outcome };
-                self.under_way.push(Box::pin(std::future::ready(Happened::Event(event))));
+                self.wait_for(std::future::ready(Happened::Event(event)));
             }
-            Effect::Wake { timer, at_ms } => self.under_way.push(Box::pin(wake(timer, at_ms))),
+            Effect::Wake { timer, at_ms } => self.wait_for(wake(timer, at_ms)),
         }
     }
 
     fn call(&mut self, call: Call) {
         let (end, ended) = oneshot::channel();
         self.ends.push((call.id, end));
-        let (registry, gate, run_id) = (self.registry, self.gate, self.run_id.clone());
-        let around = Around { registry, confirmer: self.confirmer };
+        let (gate, run_id) = (self.gate, self.run_id.clone());
+        let around = Around { registry: self.registry, confirmer: self.confirmer };
         let is_retry = call.attempt > 1 && call.purpose == Purpose::Do;
         // Few calls have to wait; the others are spared the room that waiting takes.
-        let future = match gate.try_enter(&call.tool, is_retry) {
-            Some(Ok(pass)) => leave(around, run_id, call, pass, ended),
-            Some(Err(error)) => {
-                Box::pin(std::future::ready(unsent(call.id, Answer::Failure(failure(error)))))
+        match gate.try_enter(&call.tool, is_retry) {
+            Some(Ok(pass)) => {
+                let calling = leave(around, run_id, call, pass, ended);
+                self.under_way.push(Either::Left(calling));
             }
-            None => Box::pin(queue(around, gate, run_id, call, is_retry, ended)),
-        };
-        self.under_way.push(future);
+            Some(Err(error)) => {
+                let refused = unsent(call.id, Answer::Failure(failure(error)));
+                self.wait_for(std::future::ready(refused));
+            }
+            None => self.wait_for(queue(around, gate, run_id, call, is_retry, ended)),
+        }
+    }
+
+    fn wait_for(&mut self, what: impl Future<Output = Happened> + Send + 'a) {
+        self.under_way.push(Either::Right(Box::pin(what)));
     }
 
     /// What ends a call, out of those that are under way.
@@ -356,24 +393,27 @@ async fn append(
     record: Record<'_>,
     patience: Duration,
 ) -> Result<(), StoreError> {
+    let mut error = match store.append(lease, record).await {
+        Err(error @ StoreError::Unavailable { .. }) => error,
+        other => return other,
+    };
     let until = tokio::time::Instant::now() + patience;
     let mut pause = STORE_PAUSE_MIN;
-    let mut tried = false;
-    loop {
-        match store.append(lease, record).await {
-            Err(StoreError::Unavailable { .. }) if tokio::time::Instant::now() + pause <= until => {
-                tokio::time::sleep(pause).await;
-                (pause, tried) = (STORE_PAUSE_MAX.min(pause * 2), true);
-            }
+    while tokio::time::Instant::now() + pause <= until {
+        tokio::time::sleep(pause).await;
+        pause = STORE_PAUSE_MAX.min(pause * 2);
+        error = match store.append(lease, record).await {
+            Err(error @ StoreError::Unavailable { .. }) => error,
             // Nobody else writes with this lease: it was written, and only the answer was lost.
             Err(StoreError::Fenced { actual, .. })
-                if tried && actual == record.expected + record.entries.len() as u64 =>
+                if actual == record.expected + record.entries.len() as u64 =>
             {
                 return Ok(());
             }
             other => return other,
-        }
+        };
     }
+    Err(error)
 }
 
 async fn wake(timer: TimerId, at_ms: u64) -> Happened {
@@ -422,7 +462,7 @@ fn leave<'a>(
     call: Call,
     pass: Pass<'a>,
     ended: oneshot::Receiver<()>,
-) -> BoxFuture<'a, Happened> {
+) -> Calling<'a> {
     let Call { id, tool, args, timeout_ms, key, step, attempt, purpose } = call;
     let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
     let mut request =
@@ -436,48 +476,79 @@ fn leave<'a>(
         known.runner.call(request)
     };
     let has_schema = known.spec.output.is_some();
-    Box::pin(under_way(id, (tool, has_schema), work, timeout_ms, pass, ended))
+    Calling {
+        id,
+        tool,
+        has_schema,
+        work,
+        timeout_ms,
+        timer: None,
+        pass: Some(pass),
+        ended,
+        has_left: false,
+    }
 }
 
-/// Waits for the answer of a call, its time or its end, whichever is first. Dropping the runner's
-/// future is what ends it. Its time counts from when it leaves, not from when it queues.
-async fn under_way(
+/// A call that is under way. It waits for the answer, the end of its time or its own end, whichever
+/// is first. Dropping the runner's future is what ends it.
+struct Calling<'a> {
     id: CallId,
-    (tool, has_schema): (ToolId, bool),
-    work: BoxFuture<'_, Result<Value, ToolError>>,
+    tool: ToolId,
+    has_schema: bool,
+    work: BoxFuture<'a, Result<Value, ToolError>>,
     timeout_ms: Option<u64>,
-    pass: Pass<'_>,
-    mut ended: oneshot::Receiver<()>,
-) -> Happened {
-    if ended.try_recv().is_ok() {
-        return unsent(id, Answer::Unsent);
-    }
-    // A panic of a tool is that call's failure and nobody else's.
-    let work = AssertUnwindSafe(work).catch_unwind();
-    let answer = async {
-        let answer = match timeout_ms {
-            None => answer(work.await),
-            Some(timeout) => {
-                let within = tokio::time::timeout(Duration::from_millis(timeout), work);
-                within.await.map_or(Answer::TimedOut, answer)
+    /// Set when it leaves: its time counts from then, not from when it queues.
+    timer: Option<Pin<Box<Sleep>>>,
+    pass: Option<Pass<'a>>,
+    ended: oneshot::Receiver<()>,
+    has_left: bool,
+}
+
+impl Future for Calling<'_> {
+    type Output = Happened;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Happened> {
+        if !self.has_left && self.ended.try_recv().is_ok() {
+            return Poll::Ready(unsent(self.id, Answer::Unsent));
+        }
+        self.has_left = true;
+        // A panic of a tool is that call's failure and nobody else's.
+        let work = std::panic::catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(cx)));
+        let answer = match work {
+            Ok(Poll::Ready(outcome)) => answer(Ok(outcome)),
+            Err(panic) => answer(Err(panic)),
+            Ok(Poll::Pending) if self.is_late(cx) => Answer::TimedOut,
+            Ok(Poll::Pending) => {
+                // Ended by us: it says nothing about the tool.
+                let ended = self.ended.poll_unpin(cx);
+                return ended.map(|_| unsent(self.id, Answer::Ended));
             }
         };
-        let took = pass.settle(is_heard(&answer));
-        (answer, took)
-    };
-    let (answer, took) = tokio::select! {
-        biased;
-        answered = answer => answered,
-        // Ended by us: it says nothing about the tool.
-        Ok(()) = ended => return unsent(id, Answer::Ended),
-    };
-    let result = match &answer {
-        Answer::Value(value) => Ok(value.clone()),
-        Answer::Failure(failure) => Err(failure.code),
-        Answer::TimedOut | Answer::Ended | Answer::Unsent => Err(Code::Timeout),
-    };
-    let measured = Measured { tool, took, result, has_schema };
-    Happened::Answered(EventKind::Answered { call: id, answer }, Some(measured))
+        Poll::Ready(self.answered(answer))
+    }
+}
+
+impl Calling<'_> {
+    /// Whether its time is over.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(timeout) = self.timeout_ms else { return false };
+        let sleep = || Box::pin(tokio::time::sleep(Duration::from_millis(timeout)));
+        self.timer.get_or_insert_with(sleep).poll_unpin(cx).is_ready()
+    }
+
+    fn answered(&mut self, answer: Answer) -> Happened {
+        let measured = self.pass.take().map(|pass| Measured {
+            tool: self.tool.clone(),
+            has_schema: self.has_schema,
+            took: pass.settle(is_heard(&answer)),
+            result: match &answer {
+                Answer::Value(value) => Ok(value.clone()),
+                Answer::Failure(failure) => Err(failure.code),
+                Answer::TimedOut | Answer::Ended | Answer::Unsent => Err(Code::Timeout),
+            },
+        });
+        Happened::Answered(EventKind::Answered { call: self.id, answer }, measured)
+    }
 }
 
 /// Whether the tool's source has shown that it is there.

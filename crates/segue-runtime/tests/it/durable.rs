@@ -415,6 +415,45 @@ async fn concurrent_runs_share_a_sync() {
     assert!(turns >= 15 * commits, "{turns} turns took {commits} syncs");
 }
 
+/// W2: what happens at the same time is written together. A step before a hundred others and one
+/// behind them take a sync before each of the three calls that have to wait, and one at the end.
+#[tokio::test]
+async fn answers_that_come_together_share_a_sync() {
+    let folder = TempDir::new().unwrap();
+    let store = Arc::new(sqlite(&folder.path().join("runs.db")));
+    let mut spec = ToolSpec::new(ToolId::new("test", "echo"), "echoes", Schema::any_object());
+    spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
+    let tool = Tool { spec: Arc::new(spec), runner: Arc::new(Echo) };
+    let (engine, _) = Engine::builder().tools([tool]).store(store.clone()).build();
+    let step = |id: String, needs: String| {
+        format!("  - {{ id: {id}, tool: 'test:echo', parameters: {{}}, depends_on: [{needs}] }}\n")
+    };
+    let wide: Vec<String> = (0..100).map(|n| format!("w{n}")).collect();
+    let mut text = "name: wide\nmax_concurrency: 100\nsteps:\n".to_owned();
+    text += &step("first".to_owned(), String::new());
+    wide.iter().for_each(|id| text += &step(id.clone(), "first".to_owned()));
+    text += &step("last".to_owned(), wide.join(", "));
+    let (plan, findings) = engine.plan(&Source::new("wide.yaml", text));
+    let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        let before = store.commits();
+        let view = engine.run(RunRequest::new(plan.clone(), Value::empty_object())).await.unwrap();
+        assert!(view.success, "{:?}", view.errors);
+        taken.push(store.commits() - before);
+    }
+    assert_eq!(taken[1], 4, "the first run also registers the process: {taken:?}");
+}
+
+struct Echo;
+
+#[async_trait]
+impl ToolRunner for Echo {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        Ok(call.args)
+    }
+}
+
 /// Ten thousand runs that were left are found and read at once, whatever one of them is like.
 #[tokio::test]
 async fn many_unfinished_runs_are_read_fast() {
