@@ -1,24 +1,36 @@
-//! Runs with a durable journal: W1 (a lone chain), W3 (64 at once), W6 (a large value), and whether
-//! a turn costs more when the store is large. Times are multiples of an fdatasync of this run.
+//! Runs with a durable journal: against a journal by hand, or against nothing but syncs. And whether
+//! a run costs more when the store is large. Syncs are counted beside the clock.
 
-use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
+use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
-use segue_core::compile::source::Source;
 use segue_core::plan::Plan;
 use segue_core::value::Value;
-use segue_runtime::engine::{Engine, RunRequest};
+use segue_runtime::engine::Engine;
 use segue_runtime::store::{SqliteOptions, SqliteStore};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use serde_json::{Value as Json, json};
+use tokio::runtime::Runtime;
 
+use crate::floor::{self, FloorStep, Flow, record};
 use crate::graph;
-use crate::measure::{Row, median_time, show};
+use crate::journal::Journal;
+use crate::measure::{Row, compare};
+use crate::workload::{engine_with, large_text, plan, run, runtime, source};
+
+/// Steps of the chain.
+const STEPS: usize = 10;
+/// Runs at once in W3.
+const RUNS: usize = 64;
+/// Rounds in which syncs are counted.
+const COUNTED: u64 = 5;
+/// What W3 has to reach.
+const STEPS_PER_SYNC_MIN: f64 = 15.0;
+/// Once into the log and once into the file, and a little for what is around it.
+const WRITTEN_MOST: f64 = 2.2;
 
 /// A folder of this process, removed at the end.
 struct Folder(PathBuf);
@@ -37,117 +49,189 @@ impl Drop for Folder {
     }
 }
 
-/// How long it takes to make a page in the middle of a file durable.
-fn fdatasync(folder: &Path) -> Duration {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(folder.join("sync"))
-        .expect("a file can be made");
-    file.write_all(&vec![0; 1 << 20]).and_then(|()| file.sync_all()).expect("it can be written");
-    let times = (0..200u64).map(|n| {
-        let begun = Instant::now();
-        file.seek(SeekFrom::Start(n % 256 * 4_096)).expect("it is that long");
-        file.write_all(&[1; 4_096]).and_then(|()| file.sync_data()).expect("it can be written");
-        begun.elapsed()
-    });
-    median_time(times)
+/// A file in whose middle pages are made durable, one after the other.
+struct Syncs {
+    file: File,
+    page: u64,
 }
 
-struct Echo;
+impl Syncs {
+    const PAGES: u64 = 256;
+    const PAGE_BYTES: usize = 4_096;
 
-#[async_trait]
-impl ToolRunner for Echo {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
-        Ok(call.args)
+    fn new(path: &Path) -> Syncs {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path).expect("a file");
+        let zeros = [0; Syncs::PAGE_BYTES];
+        (0..Syncs::PAGES).for_each(|_| file.write_all(&zeros).expect("there is room"));
+        file.sync_all().expect("it can be written");
+        Syncs { file, page: 0 }
+    }
+
+    fn one(&mut self) {
+        self.page = (self.page + 1) % Syncs::PAGES;
+        let place = SeekFrom::Start(self.page * Syncs::PAGE_BYTES as u64);
+        self.file.seek(place).expect("it is that long");
+        let written = self.file.write_all(&[1; Syncs::PAGE_BYTES]);
+        written.and_then(|()| self.file.sync_data()).expect("it can be written");
     }
 }
 
-/// Steps of the chain.
-const STEPS: u32 = 10;
-
-fn chain() -> Source {
-    let mut text = String::from("name: chain\nsteps:\n");
-    let mut from = "input".to_owned();
-    for at in 0..STEPS {
-        let _ = writeln!(
-            text,
-            "  - {{ id: s{at}, tool: 'bench:echo', parameters: {{ value: '{{{{ {from}.value }}}}' }} }}"
-        );
-        from = format!("s{at}");
-    }
-    Source::new("chain.yaml", text)
-}
-
-struct Bench {
+/// A store in a file, and an engine that keeps its runs there.
+struct Kept {
     store: Arc<SqliteStore>,
     engine: Engine,
-    plan: Arc<Plan>,
+    runtime: Runtime,
 }
 
-impl Bench {
-    fn new(path: &Path) -> Bench {
+impl Kept {
+    fn new(path: &Path) -> Kept {
         let store = SqliteStore::open(path, SqliteOptions::default());
         let store = Arc::new(store.unwrap_or_else(|error| panic!("{error}")));
-        let spec = graph::catalog().tools().next().expect("there is one tool").clone();
-        let (engine, _) = Engine::builder()
-            .tools([Tool { spec, runner: Arc::new(Echo) }])
-            .store(store.clone())
-            .build();
-        let (plan, findings) = engine.plan(&chain());
-        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
-        Bench { store, engine, plan }
+        Kept { engine: engine_with(store.clone()), store, runtime: runtime() }
     }
 
-    async fn run(&self, input: Value) {
-        let view = self.engine.run(RunRequest::new(self.plan.clone(), input)).await;
-        assert!(view.is_ok_and(|view| view.success));
+    fn plan(&self, steps: &[FloorStep]) -> Arc<Plan> {
+        plan(&self.engine, &source(steps))
     }
 
-    /// Runs `runs` of them, `at_once` at once; how long it took and how many syncs.
-    async fn measure(&self, runs: usize, at_once: usize, input: &Value) -> (Duration, u64) {
-        let (begun, before) = (Instant::now(), self.store.commits());
-        stream::iter(0..runs).for_each_concurrent(at_once, |_| self.run(input.clone())).await;
-        (begun.elapsed(), self.store.commits() - before)
+    /// Runs `runs` of them, `at_once` at once.
+    fn run(&self, plan: &Arc<Plan>, input: &Value, runs: usize, at_once: usize) {
+        let one = |_| async {
+            run(&self.engine, plan, input).await;
+        };
+        self.runtime.block_on(stream::iter(0..runs).for_each_concurrent(at_once, one));
     }
+}
+
+/// What was counted while a piece of work was done a few times, for each time.
+fn counted(count: impl Fn() -> u64, mut work: impl FnMut()) -> f64 {
+    let before = count();
+    (0..COUNTED).for_each(|_| work());
+    (count() - before) as f64 / COUNTED as f64
+}
+
+/// Writes the number of syncs behind the times.
+fn with_syncs(row: Row, floor: f64, engine: f64) -> Row {
+    Row {
+        floor: format!("{}, {floor:.2} syncs", row.floor),
+        engine: format!("{}, {engine:.2} syncs", row.engine),
+        ..row
+    }
+}
+
+fn input() -> Json {
+    json!({ "value": record() })
+}
+
+/// W1 against nothing but a sync for each step.
+fn lone(folder: &Path, kept: &Kept) -> Row {
+    let mut syncs = Syncs::new(&folder.join("syncs"));
+    let (plan, input) = (kept.plan(&floor::chain(STEPS)), Value::from(input()));
+    let mut engine = || kept.run(&plan, &input, 1, 1);
+    let mut floor = || (0..STEPS).for_each(|_| syncs.one());
+    let pairs = compare(&mut floor, &mut engine);
+    let taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
+    let row = pairs.row("W1 chain of 10, per step (floor: one fdatasync)", 1.2, STEPS);
+    with_syncs(row, 1.0, taken)
+}
+
+/// A workload against the journal by hand, `runs` at once; syncs of floor and engine too.
+fn journaled(
+    kept: &Kept,
+    journal: &Journal,
+    steps: Vec<FloorStep>,
+    runs: usize,
+    row: (&str, f64),
+) -> (Row, f64, f64) {
+    let plan = kept.plan(&steps);
+    let flow = Flow::new(Arc::new(steps));
+    let (runtime, json) = (runtime(), input());
+    let input = Value::from(json.clone());
+    let mut floor = || {
+        let all = (0..runs).map(|_| flow.run_durably(&floor::Echo, &json, journal));
+        runtime.block_on(join_all(all));
+    };
+    let mut engine = || kept.run(&plan, &input, runs, runs);
+    let row = compare(&mut floor, &mut engine).row(row.0, row.1, 1);
+    let by_hand = counted(|| journal.syncs(), floor);
+    let by_engine = counted(|| kept.store.commits(), engine);
+    (with_syncs(row, by_hand, by_engine), by_hand, by_engine)
+}
+
+/// W3, and how many steps share a sync.
+fn many(kept: &Kept, journal: &Journal) -> [Row; 2] {
+    let named = ("W3 64 chains at once", 2.0);
+    let (row, floor, engine) = journaled(kept, journal, floor::chain(STEPS), RUNS, named);
+    let steps = (RUNS * STEPS) as f64;
+    let shared = Row {
+        name: "W3 steps that share a sync".to_owned(),
+        floor: format!("{:.1}", steps / floor),
+        engine: format!("{:.1}", steps / engine),
+        ratio: "—".to_owned(),
+        target: format!("≥ {STEPS_PER_SYNC_MIN}"),
+        met: Some(steps / engine >= STEPS_PER_SYNC_MIN),
+    };
+    [row, shared]
+}
+
+/// W6: how much is written when a value that no run had before goes through three steps.
+fn large(kept: &Kept) -> Option<Row> {
+    let plan = kept.plan(&floor::chain(3));
+    let text = large_text();
+    let input: Value = serde_json::from_str(&text).expect("it was just written");
+    let before = written_bytes()?;
+    kept.run(&plan, &input, 1, 1);
+    let written = written_bytes()? - before;
+    let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    let ratio = written as f64 / text.len() as f64;
+    Some(Row {
+        name: "W6 bytes written for 10 MB through 3 steps (floor: the value)".to_owned(),
+        floor: megabytes(text.len() as u64),
+        engine: megabytes(written),
+        ratio: format!("{ratio:.2}"),
+        target: format!("once to log and file: ≤ {WRITTEN_MOST}×"),
+        met: Some(ratio <= WRITTEN_MOST),
+    })
+}
+
+/// Bytes that this process has written, as Linux tells it.
+fn written_bytes() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
+}
+
+/// The same runs in a store that has few and in one that has many.
+fn growth(folder: &Path) -> [Row; 2] {
+    let (few, many) = (Kept::new(&folder.join("few.db")), Kept::new(&folder.join("many.db")));
+    let input = Value::from(input());
+    let chain = |kept: &Kept| kept.plan(&floor::chain(STEPS));
+    let plans = (chain(&few), chain(&many));
+    few.run(&plans.0, &input, 100, 100);
+    many.run(&plans.1, &input, 100_000, 1_000);
+    let row = |name: &str, at_once: usize| {
+        let mut floor = || few.run(&plans.0, &input, at_once, at_once);
+        let mut engine = || many.run(&plans.1, &input, at_once, at_once);
+        compare(&mut floor, &mut engine).row(name, 1.2, at_once * STEPS)
+    };
+    [
+        row("W1 in a store of 100,000 runs, per step (floor: of 100)", 1),
+        row("W3 in a store of 100,000 runs, per step (floor: of 100)", RUNS),
+    ]
 }
 
 /// The rows of the table.
 pub(crate) fn rows() -> Vec<Row> {
-    let input = &Value::object([("value", Value::from("x".repeat(200)))]);
-    let large = &Value::object([("value", Value::from("x".repeat(10 << 20)))]);
     let folder = Folder::new();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime can be made");
-    let bench = Bench::new(&folder.0.join("runs.db"));
-    let mut rows = Vec::new();
-    let mut row = |name: &str, steps: u32, target, (took, syncs): (Duration, u64)| {
-        let sync = fdatasync(&folder.0);
-        let per_step = took / steps;
-        rows.push(Row {
-            name: name.to_owned(),
-            floor: format!("{} a sync", show(sync)),
-            engine: format!(
-                "{} a step, {:.2} syncs",
-                show(per_step),
-                syncs as f64 / f64::from(steps)
-            ),
-            ratio: format!("{:.2}", per_step.as_secs_f64() / sync.as_secs_f64()),
-            target,
-        });
-    };
-    runtime.block_on(async {
-        bench.measure(10, 1, input).await;
-        let lone = bench.measure(50, 1, input).await;
-        row("W1 durable, a lone chain", 50 * STEPS, "≤ 1.2", lone);
-        let many = bench.measure(2_000, 64, input).await;
-        row("W3 durable, 64 chains at once", 2_000 * STEPS, "≥ 15 steps a sync", many);
-        let few = bench.measure(3, 1, large).await;
-        row("W6 durable, 10 MB through ten steps", 3 * STEPS, "written once", few);
-        bench.measure(100_000, 1_000, input).await;
-        let lone = bench.measure(50, 1, input).await;
-        row("W1 durable, 100,000 runs in the store", 50 * STEPS, "within 1.2 of the first", lone);
-    });
+    let kept = Kept::new(&folder.0.join("runs.db"));
+    let journal = Journal::new(&folder.0.join("journal"));
+    let against = |name, most, steps| journaled(&kept, &journal, steps, 1, (name, most)).0;
+    let mut rows = vec![
+        lone(&folder.0, &kept),
+        against("W2 1 → 100 → 1", 2.2, floor::wide(100)),
+        against("W5 graph of 1,000", 2.1, floor::layered(1_000, graph::WIDTH)),
+    ];
+    rows.extend(many(&kept, &journal));
+    rows.extend(large(&kept));
+    rows.extend(growth(&folder.0));
     rows
 }

@@ -10,8 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Map, Value as Json, json};
+
+use crate::journal::Journal;
 
 /// A tool, called by hand.
 #[async_trait]
@@ -82,6 +85,48 @@ impl Flow {
                 waiting[*next] -= 1;
                 if waiting[*next] == 0 {
                     calls.push(call(*next, &values));
+                }
+            }
+        }
+        values
+    }
+
+    /// The same with a journal: the value of every step is durable before anybody reads it. What has
+    /// happened is written together. That a call is about to leave is not written.
+    pub(crate) async fn run_durably(
+        &self,
+        tool: &dyn FloorTool,
+        input: &Json,
+        journal: &Journal,
+    ) -> Vec<Json> {
+        let mut waiting = self.waiting.clone();
+        let mut values = vec![Json::Null; self.steps.len()];
+        let mut calls = FuturesUnordered::new();
+        let call = |at: usize, values: &[Json]| {
+            let args = self.arguments(at, input, values);
+            async move { (at, tool.call(args).await) }
+        };
+        for at in (0..self.steps.len()).filter(|at| self.waiting[*at] == 0) {
+            calls.push(call(at, &values));
+        }
+        while let Some(first) = calls.next().await {
+            let mut ended = vec![first];
+            while let Some(Some(more)) = calls.next().now_or_never() {
+                ended.push(more);
+            }
+            let mut lines = Vec::new();
+            for one in &ended {
+                serde_json::to_writer(&mut lines, one).expect("values have a form in JSON");
+                lines.push(b'\n');
+            }
+            journal.append(lines).await;
+            for (at, value) in ended {
+                values[at] = value;
+                for next in &self.dependants[at] {
+                    waiting[*next] -= 1;
+                    if waiting[*next] == 0 {
+                        calls.push(call(*next, &values));
+                    }
                 }
             }
         }

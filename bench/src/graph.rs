@@ -49,10 +49,7 @@ pub(crate) fn rows() -> Vec<Row> {
         .collect();
     let composition =
         compile(&source(&steps), &catalog, &limits).composition.expect("the graph is sound");
-    let plan_row = compare(
-        "plan of the 1,000-step graph",
-        "≤ 3×",
-        1,
+    let planned = compare(
         &mut || {
             black_box(floor::plan(black_box(&names)));
         },
@@ -60,6 +57,7 @@ pub(crate) fn rows() -> Vec<Row> {
             black_box(plan(black_box(&composition), &limits).expect("the graph is sound"));
         },
     );
+    let plan_row = planned.row("plan of the 1,000-step graph", 3.0, 1);
     vec![plan_row, growth(&catalog, &limits)]
 }
 
@@ -86,6 +84,7 @@ fn growth(catalog: &Catalog, limits: &Limits) -> Row {
         floor: show(median_time(pairs.iter().map(|(small, _)| *small))),
         engine: show(median_time(pairs.iter().map(|(_, large)| *large))),
         ratio: format!("{:.1} ({low:.1}–{high:.1})", median(&ratios)),
-        target: "≤ 12×",
+        target: "≤ 12×".to_owned(),
+        met: Some(median(&ratios) <= 12.0),
     }
 }

@@ -4,23 +4,35 @@
 //! the median of the pairs' ratios is reported with a bootstrap interval. Instructions are counted
 //! beside the clock, and are the same on a busy machine.
 //!
-//! `just bench` prints the table and writes it to `bench/RESULTS.md`. Parts of it: `instructions`
-//! counts only, `time w1` times one workload, `repeat w1 engine 1000` does the work for a profiler.
-//! Apart from it: `scale` checks large runs and their memory, `durable` measures the store.
+//! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it: `instructions`
+//! counts only, `time w1` times one workload, `durable` measures the store, `repeat w1 engine 1000`
+//! does the work for a profiler. Apart from it: `scale` checks large runs and their memory.
 
 mod count;
 mod durable;
 mod floor;
 mod graph;
+mod journal;
 mod measure;
 mod scale;
 mod start;
 mod workload;
 
+use std::process::Command;
+use std::time::Duration;
+
 use measure::{Row, compare};
 use workload::Workload;
 
+/// The allocator's settings: it gives nothing back while something is measured. Without them a side
+/// that frees a lot at once pays for the same pages again in every round.
+const HEAP: [(&str, &str); 2] =
+    [("MALLOC_TRIM_THRESHOLD_", "2000000000"), ("MALLOC_TOP_PAD_", "67108864")];
+
 fn main() -> Result<(), String> {
+    if std::env::var_os(HEAP[0].0).is_none() {
+        return again_with_heap();
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -30,11 +42,11 @@ fn main() -> Result<(), String> {
             let workload = workload::named(key).ok_or_else(|| format!("no workload `{key}`"))?;
             measure::print(&measure::table(&[timed(workload)]));
         }
+
         ["repeat", key, side, times] => {
             let times = times.parse().map_err(|_| format!("`{times}` is not a number"))?;
             count::repeat(key, side, times)?;
         }
-        // Apart from the rest: it writes for minutes, and its numbers are the disk's.
         ["durable"] => measure::print(&measure::table(&durable::rows())),
         ["scale"] => scale::report()?,
         ["scale", case, size] => {
@@ -51,6 +63,17 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
+/// This program once more, with the allocator's settings, which are read when a process starts.
+fn again_with_heap() -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let status = Command::new(program).args(std::env::args_os().skip(1)).envs(HEAP).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(status.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn everything() {
     let mut rows = count::rows();
     rows.push(timed(workload::chain(10)));
@@ -58,21 +81,32 @@ fn everything() {
     rows.push(timed(workload::many()));
     rows.push(timed(workload::map(1_000)));
     rows.push(timed(workload::layered()));
-    rows.push(timed(workload::large()));
+    rows.push(large());
+    rows.extend(count::peak_row());
     rows.extend([100, 1_000, 10_000].map(|steps| timed(workload::chain(steps))));
     rows.push(timed(workload::map(10_000)));
-    rows.extend(count::peak_row());
     rows.extend(graph::rows());
     rows.extend(start::rows());
-    let table = measure::table(&rows);
-    measure::print(&table);
+    let memory = measure::table(&rows);
+    measure::print(&memory);
+    let durable = measure::table(&durable::rows());
+    measure::print(&durable);
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/RESULTS.md");
-    if let Err(error) = std::fs::write(file, measure::page(&table)) {
+    if let Err(error) = std::fs::write(file, measure::page(&memory, &durable)) {
         measure::print(&format!("cannot write {file}: {error}"));
     }
 }
 
 fn timed(workload: Workload) -> Row {
-    let Workload { name, target, steps, mut floor, mut engine } = workload;
-    compare(&name, target, steps, &mut floor, &mut engine)
+    let Workload { name, most, steps, mut floor, mut engine } = workload;
+    compare(&mut floor, &mut engine).row(&name, most, steps)
+}
+
+/// W6 has a time of its own: beside a clone of the value, which no engine should make, any is good.
+fn large() -> Row {
+    const MOST: Duration = Duration::from_micros(400);
+    let Workload { name, most, steps, mut floor, mut engine } = workload::large();
+    let pairs = compare(&mut floor, &mut engine);
+    let met = Some(pairs.engine() <= MOST);
+    Row { target: measure::show(MOST), met, ..pairs.row(&name, most, steps) }
 }
