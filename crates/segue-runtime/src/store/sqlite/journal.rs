@@ -113,7 +113,7 @@ fn add(
     stored.row.updated_ms = record.at_ms.unwrap_or(stored.row.updated_ms);
     record.stats.iter().try_for_each(|stats| count(connection, stats))?;
     // None also for a run that was over, and is being taken back because a person wants it.
-    stored.row.ended_ms = None;
+    let ended_before = stored.row.ended_ms.take();
     if is_over(record.status) {
         stored.row.ended_ms = Some(stored.row.updated_ms);
         stored.row.owner = None;
@@ -123,15 +123,22 @@ fn add(
         stats.add(&ended);
         count(connection, &stats)?;
     }
-    stored.update(connection)
+    stored.update(connection, ended_before)
 }
 
 fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Result<(), Fault> {
-    let sql = "INSERT OR IGNORE INTO part (hash, bytes) VALUES (?1, ?2)";
-    connection.prepare_cached(sql)?.execute(params![hash, bytes])?;
-    let sql = "INSERT OR IGNORE INTO part_use (run, part)
-               SELECT ?1, number FROM part WHERE hash = ?2";
-    connection.prepare_cached(sql)?.execute(params![run, hash])?;
+    let sql = "SELECT number FROM part WHERE hash = ?1";
+    let there: Option<i64> =
+        connection.prepare_cached(sql)?.query_row([hash], |row| row.get(0)).optional()?;
+    let part = match there {
+        Some(number) => number,
+        None => {
+            let sql = "INSERT INTO part (hash, bytes) VALUES (?1, ?2)";
+            connection.prepare_cached(sql)?.insert(params![hash, bytes])?
+        }
+    };
+    let sql = "INSERT OR IGNORE INTO part_use (run, part) VALUES (?1, ?2)";
+    connection.prepare_cached(sql)?.execute([run, part])?;
     Ok(())
 }
 
@@ -169,7 +176,7 @@ pub(super) fn take(
     }
     stored.row.owner = Some(me.clone());
     stored.row.epoch += 1;
-    stored.update(connection)?;
+    stored.update(connection, stored.row.ended_ms)?;
     Ok(Lease { run_id, epoch: stored.row.epoch })
 }
 
@@ -179,7 +186,7 @@ pub(super) fn release(connection: &Connection, lease: &Lease) -> Result<(), Faul
     fence(&stored.row, lease, stored.row.length)?;
     stored.row.owner = None;
     stored.row.epoch += 1;
-    stored.update(connection)
+    stored.update(connection, stored.row.ended_ms)
 }
 
 /// The whole journal of a run, every entry held against its hash.

@@ -25,6 +25,9 @@ pub(super) type Hash = [u8; 32];
 /// The line before the JSON grows by about so much with each part.
 const PART_BYTES: usize = 80;
 
+/// Room for an entry of the usual size.
+const ENTRY_BYTES: usize = 1_024;
+
 /// Packed bytes and the parts that were taken out of them, at any depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packed {
@@ -38,12 +41,14 @@ pub(super) fn hash(bytes: &[u8]) -> Hash {
 
 /// Packs anything; parts of `part_bytes_min` bytes or more are taken out.
 pub(super) fn pack(what: &impl Serialize, part_bytes_min: usize) -> Packed {
-    let written = RefCell::new(Written::default());
+    let text = Vec::with_capacity(ENTRY_BYTES);
+    let written = RefCell::new(Written { text, ..Written::default() });
     let splitter = Splitter { written: &written, part_bytes_min, open: Vec::new(), in_key: false };
     let mut serializer = serde_json::Serializer::with_formatter(Writer(&written), splitter);
     what.serialize(&mut serializer).expect("what is stored has a form in JSON");
     let Written { text, places, parts } = written.into_inner();
-    Packed { bytes: with_places(&places, &text), parts }
+    let bytes = if places.is_empty() { text } else { with_places(&places, &text) };
+    Packed { bytes, parts }
 }
 
 /// What stands there so far.

@@ -164,22 +164,31 @@ impl StoredRun {
         Ok(())
     }
 
-    /// Writes what may change of a row.
-    pub(super) fn update(&self, connection: &Connection) -> Result<(), Fault> {
-        let sql = "UPDATE run SET status = ?2, updated_ms = ?3, ended_ms = ?4, length = ?5,
-                       head = ?6, owner = ?7, epoch = ?8, checksum = ?9 WHERE number = ?1";
+    /// Writes what may change of a row. When it ended stands in two indexes, which are left alone
+    /// unless it is another time than `ended_before`.
+    pub(super) fn update(
+        &self,
+        connection: &Connection,
+        ended_before: Option<u64>,
+    ) -> Result<(), Fault> {
+        let sql = "UPDATE run SET status = ?2, updated_ms = ?3, length = ?4, head = ?5, owner = ?6,
+                       epoch = ?7, checksum = ?8 WHERE number = ?1";
         let row = &self.row;
         connection.prepare_cached(sql)?.execute(params![
             self.number,
             row.status.as_str(),
             signed(row.updated_ms),
-            row.ended_ms.map(signed),
             signed(row.length),
             self.head,
             row.owner,
             signed(row.epoch),
             self.checksum(),
         ])?;
+        if row.ended_ms != ended_before {
+            let sql = "UPDATE run SET ended_ms = ?2 WHERE number = ?1";
+            let ended = row.ended_ms.map(signed);
+            connection.prepare_cached(sql)?.execute(params![self.number, ended])?;
+        }
         Ok(())
     }
 }
