@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::floor::{self, FloorStep, Flow, record};
 use crate::graph;
 use crate::journal::Journal;
-use crate::measure::{Row, compare};
+use crate::measure::{Clock, Row, compare};
 use crate::workload::{engine_with, large_text, plan, run, runtime, source};
 
 /// Steps of the chain.
@@ -129,7 +129,7 @@ fn lone(folder: &Path, kept: &Kept) -> Row {
     let (plan, input) = (kept.plan(&floor::chain(STEPS)), Value::from(input()));
     let mut engine = || kept.run(&plan, &input, 1, 1);
     let mut floor = || (0..STEPS).for_each(|_| syncs.one());
-    let pairs = compare(&mut floor, &mut engine);
+    let pairs = compare(Clock::Wall, &mut floor, &mut engine);
     let taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
     let row = pairs.row("W1 chain of 10, per step (floor: one fdatasync)", 1.2, STEPS);
     with_syncs(row, 1.0, taken)
@@ -152,7 +152,7 @@ fn journaled(
         runtime.block_on(join_all(all));
     };
     let mut engine = || kept.run(&plan, &input, runs, runs);
-    let row = compare(&mut floor, &mut engine).row(row.0, row.1, 1);
+    let row = compare(Clock::Wall, &mut floor, &mut engine).row(row.0, row.1, 1);
     let by_hand = counted(|| journal.syncs(), floor);
     let by_engine = counted(|| kept.store.commits(), engine);
     (with_syncs(row, by_hand, by_engine), by_hand, by_engine)
@@ -211,7 +211,7 @@ fn growth(folder: &Path) -> [Row; 2] {
     let row = |name: &str, at_once: usize| {
         let mut floor = || few.run(&plans.0, &input, at_once, at_once);
         let mut engine = || many.run(&plans.1, &input, at_once, at_once);
-        compare(&mut floor, &mut engine).row(name, 1.2, at_once * STEPS)
+        compare(Clock::Wall, &mut floor, &mut engine).row(name, 1.2, at_once * STEPS)
     };
     [
         row("W1 in a store of 100,000 runs, per step (floor: of 100)", 1),

@@ -13,7 +13,7 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Catalog, ToolSpec};
 
 use crate::floor::{self, From};
-use crate::measure::{Row, compare, interval, median, median_time, show};
+use crate::measure::{Clock, Row, compare, interval, median, median_time, show};
 use crate::workload::source;
 
 /// Steps side by side in the layered graph.
@@ -50,6 +50,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let composition =
         compile(&source(&steps), &catalog, &limits).composition.expect("the graph is sound");
     let planned = compare(
+        Clock::Processor,
         &mut || {
             black_box(floor::plan(black_box(&names)));
         },

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Pairs of floor and engine for one row.
 const PAIRS: usize = 25;
@@ -21,17 +23,36 @@ pub(crate) struct Row {
 /// Times of floor and engine, in pairs.
 pub(crate) struct Pairs(Vec<(Duration, Duration)>);
 
+/// What is read before and after a piece of work.
+#[derive(Clone, Copy)]
+pub(crate) enum Clock {
+    /// The time that this process had a processor for: what others do meanwhile does not count.
+    Processor,
+    /// The time that passed.
+    Wall,
+}
+
+impl Clock {
+    fn now(self) -> Duration {
+        let now = clock_gettime(match self {
+            Clock::Processor => ClockId::ProcessCPUTime,
+            Clock::Wall => ClockId::Monotonic,
+        });
+        Duration::try_from(now).expect("no clock runs before its beginning")
+    }
+}
+
 /// Measures `floor` against `engine`, alternating.
-pub(crate) fn compare(floor: &mut dyn FnMut(), engine: &mut dyn FnMut()) -> Pairs {
+pub(crate) fn compare(clock: Clock, floor: &mut dyn FnMut(), engine: &mut dyn FnMut()) -> Pairs {
     floor();
     engine();
     let pair = |round: usize| {
         if round.is_multiple_of(2) {
-            let a = time(floor);
-            (a, time(engine))
+            let a = time(clock, floor);
+            (a, time(clock, engine))
         } else {
-            let b = time(engine);
-            (time(floor), b)
+            let b = time(clock, engine);
+            (time(clock, floor), b)
         }
     };
     Pairs((0..PAIRS).map(pair).collect())
@@ -62,14 +83,14 @@ impl Pairs {
 }
 
 /// How long one call takes, long calls once and short ones often enough to be measured.
-fn time(work: &mut dyn FnMut()) -> Duration {
+fn time(clock: Clock, work: &mut dyn FnMut()) -> Duration {
     const ENOUGH: Duration = Duration::from_millis(20);
-    let begun = Instant::now();
+    let begun = clock.now();
     let mut times = 0u32;
     loop {
         work();
         times += 1;
-        let took = begun.elapsed();
+        let took = clock.now() - begun;
         if took >= ENOUGH {
             return took / times;
         }
@@ -141,6 +162,8 @@ Written by `just bench`. Times are of one busy machine and mean little elsewhere
 ratio: the median of alternating pairs in one process, with a 95 % bootstrap interval, and the
 instructions that callgrind counts (the difference of two run counts, on one thread). The allocator
 keeps what it has, on both sides: what the kernel takes for pages that come and go is not measured.
+In memory a time is the processor's (of all threads), so that others on the machine do not count; with
+a disk it is what passed.
 ";
 
 const MEMORY: &str = "**The floor** is what one would write by hand for exactly this workload: an inline dataflow over
