@@ -87,6 +87,19 @@ pub struct Limits {
     pub mcp_idle_ms: u64,
     /// How long a call of an MCP server may take in all.
     pub mcp_call_ms: u64,
+    /// Runs of one server for others that may be under way at once.
+    pub served_runs_max: usize,
+    /// How long a caller waits for a run before it gets a reference to it, where nothing tells it
+    /// that the run goes on.
+    pub served_wait_ms: u64,
+    /// How long a caller that is told how the run goes waits at most.
+    pub served_wait_ms_max: u64,
+    /// Size of a result that is sent as it is; of a larger one, its beginning and where to read it.
+    pub served_result_bytes_max: usize,
+    /// How long a question to a person stands before the run waits without it.
+    pub served_question_ms: u64,
+    /// How long runs may go on after the one who wanted them has gone.
+    pub served_leave_ms: u64,
 }
 
 impl Default for Limits {
@@ -131,6 +144,12 @@ impl Default for Limits {
             mcp_start_ms: 30_000,
             mcp_idle_ms: 30_000,
             mcp_call_ms: 600_000,
+            served_runs_max: 256,
+            served_wait_ms: 45_000,
+            served_wait_ms_max: 600_000,
+            served_result_bytes_max: 32 * 1024,
+            served_question_ms: 900_000,
+            served_leave_ms: 10_000,
         }
     }
 }

@@ -45,13 +45,13 @@ pub struct Engine {
 
 struct Inner {
     registry: Registry,
-    gate: Gate,
+    gate: Arc<Gate>,
     catalog: Catalog,
     limits: Arc<Limits>,
     store: Arc<dyn Store>,
     ears: Arc<Ears>,
-    orphans: Orphans,
-    chance: Chance,
+    orphans: Arc<Orphans>,
+    chance: Arc<Chance>,
 }
 
 /// What an engine is made of.
@@ -140,7 +140,7 @@ impl EngineBuilder {
         let limits = Arc::new(self.limits);
         let mut catalog = self.registry.catalog();
         let unloaded = load_compositions(&mut catalog, self.compositions, &limits);
-        let gate = Gate::new(self.registry.ids(), &self.concurrency, &limits);
+        let gate = Arc::new(Gate::new(self.registry.ids(), &self.concurrency, &limits));
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
         if let Some(secrets) = self.secrets {
@@ -150,7 +150,7 @@ impl EngineBuilder {
             registry = registry.map(|tool| faults.around_tool(tool));
             store = faults.around_store(store);
         }
-        let (orphans, chance) = (Orphans::default(), Chance::default());
+        let (orphans, chance) = (Arc::default(), Arc::default());
         let ears = Ears::new(store.clone());
         let inner = Inner { registry, gate, catalog, limits, store, ears, orphans, chance };
         (Engine { inner: Arc::new(inner) }, unloaded)
@@ -222,6 +222,8 @@ pub struct RunRequest<'a> {
     pub context: Value,
     /// What the caller asks for beyond the composition.
     pub options: Options,
+    /// The id that the run gets, for a caller who must know it before: see [`Engine::new_run_id`].
+    pub run_id: Option<Arc<str>>,
     /// Values of an earlier run: see [`Run::reusable`].
     pub reused: Vec<Reused>,
     /// Who is asked before a call that destroys; nobody means no.
@@ -240,6 +242,7 @@ impl RunRequest<'_> {
             input,
             context: Value::empty_object(),
             options: Options::default(),
+            run_id: None,
             reused: Vec::new(),
             confirmer: &Nobody,
             observer: &Unobserved,
@@ -291,6 +294,29 @@ impl Engine {
     /// A new engine's parts.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
+    }
+
+    /// The same engine with other compositions, and those that it could not load. Runs that are
+    /// under way keep theirs; tools, store and bounds are shared.
+    pub fn with_compositions(
+        &self,
+        sources: impl IntoIterator<Item = Source>,
+    ) -> (Engine, Vec<Unloaded>) {
+        let Inner { registry, gate, limits, store, ears, orphans, chance, .. } = &*self.inner;
+        let mut catalog = registry.catalog();
+        let sources = sources.into_iter().collect();
+        let unloaded = load_compositions(&mut catalog, sources, limits);
+        let inner = Inner {
+            registry: registry.clone(),
+            gate: gate.clone(),
+            catalog,
+            limits: limits.clone(),
+            store: store.clone(),
+            ears: ears.clone(),
+            orphans: orphans.clone(),
+            chance: chance.clone(),
+        };
+        (Engine { inner: Arc::new(inner) }, unloaded)
     }
 
     /// The tools that are known.
@@ -370,7 +396,10 @@ impl Engine {
             Ok(input) => input,
             Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
         };
-        let started = self.started(&request.plan, input, request.context, request.options);
+        let mut started = self.started(&request.plan, input, request.context, request.options);
+        if let Some(run_id) = request.run_id {
+            started.run_id = run_id;
+        }
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         let begun = std::time::Instant::now();
         let drive = Drive {
@@ -453,6 +482,11 @@ impl Engine {
             plan_hash: Some(plan.hash().clone()),
             engine: env!("CARGO_PKG_VERSION").into(),
         }
+    }
+
+    /// An id that no run has.
+    pub fn new_run_id(&self) -> Arc<str> {
+        self.inner.chance.ordered_id()
     }
 
     /// Calls one tool, once.

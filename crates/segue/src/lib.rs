@@ -1,7 +1,8 @@
-//! The part of Segue that speaks: the command line, and later the servers.
+//! The part of Segue that speaks: the command line, and the servers for others.
 //!
 //! A command translates, makes one call of the engine, and translates back.
 
 pub mod cli;
 pub mod config;
 pub mod print;
+pub mod serve;

@@ -7,6 +7,7 @@
 //! Not here: deciding when a step runs ([`crate::run`]), drawing ([`explain`]).
 
 pub mod bundle;
+mod declared;
 pub mod explain;
 mod svg;
 
@@ -23,6 +24,8 @@ use crate::limits::Limits;
 use crate::schema::Schema;
 use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
+
+pub use declared::Declared;
 
 /// The position of a body in its plan; the composition's own steps are body 0.
 pub type BodyIndex = u32;
@@ -135,6 +138,12 @@ pub fn annotations_of(composition: &Composition) -> Annotations {
         worst = worst.max(known.impact());
         idempotent &= known.read_only == Some(true) || known.idempotent == Some(true);
         open_world |= known.open_world != Some(false);
+    });
+    // Nobody knows yet what a composition does that is made at run time.
+    composition.body.walk(&mut |step| {
+        if matches!(step.kind, StepKind::Expand(_)) {
+            (worst, idempotent, open_world) = (Impact::Unknown, false, true);
+        }
     });
     Annotations {
         read_only: Some(matches!(worst, Impact::None | Impact::Reads)),

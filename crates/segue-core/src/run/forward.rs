@@ -168,8 +168,15 @@ impl Moment<'_> {
         };
         let tool = spec(call);
         // Whoever allowed a step has allowed what takes it back.
+        let inside_undo = self.state.activation_of(node.frame).is_inside_undo;
+        let consented = self.state.options().is_some_and(|options| options.consented);
+        if consented && !inside_undo && !self.state.declares(&tool.id) {
+            let message = format!("`{}` was not declared when the run was allowed", tool.id);
+            return self.fail(node, Failure::lasting(Code::Denied, message));
+        }
         let approved = self.state.options().is_some_and(|options| options.approved)
-            || self.state.activation_of(node.frame).is_inside_undo;
+            || consented
+            || inside_undo;
         // A composition asks for each of its calls that needs it.
         if tool.composition.is_none() && tool.needs_confirmation() && !approved {
             self.record(Fact::Asked { node, candidate, args });

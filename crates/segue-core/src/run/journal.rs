@@ -85,6 +85,10 @@ pub struct Options {
     pub strategy: Option<Strategy>,
     /// Consent to everything that would ask.
     pub approved: bool,
+    /// Consent to the calls that the plan declares: the answer to the one question of an atomic
+    /// composition. What is not declared is refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub consented: bool,
 }
 
 /// Why a step failed.

@@ -11,6 +11,7 @@ use super::node::{IllegalFact, Node};
 use super::redact::Sensitive;
 use crate::composition::{Dialect, Flow, Step};
 use crate::expr::StepIndex;
+use crate::id::ToolId;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::Value;
 use crate::view::{RunStatus, rfc3339};
@@ -82,6 +83,11 @@ impl State {
 
     pub(super) fn options(&self) -> Option<&Options> {
         self.started.as_ref().map(|started| &started.options)
+    }
+
+    /// Whether the plan that the run was started with may call a tool.
+    pub(super) fn declares(&self, tool: &ToolId) -> bool {
+        self.activations.first().is_some_and(|root| root.plan.declares(tool))
     }
 
     pub(super) fn frame(&self, frame: u32) -> &Frame {

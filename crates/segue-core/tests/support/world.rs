@@ -125,6 +125,7 @@ impl Around for World {
                 strategy: options.get("strategy").and_then(Value::as_str).and_then(Strategy::parse),
                 // Whoever does not say who decides has consented.
                 approved: self.spec.get("decide").is_none(),
+                consented: false,
             },
             plan_hash: None,
             engine: "test".into(),

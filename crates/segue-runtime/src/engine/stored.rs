@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use segue_core::plan::Plan;
+use segue_core::id::ToolId;
+use segue_core::plan::{Plan, PlanStep};
 use segue_core::run::{Entry, Run};
+use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 use segue_core::view::RunView;
 
@@ -206,6 +208,19 @@ impl Engine {
             Ok(()) => Ok(run.view()),
             Err(error) => Err(stopped(&*self.inner.store, lease.run_id.clone(), error).await),
         }
+    }
+
+    /// Whether every tool that a plan may call is one of ours. A store may hold runs of other
+    /// projects; going on with those would fail them.
+    pub fn has_tools_of(&self, plan: &Plan) -> bool {
+        let ours = |(id, tool): (&ToolId, &Arc<ToolSpec>)| {
+            tool.composition.is_some() || self.inner.registry.get(id).is_some()
+        };
+        let inside = |step: &PlanStep| {
+            let mut plans = step.nested.values().chain(step.undo_plans.values());
+            plans.all(|plan| self.has_tools_of(plan))
+        };
+        plan.tools.iter().all(ours) && plan.steps.iter().all(inside)
     }
 
     /// D4: a run is bound to the tools that it was planned with.

@@ -240,7 +240,7 @@ pub(super) fn read_source(path: &Path, bytes_max: usize) -> Result<Source, Strin
     Ok(Source::new(shown.to_string(), text))
 }
 
-fn composition_paths(config: &Config) -> Vec<PathBuf> {
+pub(super) fn composition_paths(config: &Config) -> Vec<PathBuf> {
     let folder = config.folder();
     let mut paths = Vec::new();
     for pattern in &config.compositions {

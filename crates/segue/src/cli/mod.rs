@@ -13,6 +13,7 @@ mod explain;
 mod import;
 mod init;
 mod input;
+mod mcp;
 mod plan;
 mod progress;
 mod prompt;
@@ -155,6 +156,8 @@ enum Command {
     Tools(tools::ToolsArgs),
     /// Call one tool
     Call(call::CallArgs),
+    /// Serve the configured compositions to an MCP host, over standard input and output
+    Mcp(mcp::McpArgs),
     /// Explain an error code
     Explain(explain::ExplainArgs),
     /// Print the JSON Schema of compositions
@@ -196,6 +199,7 @@ impl Cli {
             Command::Plan(args) => plan::plan(&global, &args),
             Command::Tools(args) => tools::tools(&global, &args),
             Command::Call(args) => call::call(&global, &args),
+            Command::Mcp(args) => mcp::mcp(&global, &args),
             Command::Explain(args) => explain::explain(&global, &args),
             Command::Schema(args) => schema::schema(&args),
             Command::Init(args) => init::init(&global, &args),

@@ -27,6 +27,9 @@ pub(super) enum Wanted<'a> {
     Tool(&'a str),
     /// What compositions call: files, or names.
     Compositions(Vec<&'a str>),
+    /// What every configured composition calls, and what is known of all other servers; those that
+    /// nobody has seen are asked.
+    Served,
     /// Every tool.
     Everything,
 }
@@ -238,6 +241,12 @@ impl Needs<'_> {
             Wanted::Recorded => return BTreeSet::new(),
             Wanted::Everything => return self.upstream.servers.keys().cloned().collect(),
             Wanted::Tool(name) => names.push((*name).into()),
+            Wanted::Served => {
+                let mut needed = self.servers_of(self.compositions().into_keys().collect());
+                let unseen = |name: &&Arc<str>| !self.known.contains_key(*name);
+                needed.extend(self.upstream.servers.keys().filter(unseen).cloned());
+                return needed;
+            }
             Wanted::Compositions(wanted) => {
                 let bytes_max = self.config.limits.document_bytes_max;
                 for name in wanted {

@@ -1,4 +1,4 @@
-//! Bytes → lines, with a bound: what a server writes to its standard output.
+//! Bytes → lines, with a bound: what the other side of a pipe writes.
 //!
 //! A line over the bound is not kept: its two ends are, because one of them says which request it
 //! answers. A line that does not end at all ends the stream.
@@ -13,7 +13,7 @@ const SKIP_FACTOR: usize = 16;
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub enum Frame {
     /// A line, without its end.
     Line(Vec<u8>),
     /// A line has just become longer than the bound; this is its beginning.
@@ -25,7 +25,7 @@ pub(super) enum Frame {
 }
 
 /// Reads lines.
-pub(super) struct Frames<R> {
+pub struct Frames<R> {
     from: R,
     bytes_max: usize,
     line: Vec<u8>,
@@ -34,12 +34,13 @@ pub(super) struct Frames<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> Frames<R> {
-    pub(super) fn new(from: R, bytes_max: usize) -> Frames<R> {
+    /// Reads lines of at most so many bytes.
+    pub fn new(from: R, bytes_max: usize) -> Frames<R> {
         Frames { from, bytes_max, line: Vec::new(), skipped: None }
     }
 
     /// The next frame. Empty lines are none.
-    pub(super) async fn next(&mut self) -> Frame {
+    pub async fn next(&mut self) -> Frame {
         loop {
             let (used, ended) = match self.from.fill_buf().await {
                 Err(error) => return Frame::End(Some(error.to_string())),
@@ -100,7 +101,7 @@ impl<R: AsyncBufRead + Unpin> Frames<R> {
 
 /// The id that a message seems to have, as far as its beginning or its end shows it: the JSON text
 /// of a number or a string.
-pub(super) fn seeming_id(piece: &[u8]) -> Option<String> {
+pub fn seeming_id(piece: &[u8]) -> Option<String> {
     top_level_id(piece).or_else(|| last_id(piece))
 }
 

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use definition::{Definition, Listing, look};
+pub use frame::{Frame, Frames, seeming_id};
 pub use http::HttpConfig;
 pub use record::Era;
 pub use server::{Change, Server, Unusable};

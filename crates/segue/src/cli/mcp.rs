@@ -1,0 +1,109 @@
+//! `segue mcp`
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use tokio::sync::{oneshot, watch};
+
+use super::app::{App, composition_files, load_config};
+use super::run::interrupted;
+use super::upstream::Wanted;
+use super::{Exit, Global, complain, say};
+use crate::config::{Config, data_folder};
+use crate::print::clean;
+use crate::serve::hall::Hall;
+use crate::serve::{mcp, own};
+
+/// How often the files of compositions are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+const EXAMPLES: &str = "\
+In a host's configuration:
+  { \"mcpServers\": { \"segue\": { \"command\": \"segue\", \"args\": [\"--config\", \"/path/segue.yaml\", \"mcp\"] } } }
+
+Every configured composition is a tool; see docs/mcp.md.";
+
+/// Serve the configured compositions to an MCP host, over standard input and output
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct McpArgs {}
+
+pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
+    let config = match load_config(global) {
+        Ok(config) => config,
+        Err(exit) => return exit,
+    };
+    // The client is greeted on a thread of its own, while tool servers may still be starting.
+    let (open, opening) = watch::channel(None);
+    let (gone, is_gone) = oneshot::channel();
+    let limits = Arc::new(config.limits.clone());
+    let templates = data_folder().map(|folder| folder.join("templates"));
+    let door = std::thread::Builder::new().name("mcp".to_owned()).spawn(move || {
+        super::run::runtime().block_on(mcp::serve_stdio(opening, limits, templates));
+        let _ = gone.send(());
+    });
+    if let Err(error) = door {
+        complain(&format!("no thread for the client: {error}"), None);
+        return Exit::RunFailed;
+    }
+    let app = match App::open_stored(global, &Wanted::Served, &[]) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let hall = Hall::new(app.engine.clone(), own::names(), app.runtime().handle().clone());
+    open.send_replace(Some(hall.clone()));
+    app.runtime().block_on(serve(global, &app.config, &hall, is_gone));
+    Exit::Success
+}
+
+/// Goes on with what was interrupted, and looks after the files, until the client goes away.
+async fn serve(global: &Global, config: &Config, hall: &Arc<Hall>, gone: oneshot::Receiver<()>) {
+    match hall.recover().await {
+        Ok(0) => {}
+        Ok(count) if !global.quiet => say(&format!("note: going on with {count} interrupted runs")),
+        Ok(_) => {}
+        Err(error) => complain(&error.to_string(), None),
+    }
+    tokio::select! {
+        _ = gone => hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await,
+        // Whoever ends us does not wait. What is under way goes on from its journal next time.
+        () = interrupted() => {}
+        () = look_after(global, config, hall) => {}
+    }
+}
+
+/// Serves the compositions as their files change.
+async fn look_after(global: &Global, config: &Config, hall: &Hall) {
+    let mut seen = stamps(config);
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = stamps(config);
+        if now == seen {
+            continue;
+        }
+        seen = now;
+        for unloaded in hall.reload(composition_files(config)) {
+            if !global.quiet {
+                let reason = unloaded.diagnostics.first().map_or("", |finding| &finding.message);
+                say(&format!(
+                    "note: `{}` was not loaded: {}",
+                    unloaded.source.name(),
+                    clean(reason)
+                ));
+            }
+        }
+    }
+}
+
+/// What tells that a file has changed.
+fn stamps(config: &Config) -> Vec<(std::path::PathBuf, Option<SystemTime>, u64)> {
+    let paths = super::app::composition_paths(config).into_iter();
+    paths
+        .map(|path| {
+            let known = std::fs::metadata(&path).ok();
+            let modified = known.as_ref().and_then(|known| known.modified().ok());
+            (path, modified, known.map_or(0, |known| known.len()))
+        })
+        .collect()
+}

@@ -1,0 +1,183 @@
+//! A run that is under way: how it stands, what it asks, how it ended. Whoever is interested looks;
+//! nobody has to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use segue_core::run::{Entry, Fact, Question, Run};
+use segue_core::view::RunView;
+use segue_runtime::driver::{Confirmer, Decision, Later, Nobody, Observer};
+use segue_runtime::engine::EngineError;
+use tokio::sync::{oneshot, watch};
+
+/// How a run ended.
+pub type Outcome = Result<RunView, EngineError>;
+
+/// How a run stands.
+#[derive(Clone, Default)]
+pub struct Standing {
+    /// Steps that are over.
+    pub steps_done: u32,
+    /// The last thing that happened, in words.
+    pub message: Arc<str>,
+    /// What somebody has to answer.
+    pub questions: Vec<Arc<Asked>>,
+    /// Set once, at the end.
+    pub outcome: Option<Arc<Outcome>>,
+}
+
+/// A question that stands.
+pub struct Asked {
+    /// Counts from one within the run.
+    pub id: u32,
+    /// What is asked.
+    pub question: Question,
+}
+
+/// A run that is under way.
+pub struct Active {
+    /// Its id.
+    pub run_id: Arc<str>,
+    /// Its composition.
+    pub composition: Arc<str>,
+    /// Steps that its plan has, where that says how many will run.
+    pub steps: Option<u32>,
+    standing: watch::Sender<Standing>,
+    cancel: watch::Sender<bool>,
+    answers: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    asked: u32,
+    open: BTreeMap<u32, oneshot::Sender<Option<Decision>>>,
+}
+
+impl Active {
+    /// A run that is about to begin or to go on.
+    pub fn new(run_id: Arc<str>, composition: Arc<str>, steps: Option<u32>) -> Active {
+        Active {
+            run_id,
+            composition,
+            steps,
+            standing: watch::Sender::default(),
+            cancel: watch::Sender::default(),
+            answers: Mutex::default(),
+        }
+    }
+
+    /// How it stands, now and whenever that changes.
+    pub fn watch(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// How it ended, once it has.
+    pub async fn ended(&self) -> Arc<Outcome> {
+        let mut standing = self.watch();
+        let ended = standing.wait_for(|standing| standing.outcome.is_some()).await;
+        let outcome = ended.ok().and_then(|standing| standing.outcome.clone());
+        outcome.expect("the sender lives as long as the run")
+    }
+
+    /// Has it end.
+    pub fn cancel(&self) {
+        self.cancel.send_replace(true);
+    }
+
+    /// Resolves when somebody wants it to end.
+    pub async fn cancelled(&self) {
+        let mut cancel = self.cancel.subscribe();
+        if cancel.wait_for(|wanted| *wanted).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Answers a question that stands; nothing leaves it open, and the run waits. Says whether
+    /// the question stood.
+    pub fn answer(&self, id: u32, decision: Option<Decision>) -> bool {
+        let answer = self.answers().open.remove(&id);
+        self.standing.send_modify(|standing| standing.questions.retain(|asked| asked.id != id));
+        answer.is_some_and(|answer| answer.send(decision).is_ok())
+    }
+
+    /// Says how it ended.
+    pub(super) fn end(&self, outcome: Outcome) {
+        self.standing.send_modify(|standing| {
+            standing.questions.clear();
+            standing.outcome.get_or_insert_with(|| Arc::new(outcome));
+        });
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask(&self, question: &Question, patience: Duration) -> Option<Decision> {
+        let (answer, answered) = oneshot::channel();
+        let id = {
+            let mut answers = self.answers();
+            answers.asked += 1;
+            let id = answers.asked;
+            answers.open.insert(id, answer);
+            id
+        };
+        let asked = Arc::new(Asked { id, question: question.clone() });
+        self.standing.send_modify(|standing| standing.questions.push(asked));
+        let answered = tokio::time::timeout(patience, answered).await;
+        // Whoever comes too late finds no question.
+        self.answer(id, None);
+        answered.ok().and_then(Result::ok).flatten()
+    }
+}
+
+impl Observer for Active {
+    fn observe(&self, run: &Run, entries: &[Entry]) {
+        let changes = entries.iter().filter_map(|entry| match &entry.fact {
+            Fact::Called { node, candidate, .. } => {
+                Some((false, format!("{}: {}", run.path(*node), run.tool_of(*node, *candidate))))
+            }
+            Fact::Succeeded { node, .. } => Some((true, format!("{}: done", run.path(*node)))),
+            Fact::Failed { node, .. } => Some((true, format!("{}: failed", run.path(*node)))),
+            Fact::Skipped { node, .. } => Some((true, format!("{}: skipped", run.path(*node)))),
+            _ => None,
+        });
+        let changes: Vec<(bool, String)> = changes.collect();
+        let Some((_, last)) = changes.last() else { return };
+        let done = changes.iter().filter(|(is_over, _)| *is_over).count();
+        self.standing.send_modify(|standing| {
+            standing.steps_done =
+                standing.steps_done.saturating_add(u32::try_from(done).unwrap_or(u32::MAX));
+            standing.message = last.as_str().into();
+        });
+    }
+}
+
+/// Who answers the questions of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// Somebody who looks at how it stands; after a while the question is left open.
+    Whoever(Duration),
+    /// Nobody: no call is allowed, and what only a person can know is left open.
+    Nobody,
+    /// Somebody who comes later: every question is left open.
+    Later,
+}
+
+/// The confirmer of a run that is under way.
+pub(super) struct Questions {
+    pub(super) active: Arc<Active>,
+    pub(super) asking: Asking,
+}
+
+#[async_trait]
+impl Confirmer for Questions {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        match self.asking {
+            Asking::Whoever(patience) => self.active.ask(question, patience).await,
+            Asking::Nobody => Nobody.confirm(question).await,
+            Asking::Later => Later.confirm(question).await,
+        }
+    }
+}

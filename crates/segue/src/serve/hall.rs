@@ -1,0 +1,245 @@
+//! The hall behind every door: which compositions are served, and the runs that are under way.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use segue_core::compile::source::Source;
+use segue_core::composition::{Flow, StepKind};
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
+use segue_core::run::Options;
+use segue_core::value::Value;
+use segue_core::view::RunView;
+use segue_runtime::driver::Later;
+use segue_runtime::engine::{
+    Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
+};
+use segue_runtime::store::StoreError;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::active::{Active, Asking, Outcome, Questions};
+use super::offer::Offers;
+
+/// What is served, at one moment.
+#[derive(Clone)]
+pub struct Served {
+    /// The engine.
+    pub engine: Engine,
+    /// Its compositions, as they are offered.
+    pub offers: Arc<Offers>,
+}
+
+/// The hall.
+pub struct Hall {
+    served: RwLock<Served>,
+    /// Names that offers must leave to others.
+    taken: BTreeSet<&'static str>,
+    /// What runs are driven on: the connections of their tools live there.
+    handle: Handle,
+    active: Mutex<HashMap<Arc<str>, Arc<Active>>>,
+    /// Counts how often what is offered has changed.
+    changes: watch::Sender<u64>,
+}
+
+/// A run that somebody wants.
+pub struct Wanted {
+    /// What to run.
+    pub plan: Arc<Plan>,
+    /// Its input.
+    pub input: Value,
+    /// What the caller brings along.
+    pub context: Value,
+    /// What the caller asks for beyond the composition.
+    pub options: Options,
+    /// Who answers its questions.
+    pub asking: Asking,
+}
+
+impl Hall {
+    /// A hall for the compositions of an engine, whose runs are driven by `handle`.
+    pub fn new(engine: Engine, taken: BTreeSet<&'static str>, handle: Handle) -> Arc<Hall> {
+        let offers = Arc::new(Offers::of(&engine, &taken));
+        Arc::new(Hall {
+            served: RwLock::new(Served { engine, offers }),
+            taken,
+            handle,
+            active: Mutex::default(),
+            changes: watch::Sender::default(),
+        })
+    }
+
+    /// What is served now.
+    pub fn served(&self) -> Served {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> Engine {
+        self.served().engine
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.engine().limits().clone()
+    }
+
+    /// Changes whenever what is offered does.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Serves other compositions from now on. Runs that are under way keep theirs.
+    pub fn reload(&self, sources: Vec<Source>) -> Vec<Unloaded> {
+        let before = self.served();
+        let (engine, unloaded) = before.engine.with_compositions(sources);
+        let offers = Arc::new(Offers::of(&engine, &self.taken));
+        let changed = offers.fingerprint() != before.offers.fingerprint();
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = Served { engine, offers };
+        if changed {
+            self.changes.send_modify(|count| *count += 1);
+        }
+        unloaded
+    }
+
+    /// A run that is under way here.
+    pub fn active(&self, run_id: &str) -> Option<Arc<Active>> {
+        self.actives().get(run_id).cloned()
+    }
+
+    /// Begins a run, unless too many are under way.
+    pub fn start(self: &Arc<Hall>, wanted: Wanted) -> Result<Arc<Active>, String> {
+        let engine = self.engine();
+        let runs_max = engine.limits().served_runs_max;
+        let active = {
+            let mut actives = self.actives();
+            if actives.len() >= runs_max {
+                return Err(format!("{runs_max} runs are under way already; try again later"));
+            }
+            let plan = &wanted.plan;
+            let name = plan.composition.name.clone();
+            let active = Arc::new(Active::new(engine.new_run_id(), name, steps_of(plan)));
+            actives.insert(active.run_id.clone(), active.clone());
+            active
+        };
+        let driven = active.clone();
+        self.drive(active.clone(), async move {
+            let questions = Questions { active: driven.clone(), asking: wanted.asking };
+            let request = RunRequest {
+                context: wanted.context,
+                options: wanted.options,
+                run_id: Some(driven.run_id.clone()),
+                confirmer: &questions,
+                observer: &*driven,
+                cancel: Box::pin(driven.cancelled()),
+                ..RunRequest::new(wanted.plan, wanted.input)
+            };
+            engine.run(request).await
+        });
+        Ok(active)
+    }
+
+    /// Goes on with every run that nobody has, as far as its tools are ours. Returns how many.
+    pub async fn recover(self: &Arc<Hall>) -> Result<usize, EngineError> {
+        let engine = self.engine();
+        let found = engine.store().unfinished().await?;
+        let mut count = 0;
+        for row in found.runs {
+            let Ok(plan) = engine.store().plan(&row.run_id, engine.limits()).await else {
+                continue;
+            };
+            if engine.has_tools_of(&plan) {
+                self.go_on(row.run_id, row.name, Wish::GoOn);
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn go_on(self: &Arc<Hall>, run_id: Arc<str>, name: Arc<str>, wish: Wish) -> Arc<Active> {
+        let (engine, active) = (self.engine(), Arc::new(Active::new(run_id, name, None)));
+        self.actives().insert(active.run_id.clone(), active.clone());
+        let driven = active.clone();
+        self.drive(active.clone(), async move {
+            let request = ResumeRequest {
+                wish,
+                confirmer: &Later,
+                observer: &*driven,
+                cancel: Box::pin(driven.cancelled()),
+                ..ResumeRequest::new(driven.run_id.clone())
+            };
+            engine.resume(request).await
+        });
+        active
+    }
+
+    /// Has a run driven to its end, whoever listens.
+    fn drive(
+        self: &Arc<Hall>,
+        active: Arc<Active>,
+        work: impl Future<Output = Outcome> + Send + 'static,
+    ) {
+        let hall = self.clone();
+        // Two tasks, so that a panic of the one is told by the other.
+        let work = self.handle.spawn(work);
+        self.handle.spawn(async move {
+            let outcome = work.await.unwrap_or_else(|_| Err(lost(&active.run_id)));
+            hall.actives().remove(&active.run_id);
+            active.end(outcome);
+        });
+    }
+
+    /// A run as it is in the store.
+    pub async fn stored(&self, run_id: &str) -> Result<Stored, EngineError> {
+        self.engine().stored(&run_id.into()).await
+    }
+
+    /// Ends a run, wherever it is.
+    pub async fn cancel(self: &Arc<Hall>, run_id: &str) -> Result<RunView, EngineError> {
+        let active = match self.active(run_id) {
+            Some(active) => {
+                active.cancel();
+                active
+            }
+            None => {
+                let row = self.stored(run_id).await?.row;
+                self.go_on(row.run_id, row.name, Wish::Cancel)
+            }
+        };
+        (*active.ended().await).clone()
+    }
+
+    /// Waits until nothing is under way, but not for ever. What is then left is in its journal, and
+    /// goes on when Segue starts again.
+    pub async fn settle(&self, patience: Duration) {
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            let Some(active) = self.actives().values().next().cloned() else { return };
+            if tokio::time::timeout_at(until, active.ended()).await.is_err() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn actives(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Active>>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many steps will run, where the plan alone says it.
+fn steps_of(plan: &Plan) -> Option<u32> {
+    let is_counted = plan.composition.body.flow == Flow::Graph
+        && plan.steps.iter().all(|step| {
+            step.bodies.is_empty()
+                && step.nested.is_empty()
+                && !matches!(step.step.kind, StepKind::Expand(_))
+        });
+    is_counted.then(|| u32::try_from(plan.steps.len()).unwrap_or(u32::MAX))
+}
+
+fn lost(run_id: &Arc<str>) -> EngineError {
+    let message = "the engine's own code panicked".to_owned();
+    EngineError::Stopped { run_id: run_id.clone(), error: StoreError::Broken { what: message } }
+}

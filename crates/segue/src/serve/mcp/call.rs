@@ -1,0 +1,398 @@
+//! One call of a tool: a run is begun or found again, followed, asked for, and told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolResponse, ClientResult, CreateTaskResult, ErrorData, InputRequiredResult,
+    InputResponses, ProgressNotification, ProgressNotificationParam, ProgressToken,
+    ProtocolVersion, ServerRequest, Task, TaskStatus,
+};
+use rmcp::service::RequestContext;
+use segue_core::plan::Plan;
+use segue_core::run::{Options, admit};
+use segue_core::value::Value;
+use segue_core::view::rfc3339;
+use segue_runtime::driver::{Confirmer as _, Nobody, now_ms};
+use segue_runtime::engine::Engine;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::seal::{State, bound_to};
+use super::server::Server;
+use super::wire;
+use crate::serve::active::{Active, Asked, Asking, Standing};
+use crate::serve::hall::{Hall, Wanted};
+use crate::serve::question::{self, Form, Reply};
+use crate::serve::told::{Shape, Told};
+
+/// The longest silence towards a caller who wants to be told how it goes.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// The shortest time between two such words.
+const SILENCE_MIN: Duration = Duration::from_millis(250);
+
+/// How long a client that can come back for a result waits for it.
+const TASK_AFTER: Duration = Duration::from_secs(2);
+
+/// How often a client should come back, in milliseconds.
+const POLL_MS: u64 = 1_000;
+
+/// The name of the one question of an atomic composition.
+const CONSENT: &str = "consent";
+
+/// How a person is asked through this client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By a request to the client, while it waits.
+    Elicitation,
+    /// By an answer that asks; the client calls again.
+    InputRequired,
+    /// Not at all.
+    None,
+}
+
+/// A run that a call is about.
+pub(super) struct Job {
+    pub(super) plan: Arc<Plan>,
+    pub(super) input: Value,
+    pub(super) context: Value,
+    pub(super) options: Options,
+    pub(super) shape: Shape,
+}
+
+/// Who calls.
+pub(super) struct Caller<'a> {
+    pub(super) server: &'a Server,
+    pub(super) hall: Arc<Hall>,
+    pub(super) context: &'a RequestContext<RoleServer>,
+    pub(super) tool: &'a str,
+    pub(super) args: &'a Value,
+}
+
+type Answer = Result<CallToolResponse, ErrorData>;
+
+impl Caller<'_> {
+    /// A call from its beginning, or from where it was when its caller was asked something.
+    pub(super) async fn run(
+        &self,
+        job: Job,
+        state: Option<&str>,
+        responses: Option<InputResponses>,
+    ) -> Answer {
+        if let Err(errors) = admit(&job.plan, job.input.clone(), &job.context) {
+            let refused = Ok(Engine::refused(&job.plan, errors));
+            return Ok(self.told(Told::outcome(&refused, job.shape, usize::MAX)));
+        }
+        let responses = responses.unwrap_or_default();
+        let Some(sealed) = state else {
+            return match job.plan.asks_once() {
+                true => self.ask_once(job).await,
+                false => self.begin(job).await,
+            };
+        };
+        let wrong = |why: String| {
+            ErrorData::invalid_params(format!("this requestState cannot be used: {why}"), None)
+        };
+        let bound = bound_to(self.server.principal(), self.tool, self.args);
+        let state = self.server.seal().open(sealed, &bound).map_err(wrong)?;
+        if state.plan != **job.plan.hash() {
+            return Err(wrong("the composition has changed since".to_owned()));
+        }
+        match &state.run_id {
+            None => match responses.get(CONSENT) {
+                Some(response) => self.consented(job, parse_reply(response)).await,
+                None => self.ask_once(job).await,
+            },
+            Some(run_id) => self.go_on(run_id, &job, &responses).await,
+        }
+    }
+
+    /// The one question of an atomic composition, before anything is called.
+    async fn ask_once(&self, job: Job) -> Answer {
+        let form = question::consent(&job.plan, &job.input);
+        match self.way() {
+            Way::None => Ok(self.told(Told::error(format!(
+                "`{}` asks a person before it begins, and this host cannot ask (it does not \
+                 declare elicitation). Nothing was called. Somebody who may decide can run \
+                 `segue run {} --yes`, or say `confirm: never` for its tools in `segue.yaml`.",
+                self.tool, job.plan.composition.name
+            )))),
+            Way::InputRequired => {
+                let state = State::new(None, job.plan.hash());
+                self.input_required(BTreeMap::from([(CONSENT.to_owned(), form)]), &state)
+            }
+            Way::Elicitation => {
+                let reply = tokio::select! {
+                    reply = self.elicit(&form) => reply?,
+                    () = self.context.ct.cancelled() => Reply::Dismissed,
+                };
+                self.consented(job, reply).await
+            }
+        }
+    }
+
+    async fn consented(&self, mut job: Job, reply: Reply) -> Answer {
+        match reply {
+            Reply::Accepted(_) => {
+                job.options.consented = true;
+                self.begin(job).await
+            }
+            Reply::Declined | Reply::Dismissed => Ok(self.told(Told::error(format!(
+                "`{}` was not allowed to run: denied. Nothing was called.",
+                self.tool
+            )))),
+        }
+    }
+
+    async fn begin(&self, job: Job) -> Answer {
+        let limits = self.hall.limits();
+        let asking = match self.way() {
+            Way::None => Asking::Nobody,
+            _ => Asking::Whoever(Duration::from_millis(limits.served_question_ms)),
+        };
+        let Job { plan, input, context, options, shape } = job;
+        let hash = plan.hash().clone();
+        match self.hall.start(Wanted { plan, input, context, options, asking }) {
+            Ok(active) => self.follow(&active, shape, &hash).await,
+            Err(why) => Ok(self.told(Told::error(why))),
+        }
+    }
+
+    /// A run that asked, with what was answered.
+    async fn go_on(&self, run_id: &str, job: &Job, responses: &InputResponses) -> Answer {
+        let Some(active) = self.hall.active(run_id) else {
+            return match self.hall.stored(run_id).await {
+                Ok(stored) => {
+                    let bytes_max = self.hall.limits().served_result_bytes_max;
+                    Ok(self.told(Told::outcome(&Ok(stored.view()), job.shape, bytes_max)))
+                }
+                Err(error) => Ok(self.told(Told::error(error.to_string()))),
+            };
+        };
+        self.answer_all(&active, responses);
+        self.follow(&active, job.shape, job.plan.hash()).await
+    }
+
+    /// Answers the questions of a run that these are responses to.
+    pub(super) fn answer_all(&self, active: &Active, responses: &InputResponses) {
+        for asked in &active.watch().borrow().questions.clone() {
+            if let Some(response) = responses.get(&key(asked)) {
+                let reply = parse_reply(response);
+                active.answer(asked.id, question::decision(&asked.question, reply, &self.who()));
+            }
+        }
+    }
+
+    /// Follows a run until it is over, asks something, or takes longer than the caller waits.
+    async fn follow(&self, active: &Arc<Active>, shape: Shape, plan: &str) -> Answer {
+        let limits = self.hall.limits();
+        let mut standing = active.watch();
+        let mut progress = Progress::new(self.context, active);
+        let mut until = Instant::now() + self.patience(progress.is_wanted());
+        loop {
+            let now = standing.borrow_and_update().clone();
+            if let Some(outcome) = &now.outcome {
+                let told = Told::outcome(outcome, shape, limits.served_result_bytes_max);
+                return Ok(self.told(told));
+            }
+            if let Some(asked) = now.questions.first() {
+                if self.way() == Way::InputRequired {
+                    let state = State::new(Some(&active.run_id), plan);
+                    return self.input_required(forms(active, &now.questions), &state);
+                }
+                let before = Instant::now();
+                self.put(active, asked, &mut standing).await;
+                until += before.elapsed();
+                if self.context.ct.is_cancelled() {
+                    return Ok(self.give_up(active).await);
+                }
+                continue;
+            }
+            progress.tell(&now).await;
+            tokio::select! {
+                _ = standing.changed() => {}
+                () = progress.silence() => progress.break_silence(&now).await,
+                () = tokio::time::sleep_until(until) => return Ok(self.later(active, shape)),
+                () = self.context.ct.cancelled() => return Ok(self.give_up(active).await),
+            }
+        }
+    }
+
+    /// Puts a question to the client, until it is answered or no longer stands.
+    async fn put(&self, active: &Active, asked: &Asked, standing: &mut watch::Receiver<Standing>) {
+        let is_gone = |now: &Standing| !now.questions.iter().any(|other| other.id == asked.id);
+        let form = question::form(&active.composition, &asked.question);
+        tokio::select! {
+            reply = self.elicit(&form) => {
+                let decision = match reply {
+                    Ok(reply) => question::decision(&asked.question, reply, &self.who()),
+                    // It said that it can ask, and it cannot.
+                    Err(_) => Nobody.confirm(&asked.question).await,
+                };
+                active.answer(asked.id, decision);
+            }
+            () = async { drop(standing.wait_for(is_gone).await) } => {}
+            () = self.context.ct.cancelled() => {}
+        }
+    }
+
+    async fn elicit(&self, form: &Form) -> Result<Reply, ErrorData> {
+        let request = ServerRequest::ElicitRequest(wire::elicitation(form)?);
+        match self.context.peer.send_request(request).await {
+            Ok(ClientResult::ElicitResult(result)) => Ok(wire::reply(result)),
+            Ok(_) => Err(ErrorData::internal_error("the client answered something else", None)),
+            Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
+        }
+    }
+
+    /// The caller does not want it any more; one that has only gone away leaves the run alone.
+    async fn give_up(&self, active: &Active) -> CallToolResponse {
+        if !self.server.line().is_closed() {
+            active.cancel();
+            active.ended().await;
+        }
+        self.told(Told::under_way(&active.run_id))
+    }
+
+    /// The caller has waited long enough.
+    fn later(&self, active: &Active, shape: Shape) -> CallToolResponse {
+        if self.has_tasks() {
+            self.server.remember(active.run_id.clone(), shape);
+            let now = rfc3339(now_ms());
+            let task = Task::new(&*active.run_id, TaskStatus::Working, now.clone(), now);
+            return CreateTaskResult::new(task.with_poll_interval_ms(POLL_MS)).into();
+        }
+        self.told(Told::under_way(&active.run_id))
+    }
+
+    fn patience(&self, is_told: bool) -> Duration {
+        let limits = self.hall.limits();
+        match (self.has_tasks(), is_told) {
+            (true, _) => TASK_AFTER.min(Duration::from_millis(limits.served_wait_ms)),
+            (false, true) => Duration::from_millis(limits.served_wait_ms_max),
+            (false, false) => Duration::from_millis(limits.served_wait_ms),
+        }
+    }
+
+    fn input_required(&self, forms: BTreeMap<String, Form>, state: &State) -> Answer {
+        let bound = bound_to(self.server.principal(), self.tool, self.args);
+        let sealed = self.server.seal().seal(state, &bound);
+        let requests: Result<_, ErrorData> = forms
+            .iter()
+            .map(|(name, form)| Ok((name.clone(), wire::input_request(form)?)))
+            .collect();
+        Ok(InputRequiredResult::new(Some(requests?), Some(sealed)).into())
+    }
+
+    pub(super) fn told(&self, told: Told) -> CallToolResponse {
+        wire::result(told).into()
+    }
+
+    fn way(&self) -> Way {
+        let capabilities = self.context.client_capabilities();
+        let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation);
+        // Without a word of which kind, forms are meant.
+        let has_forms = elicitation.is_some_and(|e| e.form.is_some() || e.url.is_none());
+        match (has_forms, is_modern(self.context)) {
+            (false, _) => Way::None,
+            (true, true) => Way::InputRequired,
+            (true, false) => Way::Elicitation,
+        }
+    }
+
+    fn has_tasks(&self) -> bool {
+        let capabilities = self.context.client_capabilities();
+        is_modern(self.context) && capabilities.is_some_and(|c| c.supports_tasks())
+    }
+
+    /// Whose word an answer is, as far as it is known.
+    fn who(&self) -> Arc<str> {
+        let client = self.context.client_info();
+        client.map_or_else(|| "an MCP host".into(), |c| format!("the user of {}", c.name).into())
+    }
+}
+
+/// Whether a request is of the era without `initialize`.
+pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// The forms of questions, by their names.
+pub(super) fn forms(active: &Active, questions: &[Arc<Asked>]) -> BTreeMap<String, Form> {
+    let form = |asked: &Arc<Asked>| question::form(&active.composition, &asked.question);
+    questions.iter().map(|asked| (key(asked), form(asked))).collect()
+}
+
+fn key(asked: &Asked) -> String {
+    format!("question_{}", asked.id)
+}
+
+fn parse_reply(response: &serde_json::Value) -> Reply {
+    serde_json::from_value(response.clone()).map_or(Reply::Dismissed, wire::reply)
+}
+
+/// Tells a caller who wants to know it how a run goes.
+struct Progress<'a> {
+    context: &'a RequestContext<RoleServer>,
+    token: Option<ProgressToken>,
+    total: Option<f64>,
+    told: f64,
+    told_steps: u32,
+    told_at: Instant,
+}
+
+impl<'a> Progress<'a> {
+    fn new(context: &'a RequestContext<RoleServer>, active: &Active) -> Progress<'a> {
+        Progress {
+            context,
+            token: context.meta.get_progress_token(),
+            total: active.steps.map(f64::from),
+            told: 0.0,
+            told_steps: 0,
+            told_at: Instant::now(),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Resolves when nothing was said for so long that the caller may think nobody is there.
+    async fn silence(&self) {
+        if self.is_wanted() {
+            tokio::time::sleep_until(self.told_at + SILENCE_MAX).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Says that steps are over, if any are and it was not said just now.
+    async fn tell(&mut self, standing: &Standing) {
+        let is_news = standing.steps_done > self.told_steps;
+        let is_first = self.told_steps == 0;
+        if is_news && (is_first || self.told_at.elapsed() >= SILENCE_MIN) {
+            self.say(f64::from(standing.steps_done), standing).await;
+        }
+    }
+
+    /// Says something although nothing is over. It has to be more than before, and less than a step.
+    async fn break_silence(&mut self, standing: &Standing) {
+        let next = self.told.floor() + 1.0;
+        self.say(self.told + (next - self.told) / 2.0, standing).await;
+    }
+
+    async fn say(&mut self, progress: f64, standing: &Standing) {
+        (self.told, self.told_steps, self.told_at) =
+            (progress, standing.steps_done, Instant::now());
+        let Some(token) = self.token.clone() else { return };
+        let mut params = ProgressNotificationParam::new(token, progress);
+        params.total = self.total;
+        params.message = Some(standing.message.to_string());
+        let notification = ProgressNotification::new(params);
+        let _ = self.context.peer.send_notification(notification.into()).await;
+    }
+}

@@ -1,0 +1,46 @@
+//! The door for hosts of the Model Context Protocol, in both of its eras.
+//!
+//! ```text
+//! stdio.rs ── server.rs ── call.rs ── the hall        a way in, what is answered, one call of a tool
+//!                 └─ wire.rs, seal.rs                 into the protocol's words; what a client carries
+//! ```
+//!
+//! The protocol library knows both eras and matches requests and answers. Which of its words are
+//! used, and when, is said here. Whoever has another way in than standard input needs a `Server`
+//! and the library's transport for it.
+
+mod call;
+mod seal;
+mod server;
+mod stdio;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rmcp::ServiceExt as _;
+use segue_core::limits::Limits;
+use tokio::sync::watch;
+
+use super::hall::Hall;
+use super::library::Library;
+use server::Server;
+use stdio::{Line, Pipe};
+
+/// The hall, once it is there: a client is greeted before every tool server has started.
+pub type Opening = watch::Receiver<Option<Arc<Hall>>>;
+
+/// Serves one client over standard input and output, until it goes away.
+pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>, templates: Option<PathBuf>) {
+    let line = Line::default();
+    let library = templates.map(|folder| Library::new(folder, limits.clone()));
+    let server = Server::new(opening, &limits, library, line.clone());
+    let (read, write) = rmcp::transport::stdio_pipes();
+    let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
+    // A client that goes away before it has said anything wants nothing.
+    if let Ok(service) = server.clone().serve(pipe).await {
+        let told = tokio::spawn(server.tell_changes(service.peer().clone()));
+        let _ = service.waiting().await;
+        told.abort();
+    }
+}

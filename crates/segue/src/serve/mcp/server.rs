@@ -1,0 +1,374 @@
+//! What the protocol's requests are answered with.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CancelTaskParams,
+    ConstString as _, CustomRequest, CustomResult, DetailedTask, ErrorCode, ErrorData,
+    GetTaskParams, GetTaskResult, Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
+    ResourceTemplate, ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID,
+    Task, TaskPayload, TaskStatus, UpdateTaskParams,
+};
+use rmcp::service::{Peer, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use segue_core::limits::Limits;
+use segue_core::view::{RunStatus, rfc3339};
+
+use super::Opening;
+use super::call::{Caller, Job, forms};
+use super::seal::Seal;
+use super::stdio::Line;
+use super::wire;
+use crate::serve::active::Outcome;
+use crate::serve::hall::Hall;
+use crate::serve::library::Library;
+use crate::serve::own::{self, Desk, Execution};
+use crate::serve::told::{Shape, Told, run_of_uri};
+
+/// Tasks whose shape is remembered; of others, the composition's name says it.
+const SHAPES_MAX: usize = 10_000;
+
+const INSTRUCTIONS: &str = "Each tool is a composition of other tools that runs as one. A run that \
+    takes long gives a run_id: call run_get with it. To compose tools yourself, write a composition, \
+    check it with composition_validate and run it with composition_execute.";
+
+/// Segue, to a client. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    opening: Opening,
+    seal: Seal,
+    library: Option<Library>,
+    line: Line,
+    shapes: Mutex<HashMap<Arc<str>, Shape>>,
+}
+
+impl Server {
+    pub(super) fn new(
+        opening: Opening,
+        limits: &Limits,
+        library: Option<Library>,
+        line: Line,
+    ) -> Server {
+        let seal = Seal::new(Duration::from_millis(limits.served_question_ms));
+        let shared = Shared { opening, seal, library, line, shapes: Mutex::default() };
+        Server { shared: Arc::new(shared) }
+    }
+
+    /// Who calls: whoever started us and holds the other end of the pipe.
+    pub(super) fn principal(&self) -> &str {
+        "stdio"
+    }
+
+    pub(super) fn seal(&self) -> &Seal {
+        &self.shared.seal
+    }
+
+    pub(super) fn line(&self) -> &Line {
+        &self.shared.line
+    }
+
+    /// Remembers what part of a run the result of its task is.
+    pub(super) fn remember(&self, run_id: Arc<str>, shape: Shape) {
+        let mut shapes = self.shapes();
+        if shapes.len() < SHAPES_MAX {
+            shapes.insert(run_id, shape);
+        }
+    }
+
+    fn shapes(&self) -> MutexGuard<'_, HashMap<Arc<str>, Shape>> {
+        self.shared.shapes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hall, as soon as it is open.
+    async fn hall(&self) -> Result<Arc<Hall>, ErrorData> {
+        let mut opening = self.shared.opening.clone();
+        let open = opening.wait_for(Option::is_some).await;
+        let hall = open.ok().and_then(|hall| hall.clone());
+        hall.ok_or_else(|| ErrorData::internal_error("Segue could not start", None))
+    }
+
+    /// Tells a client of the era with `initialize` when what is offered changes.
+    pub(super) async fn tell_changes(self, peer: Peer<RoleServer>) {
+        let Ok(hall) = self.hall().await else { return };
+        let mut changes = hall.changes();
+        while changes.changed().await.is_ok() {
+            if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// How a run stands, as a task.
+    async fn task(&self, hall: &Hall, run_id: &str) -> Result<DetailedTask, ErrorData> {
+        let unknown =
+            |error| ErrorData::invalid_params(format!("there is no such task: {error}"), None);
+        let active = hall.active(run_id);
+        let questions = active.as_ref().map(|active| active.watch().borrow().questions.clone());
+        let stored = hall.stored(run_id).await.map_err(unknown)?;
+        let view = stored.view();
+        let at = |millis: u64| rfc3339(millis);
+        let mut task = Task::new(
+            run_id,
+            TaskStatus::Working,
+            at(stored.row.started_ms),
+            at(stored.row.updated_ms),
+        );
+        task.poll_interval_ms = Some(1_000);
+        let payload = match (view.status, &active, questions) {
+            (_, Some(active), Some(questions)) if !questions.is_empty() => {
+                let requests: Result<_, ErrorData> = forms(active, &questions)
+                    .iter()
+                    .map(|(name, form)| Ok((name.clone(), wire::input_request(form)?)))
+                    .collect();
+                TaskPayload::InputRequired { input_requests: requests? }
+            }
+            (RunStatus::Pending | RunStatus::Running, ..) | (_, Some(_), _) => TaskPayload::Working,
+            (RunStatus::Cancelled, ..) => TaskPayload::Cancelled,
+            _ => {
+                let shape = self.shape_of(hall, run_id, &view.name);
+                let bytes_max = hall.limits().served_result_bytes_max;
+                let outcome: Outcome = Ok(view);
+                let result = wire::result(Told::outcome(&outcome, shape, bytes_max));
+                let result = serde_json::to_value(result).unwrap_or_default();
+                TaskPayload::Completed { result: result.as_object().cloned().unwrap_or_default() }
+            }
+        };
+        Ok(DetailedTask::new(task, payload))
+    }
+
+    fn shape_of(&self, hall: &Hall, run_id: &str, composition: &str) -> Shape {
+        let known = self.shapes().get(run_id).copied();
+        known.unwrap_or_else(|| {
+            let served = hall.served();
+            let offer = served.offers.of_composition(composition);
+            offer.map_or(Shape::Run, |offer| Shape::Output { is_wrapped: offer.is_wrapped })
+        })
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let mut capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .build();
+        let tasks = [(TASKS_EXTENSION_ID.to_owned(), serde_json::Map::new())];
+        capabilities.extensions = Some(tasks.into_iter().collect());
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("segue", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        if request.and_then(|request| request.cursor).is_some() {
+            return Err(ErrorData::invalid_params("there is one page, and no cursor", None));
+        }
+        let hall = self.hall().await?;
+        let served = hall.served();
+        let own = own::OWN.iter().map(wire::tool_of_own);
+        let mut tools: Vec<_> =
+            served.offers.iter().map(|offer| wire::tool_of_offer(offer)).chain(own).collect();
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut result = ListToolsResult::with_all_items(tools);
+        // Somebody else's compositions are not this one's.
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(result)
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let hall = self.hall().await?;
+        let limits = hall.limits();
+        let args = wire::arguments(&params, &context, &limits)?;
+        let caller = Caller {
+            server: self,
+            hall: hall.clone(),
+            context: &context,
+            tool: &params.name,
+            args: &args,
+        };
+        let job = if let Some(own) = own::find(&params.name) {
+            if let Some(violation) = own.violation(&args) {
+                return Ok(caller.told(Told::error(violation)));
+            }
+            let desk = Desk { hall: &hall, library: self.shared.library.as_ref() };
+            if own.name != "composition_execute" {
+                return Ok(caller.told(desk.answer(own, &args).await));
+            }
+            let Execution { plan, input, context, options, dry_run } = match desk.execution(&args) {
+                Ok(execution) => execution,
+                Err(told) => return Ok(caller.told(told)),
+            };
+            if dry_run {
+                let outcome: Outcome = Ok(hall.engine().dry_run(&plan, input, context));
+                return Ok(caller.told(Told::rehearsed(&outcome, limits.served_result_bytes_max)));
+            }
+            Job { plan, input, context, options, shape: Shape::Run }
+        } else {
+            let served = hall.served();
+            let Some(offer) = served.offers.get(&params.name) else {
+                let message = format!("there is no tool `{}`", params.name);
+                return Err(ErrorData::invalid_params(message, None));
+            };
+            Job {
+                plan: offer.plan.clone(),
+                input: args.clone(),
+                context: wire::caller_context(&context.meta, &limits),
+                options: Default::default(),
+                shape: Shape::Output { is_wrapped: offer.is_wrapped },
+            }
+        };
+        caller.run(job, params.request_state.as_deref(), params.input_responses.clone()).await
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        // Results are found by the links that lead to them.
+        let mut result = ListResourcesResult::default();
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(result)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let template = ResourceTemplate::new("segue://runs/{run_id}/output", "output")
+            .with_description("The result of a run, as JSON")
+            .with_mime_type("application/json");
+        let mut result = ListResourceTemplatesResult::with_all_items(vec![template]);
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let unknown = || {
+            let data = serde_json::json!({ "uri": request.uri });
+            ErrorData::resource_not_found("there is no such resource", Some(data))
+        };
+        let run_id = run_of_uri(&request.uri).ok_or_else(unknown)?;
+        let hall = self.hall().await?;
+        let stored = hall.stored(run_id).await.map_err(|_| unknown())?;
+        let text = stored.view().output.to_json();
+        let contents =
+            ResourceContents::text(text, &request.uri).with_mime_type("application/json");
+        let mut result = ReadResourceResult::new(vec![contents]);
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(result.into())
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _request: rmcp::model::CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<rmcp::model::CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<rmcp::model::CompleteRequestMethod>())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        // The library reads a known request with wrong parameters as an unknown one.
+        let known = [CallToolRequestMethod::VALUE, "resources/read", "tasks/get", "initialize"];
+        let is_known = known.contains(&request.method.as_str());
+        let code = if is_known { ErrorCode::INVALID_PARAMS } else { ErrorCode::METHOD_NOT_FOUND };
+        let what = if is_known { "these are no parameters of" } else { "there is no method" };
+        Err(ErrorData::new(code, format!("{what} `{}`", request.method), None))
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::default();
+        accepted.tools_list_changed = requested.tools_list_changed;
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let hall = self.hall().await?;
+        let mut changes = hall.changes();
+        loop {
+            tokio::select! {
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+                () = context.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let hall = self.hall().await?;
+        Ok(GetTaskResult::new(self.task(&hall, &request.task_id).await?))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let hall = self.hall().await?;
+        let args = segue_core::value::Value::Null;
+        let caller =
+            Caller { server: self, hall: hall.clone(), context: &context, tool: "", args: &args };
+        match hall.active(&request.task_id) {
+            Some(active) => caller.answer_all(&active, &request.input_responses),
+            None => drop(self.task(&hall, &request.task_id).await?),
+        }
+        Ok(())
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let hall = self.hall().await?;
+        match hall.active(&request.task_id) {
+            Some(active) => active.cancel(),
+            None => drop(self.task(&hall, &request.task_id).await?),
+        }
+        Ok(())
+    }
+}

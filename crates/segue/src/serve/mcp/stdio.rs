@@ -1,0 +1,191 @@
+//! Standard input and output as a way to a client: a message per line.
+//!
+//! The library's own transport drops lines that are too long without an answer, and rounds large
+//! numbers. Here every line is answered, and travels with its message as it came.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, GetExtensions as _, GetMeta as _,
+    RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::Transport;
+use segue_runtime::tools::mcp::{Frame, Frames, seeming_id};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Messages that may wait to be written.
+const UNWRITTEN_MAX: usize = 64;
+
+/// A message as it came: it travels with the message that was read from it.
+#[derive(Clone, Debug)]
+pub(super) struct Raw(pub(super) Arc<[u8]>);
+
+/// Whether a client has gone: what it asked for is then not cancelled, it is only alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line(Arc<AtomicBool>);
+
+impl Line {
+    /// Whether nothing more can come.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A way to a client.
+pub(super) struct Pipe<R> {
+    frames: Frames<BufReader<R>>,
+    bytes_max: usize,
+    write: Option<mpsc::Sender<Unwritten>>,
+    writer: Option<JoinHandle<()>>,
+    line: Line,
+    /// Whether the client has begun: before, nobody listens to what is no request.
+    has_begun: bool,
+}
+
+struct Unwritten {
+    message: Vec<u8>,
+    written: Option<oneshot::Sender<std::io::Result<()>>>,
+}
+
+impl<R: AsyncRead + Send + Unpin> Pipe<R> {
+    /// A way over these two streams, with messages of at most so many bytes.
+    pub(super) fn new(
+        read: R,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+        bytes_max: usize,
+        line: Line,
+    ) -> Pipe<R> {
+        let (sender, receiver) = mpsc::channel(UNWRITTEN_MAX);
+        Pipe {
+            frames: Frames::new(BufReader::with_capacity(64 * 1024, read), bytes_max),
+            bytes_max,
+            write: Some(sender),
+            writer: Some(tokio::spawn(write_all(write, receiver))),
+            line,
+            has_begun: false,
+        }
+    }
+
+    /// The message of a line, unless it is answered here.
+    fn message(&mut self, line: Vec<u8>) -> Option<ClientJsonRpcMessage> {
+        let mut message: ClientJsonRpcMessage = match serde_json::from_slice(&line) {
+            Ok(message) => message,
+            Err(error) => {
+                self.refuse_line(&line, &error);
+                return None;
+            }
+        };
+        match &mut message {
+            ClientJsonRpcMessage::Request(request) => {
+                self.has_begun |= begins(&request.request);
+                request.request.extensions_mut().insert(Raw(line.into()));
+            }
+            // The library gives up on a client whose first word is no request.
+            _ if !self.has_begun => return None,
+            _ => {}
+        }
+        Some(message)
+    }
+
+    fn refuse_line(&self, line: &[u8], error: &serde_json::Error) {
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok();
+        let (code, what) = if is_json {
+            (ErrorCode::INVALID_REQUEST, "this is no message of the protocol".to_owned())
+        } else {
+            (ErrorCode::PARSE_ERROR, format!("this is not JSON: {error}"))
+        };
+        self.refuse(code, what, is_json.then(|| seeming_id(line)).flatten());
+    }
+
+    fn refuse(&self, code: ErrorCode, what: String, id: Option<String>) {
+        let id: Option<RequestId> = id.and_then(|id| serde_json::from_str(&id).ok());
+        let answer = ServerJsonRpcMessage::error(ErrorData::new(code, what, None), id);
+        let Ok(message) = serde_json::to_vec(&answer) else { return };
+        if let Some(write) = &self.write {
+            // Somebody who sends nonsense faster than it can be refused is not answered.
+            let _ = write.try_send(Unwritten { message, written: None });
+        }
+    }
+}
+
+/// Whether a request says which era the client is of.
+fn begins(request: &ClientRequest) -> bool {
+    match request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::DiscoverRequest(_) => false,
+        other => other.get_meta().protocol_version().is_some(),
+    }
+}
+
+async fn write_all(mut to: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Unwritten>) {
+    while let Some(Unwritten { mut message, written }) = messages.recv().await {
+        message.push(b'\n');
+        let mut outcome = to.write_all(&message).await;
+        if outcome.is_ok() {
+            outcome = to.flush().await;
+        }
+        let failed = outcome.is_err();
+        if let Some(written) = written {
+            let _ = written.send(outcome);
+        }
+        if failed {
+            return;
+        }
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Pipe<R> {
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        item: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let write = self.write.clone();
+        async move {
+            let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            let message = serde_json::to_vec(&item)?;
+            let (written, is_written) = oneshot::channel();
+            let unwritten = Unwritten { message, written: Some(written) };
+            write.ok_or_else(gone)?.send(unwritten).await.map_err(|_| gone())?;
+            is_written.await.map_err(|_| gone())?
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            match self.frames.next().await {
+                Frame::Line(line) => {
+                    if let Some(message) = self.message(line) {
+                        return Some(message);
+                    }
+                }
+                Frame::TooLong(head) => {
+                    let what = format!("a message has at most {} bytes", self.bytes_max);
+                    self.refuse(ErrorCode::INVALID_REQUEST, what, seeming_id(&head));
+                }
+                Frame::TooLongEnded(_) => {}
+                Frame::End(_) => {
+                    self.line.close();
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.write = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.await;
+        }
+        Ok(())
+    }
+}

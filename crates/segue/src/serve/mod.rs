@@ -1,0 +1,20 @@
+//! Segue as somebody's tool: what is offered, and the runs that follow from it.
+//!
+//! ```text
+//! mcp/ ── a door: requests of a protocol → what the hall does → answers of the protocol
+//! hall.rs, active.rs                  which compositions are served; runs that are under way
+//! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
+//! own.rs, library.rs                  tools of ours beside the compositions; stored compositions
+//! ```
+//!
+//! A run belongs to the hall and not to the request that began it: who goes away loses nothing.
+//! Only what is below `mcp/` knows a protocol, so that every door says the same.
+
+pub mod active;
+pub mod hall;
+pub mod library;
+pub mod mcp;
+pub mod offer;
+pub mod own;
+pub mod question;
+pub mod told;

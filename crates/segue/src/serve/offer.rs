@@ -1,0 +1,309 @@
+//! A composition as a tool for others: name, schemas, hints, and a description that says what it
+//! calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use segue_core::composition::Strategy;
+use segue_core::plan::{Declared, Plan};
+use segue_core::tool::{Annotations, Impact, ToolSpec, hex_digest};
+use segue_core::value::{Map, Value};
+use segue_runtime::engine::Engine;
+
+use crate::print::clean;
+
+/// The longest name that every host takes.
+const NAME_CHARS_MAX: usize = 40;
+
+/// The longest description; hosts cut longer ones, some of them silently.
+const DESCRIPTION_CHARS_MAX: usize = 1_500;
+
+/// Tools that a description names.
+const TOOLS_NAMED_MAX: usize = 12;
+
+/// A composition, as it is offered.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// `[a-z][a-z0-9_]{0,39}`
+    pub name: String,
+    /// The composition's own name.
+    pub composition: Arc<str>,
+    /// What it does, calls and leaves behind.
+    pub description: String,
+    /// JSON Schema of its arguments; an object.
+    pub input: Value,
+    /// JSON Schema of its answer; an object.
+    pub output: Value,
+    /// Whether its value stands in the answer as `result`, because it need not be an object.
+    pub is_wrapped: bool,
+    /// What it does to the world.
+    pub annotations: Annotations,
+    /// What is run.
+    pub plan: Arc<Plan>,
+}
+
+/// Everything that is offered, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    offers: BTreeMap<String, Arc<Offer>>,
+}
+
+impl Offers {
+    /// The compositions of an engine. `taken` are names that mean something else.
+    pub fn of(engine: &Engine, taken: &BTreeSet<&str>) -> Offers {
+        let compositions: Vec<&Arc<ToolSpec>> =
+            engine.catalog().tools().filter(|tool| tool.composition.is_some()).collect();
+        let own: Vec<&str> = compositions.iter().map(|tool| tool.id.name()).collect();
+        let names = names(&own, taken);
+        let offers = compositions.into_iter().zip(names).filter_map(|(tool, name)| {
+            let plan = engine.plan_named(tool.id.name())?;
+            Some((name.clone(), Arc::new(Offer::new(name, tool, plan))))
+        });
+        Offers { offers: offers.collect() }
+    }
+
+    /// Every offer, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        self.offers.values()
+    }
+
+    /// The offer of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Offer>> {
+        self.offers.get(name)
+    }
+
+    /// The offer behind which a composition stands.
+    pub fn of_composition(&self, composition: &str) -> Option<&Arc<Offer>> {
+        self.iter().find(|offer| &*offer.composition == composition)
+    }
+
+    /// What a client would see of them, in short: equal when nothing changed for it.
+    pub fn fingerprint(&self) -> String {
+        let seen = self.iter().map(|offer| {
+            let Offer { name, description, input, output, annotations, .. } = &**offer;
+            format!("{name}\n{description}\n{input}\n{output}\n{annotations:?}\n")
+        });
+        hex_digest(seen.collect::<String>().as_bytes())
+    }
+}
+
+impl Offer {
+    fn new(name: String, tool: &ToolSpec, plan: Arc<Plan>) -> Offer {
+        let own = tool.output.as_ref().map_or_else(Value::empty_object, |s| s.json().clone());
+        let is_wrapped = own.get("type").and_then(Value::as_str) != Some("object");
+        Offer {
+            name,
+            composition: tool.id.name().into(),
+            description: description(&tool.description, &plan),
+            input: object_schema(tool.input.json()),
+            output: with_reference(if is_wrapped { wrapped(own) } else { own }),
+            is_wrapped,
+            annotations: tool.annotations,
+            plan,
+        }
+    }
+}
+
+/// Names for hosts, in the order of the names of compositions: letters, digits and `_`, short, and
+/// each once. Which name one gets does not depend on the others unless two would be the same.
+fn names(compositions: &[&str], taken: &BTreeSet<&str>) -> Vec<String> {
+    let plain: Vec<String> = compositions.iter().map(|name| plain_name(name)).collect();
+    let is_clear = |at: usize| {
+        let name = &plain[at];
+        let is_same = |other: &usize| plain[*other] == *name;
+        let alone = (0..plain.len()).filter(is_same).count() == 1 || compositions[at] == name;
+        alone && name.len() <= NAME_CHARS_MAX && !taken.contains(name.as_str())
+    };
+    let shortened = |at: usize| {
+        let hash = &hex_digest(compositions[at].as_bytes())[..6];
+        let room = NAME_CHARS_MAX - hash.len() - 1;
+        format!("{}_{hash}", plain[at].chars().take(room).collect::<String>())
+    };
+    (0..plain.len())
+        .map(|at| if is_clear(at) { plain[at].clone() } else { shortened(at) })
+        .collect()
+}
+
+fn plain_name(name: &str) -> String {
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .collect();
+    if name.starts_with(|c: char| c.is_ascii_lowercase()) { name } else { format!("c_{name}") }
+}
+
+/// A schema whose root says that it is an object, as hosts demand.
+fn object_schema(schema: &Value) -> Value {
+    match schema {
+        Value::Object(members) if members.get("type").is_none() => {
+            let mut members = (**members).clone();
+            members.shift_insert(0, "type".into(), Value::from("object"));
+            members.into()
+        }
+        other => other.clone(),
+    }
+}
+
+fn wrapped(own: Value) -> Value {
+    Value::object([
+        ("type", Value::from("object")),
+        ("properties", Value::object([("result", own)])),
+        ("required", Value::from(vec![Value::from("result")])),
+    ])
+}
+
+/// An answer is what the composition gives, or, when that takes too long or is too large, a
+/// reference to the run.
+fn with_reference(own: Value) -> Value {
+    let Some(members) = own.as_object() else { return own };
+    let reference = super::told::reference_schema();
+    let fields = reference.get("properties").and_then(Value::as_object).expect("it has fields");
+    let properties = members.get("properties").and_then(Value::as_object);
+    let clashes = properties.is_some_and(|own| own.keys().any(|name| fields.contains_key(name)));
+    let mut all = Map::new();
+    all.insert("type".into(), Value::from("object"));
+    if clashes {
+        all.insert("anyOf".into(), Value::from(vec![own, reference]));
+        return all.into();
+    }
+    all.extend(
+        members
+            .iter()
+            .filter(|(name, _)| !matches!(&***name, "type" | "required" | "additionalProperties"))
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
+    if let Some(required) = members.get("required").filter(|r| r.at(0).is_some()) {
+        let complete = Value::object([("required", required.clone())]);
+        all.insert("anyOf".into(), Value::from(vec![complete, reference]));
+    }
+    all.into()
+}
+
+fn description(own: &str, plan: &Plan) -> String {
+    let declared = plan.declared();
+    let mut parts: Vec<String> = Vec::new();
+    let own = clean(own.trim()).into_owned();
+    if !own.is_empty() {
+        parts.push(own);
+    }
+    parts.push(calls(&declared, plan.expands()));
+    if plan.asks_once() {
+        parts.push("Asks a person once before it begins.".to_owned());
+    } else if declared.iter().any(|call| call.asks) {
+        let asking = declared.iter().filter(|call| call.asks).map(|call| call.tool.to_string());
+        parts.push(format!("Asks a person before: {}.", some_of(asking.collect())));
+    }
+    parts.push(rollback(&declared, plan));
+    let text = parts.join("\n");
+    if text.chars().count() <= DESCRIPTION_CHARS_MAX {
+        return text;
+    }
+    // What it does to the world is said in any case; the author's words are cut.
+    let rest = parts[1..].join("\n");
+    let room = DESCRIPTION_CHARS_MAX.saturating_sub(rest.chars().count() + 2);
+    format!("{}…\n{rest}", parts[0].chars().take(room).collect::<String>())
+}
+
+fn calls(declared: &[Declared], expands: bool) -> String {
+    let named = |call: &Declared| format!("{} ({})", call.tool, effect(call.effect));
+    let mut named: Vec<String> = declared.iter().map(named).collect();
+    if expands {
+        named.push("what a composition made at run time calls".to_owned());
+    }
+    if named.is_empty() {
+        "Calls no tool.".to_owned()
+    } else {
+        format!("Calls {}.", some_of(named))
+    }
+}
+
+fn some_of(mut names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(TOOLS_NAMED_MAX);
+    names.truncate(TOOLS_NAMED_MAX);
+    let names = names.join(", ");
+    if more == 0 { names } else { format!("{names} and {more} more") }
+}
+
+/// What a call does to the world, in a word.
+pub(super) fn effect(effect: Impact) -> &'static str {
+    match effect {
+        Impact::None => "does nothing",
+        Impact::Reads => "reads",
+        Impact::Writes => "writes",
+        Impact::Destroys => "may destroy",
+        Impact::Unknown => "effect unknown, may destroy",
+    }
+}
+
+fn rollback(declared: &[Declared], plan: &Plan) -> String {
+    if plan.impact() <= Impact::Reads {
+        return "Changes nothing.".to_owned();
+    }
+    let handling = &plan.composition.error_handling;
+    let lasting: Vec<String> =
+        declared.iter().filter(|call| !call.is_undoable).map(|c| c.tool.to_string()).collect();
+    let takes_back = handling.rollback_on_failure || handling.strategy == Strategy::Rollback;
+    match (takes_back, lasting.is_empty() && !plan.expands()) {
+        (true, true) => "When a step fails, everything done before is rolled back.".to_owned(),
+        (true, false) if lasting.is_empty() => {
+            "When a step fails, what can be rolled back is.".to_owned()
+        }
+        (true, false) => format!(
+            "When a step fails, what can be rolled back is; these cannot: {}.",
+            some_of(lasting)
+        ),
+        (false, true) => {
+            "A failure leaves what was done before; it can be rolled back by hand.".to_owned()
+        }
+        (false, false) => {
+            "A failure leaves what was done before; it cannot all be rolled back.".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_short_and_each_once() {
+        let taken = BTreeSet::from(["run_get"]);
+        let long = "a".repeat(60);
+        let given = names(&["a-b", "a_b", "9lives", "run-get", "Über", &long], &taken);
+        assert_eq!(given[1], "a_b", "the one that is called so keeps its name");
+        assert!(given[0].starts_with("a_b_") && given[0] != given[1]);
+        assert_eq!(given[2], "c_9lives");
+        assert!(given[3].starts_with("run_get_"));
+        let fits = |name: &String| {
+            name.len() <= NAME_CHARS_MAX
+                && name.starts_with(|c: char| c.is_ascii_lowercase())
+                && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        };
+        assert!(given.iter().all(fits), "{given:?}");
+        assert_eq!(given.iter().collect::<BTreeSet<_>>().len(), given.len());
+    }
+
+    #[test]
+    fn an_answer_may_be_a_reference_whatever_its_own_shape() {
+        let own = |text: &str| {
+            segue_core::compile::document::read_json_value(text, &Default::default()).unwrap()
+        };
+        let reference = own(r#"{"run_id":"r","status":"running","message":"m"}"#);
+        for schema in [
+            r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}"#,
+            r#"{"type":"object","properties":{"status":{"type":"integer"}},"required":["status"]}"#,
+            r#"{"type":"object"}"#,
+        ] {
+            let schema = segue_core::schema::Schema::new(with_reference(own(schema)));
+            assert!(schema.check().is_ok());
+            assert!(schema.violations(&reference).is_empty(), "{}", schema.json());
+        }
+        let strict = with_reference(own(
+            r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#,
+        ));
+        let strict = segue_core::schema::Schema::new(strict);
+        assert!(strict.violations(&own(r#"{"n":1}"#)).is_empty());
+        assert!(!strict.violations(&own(r#"{"n":"x"}"#)).is_empty());
+        assert!(!strict.violations(&own(r#"{"m":1}"#)).is_empty());
+    }
+}

@@ -1,0 +1,358 @@
+//! Tools of ours beside the compositions: to check and run a composition that a caller writes, to
+//! keep templates, to look at runs and end them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::compile::dialect::parse_duration;
+use segue_core::compile::source::Source;
+use segue_core::composition::Strategy;
+use segue_core::diagnostic::{Diagnostic, Severity};
+use segue_core::plan::Plan;
+use segue_core::run::Options;
+use segue_core::tool::Annotations;
+use segue_core::value::{Map, Value};
+use segue_core::view::{PlanView, RunStatus};
+
+use super::hall::Hall;
+use super::library::Library;
+use super::told::{Told, run_value};
+
+/// What one of our tools is.
+pub struct Own {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub description: &'static str,
+    /// JSON Schema of its arguments, as text.
+    pub input: &'static str,
+    /// JSON Schema of its answer, as text.
+    pub output: &'static str,
+    /// What it does to the world.
+    pub annotations: Annotations,
+}
+
+const READS: Annotations = Annotations {
+    read_only: Some(true),
+    destructive: Some(false),
+    idempotent: Some(true),
+    open_world: Some(false),
+};
+const WRITES: Annotations =
+    Annotations { read_only: Some(false), destructive: Some(false), ..READS };
+const DESTROYS: Annotations =
+    Annotations { read_only: Some(false), destructive: Some(true), ..READS };
+const ANYTHING: Annotations = Annotations {
+    read_only: Some(false),
+    destructive: Some(true),
+    idempotent: Some(false),
+    open_world: Some(true),
+};
+
+const RUN: &str = r#"{"type":"object","properties":{"run_id":{"type":"string"},"name":{"type":"string"},"status":{"type":"string","description":"pending, running, waiting, success, partial, failed, rolled_back, rollback_failed, cancelled, denied or dry_run"},"success":{"type":"boolean"},"output":{"description":"the composition's result"},"errors":{"type":"array"},"warnings":{"type":"array"},"waiting_for":{"type":"array","description":"what a person is asked"},"steps":{"type":"array"}},"required":["run_id","status"]}"#;
+const TEMPLATE_ID: &str = r#"{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"additionalProperties":false}"#;
+const TEMPLATE: &str = r#"{"type":"object","properties":{"id":{"type":"string"},"name":{"type":"string"},"description":{"type":"string"},"composition":{},"metadata":{"type":"object"}},"required":["id","composition"]}"#;
+
+/// Every one of them.
+pub const OWN: &[Own] = &[
+    Own {
+        name: "composition_create_template",
+        description: "Keeps a composition as a template under an id, after checking it. Runs nothing.",
+        input: r#"{"type":"object","properties":{"id":{"type":"string","description":"small letters, digits, - and _"},"name":{"type":"string"},"description":{"type":"string"},"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"},"metadata":{"type":"object"},"replace":{"type":"boolean","default":false}},"required":["id","composition"],"additionalProperties":false}"#,
+        output: TEMPLATE,
+        annotations: WRITES,
+    },
+    Own {
+        name: "composition_delete_template",
+        description: "Forgets a template.",
+        input: TEMPLATE_ID,
+        output: r#"{"type":"object","properties":{"id":{"type":"string"},"deleted":{"type":"boolean"}},"required":["id","deleted"]}"#,
+        annotations: DESTROYS,
+    },
+    Own {
+        name: "composition_execute",
+        description: "Runs a composition: one that you write, a template, or a served one by name. Steps that may destroy something ask a person first. Check a draft with composition_validate. With options.dry_run nothing is called and what would be called is shown.",
+        input: r#"{"type":"object","properties":{"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"},"template_id":{"type":"string"},"name":{"type":"string","description":"of a served composition"},"input":{"type":"object","description":"its input","default":{}},"context":{"type":"object","description":"what it requires of its caller"},"options":{"type":"object","properties":{"timeout":{"type":"string","description":"for the whole run, such as 30s or 2m"},"max_concurrency":{"type":"integer","minimum":1,"maximum":1024},"error_strategy":{"enum":["fail_fast","partial_success","rollback","retry"]},"dry_run":{"type":"boolean"}},"additionalProperties":false}},"additionalProperties":false}"#,
+        output: RUN,
+        annotations: ANYTHING,
+    },
+    Own {
+        name: "composition_get_template",
+        description: "A template, with its composition.",
+        input: TEMPLATE_ID,
+        output: TEMPLATE,
+        annotations: READS,
+    },
+    Own {
+        name: "composition_list_templates",
+        description: "The templates: stored compositions to start from.",
+        input: r#"{"type":"object","properties":{},"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{"templates":{"type":"array","items":{"type":"object"}}},"required":["templates"]}"#,
+        annotations: READS,
+    },
+    Own {
+        name: "composition_validate",
+        description: "Checks a composition without running anything: every mistake at its line with a suggestion, and when there is none, the plan: order, effects and what can be rolled back.",
+        input: r#"{"type":"object","properties":{"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"}},"required":["composition"],"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{"ok":{"type":"boolean"},"diagnostics":{"type":"array","items":{"type":"object"}},"plan":{"type":"object"}},"required":["ok","diagnostics"]}"#,
+        annotations: READS,
+    },
+    Own {
+        name: "run_cancel",
+        description: "Ends a run. What it did stays, unless its composition rolls back.",
+        input: r#"{"type":"object","properties":{"run_id":{"type":"string"}},"required":["run_id"],"additionalProperties":false}"#,
+        output: RUN,
+        annotations: DESTROYS,
+    },
+    Own {
+        name: "run_get",
+        description: "How a run stands and, when it is over, its result. With wait_ms it waits so long for the end.",
+        input: r#"{"type":"object","properties":{"run_id":{"type":"string"},"wait_ms":{"type":"integer","minimum":0,"maximum":45000,"default":0},"steps":{"type":"boolean","default":false,"description":"with every step"}},"required":["run_id"],"additionalProperties":false}"#,
+        output: RUN,
+        annotations: READS,
+    },
+];
+
+/// The names of them all.
+pub fn names() -> BTreeSet<&'static str> {
+    OWN.iter().map(|own| own.name).collect()
+}
+
+/// One of them.
+pub fn find(name: &str) -> Option<&'static Own> {
+    OWN.iter().find(|own| own.name == name)
+}
+
+impl Own {
+    /// JSON Schema of its arguments.
+    pub fn input_schema(&self) -> Value {
+        schema(self.input)
+    }
+
+    /// JSON Schema of its answer, which may also be a reference to a run.
+    pub fn output_schema(&self) -> Value {
+        schema(self.output)
+    }
+
+    /// What is wrong with arguments.
+    pub fn violation(&self, args: &Value) -> Option<String> {
+        let schema = segue_core::schema::Schema::new(self.input_schema());
+        schema.violations(args).first().map(|v| format!("the arguments do not fit: {v}"))
+    }
+}
+
+fn schema(text: &str) -> Value {
+    let node = segue_core::compile::document::read_own_json(text);
+    node.map(|node| node.to_value()).expect("our schemas are JSON")
+}
+
+/// A run that `composition_execute` asks for.
+pub struct Execution {
+    /// What to run.
+    pub plan: Arc<Plan>,
+    /// Its input.
+    pub input: Value,
+    /// What it requires of its caller.
+    pub context: Value,
+    /// What else is asked for.
+    pub options: Options,
+    /// Whether nothing is to be called.
+    pub dry_run: bool,
+}
+
+/// What our tools work with.
+pub struct Desk<'a> {
+    /// The hall.
+    pub hall: &'a Arc<Hall>,
+    /// Stored compositions.
+    pub library: Option<&'a Library>,
+}
+
+impl Desk<'_> {
+    /// What `composition_execute` is to run; the error is the answer.
+    pub fn execution(&self, args: &Value) -> Result<Execution, Told> {
+        let given = ["composition", "template_id", "name"].map(|name| args.get(name));
+        let plan = match given {
+            [Some(composition), None, None] => self.plan(composition)?,
+            [None, Some(id), None] => {
+                let template = self.library()?.get(id.as_str().unwrap_or(""));
+                let template = template.map_err(Told::error)?;
+                self.plan(template.get("composition").unwrap_or(&Value::Null))?
+            }
+            [None, None, Some(name)] => {
+                let name = name.as_str().unwrap_or("");
+                let served = self.hall.served();
+                let offer = served.offers.get(name).or_else(|| served.offers.of_composition(name));
+                let unknown = || Told::error(format!("no composition `{name}` is served"));
+                offer.ok_or_else(unknown)?.plan.clone()
+            }
+            _ => {
+                let message = "give one of `composition`, `template_id` and `name`";
+                return Err(Told::error(message));
+            }
+        };
+        let options = args.get("options").cloned().unwrap_or_else(Value::empty_object);
+        let timeout = options.get("timeout").and_then(Value::as_str);
+        let timeout_ms = match timeout.map(|text| (text, parse_duration(text))) {
+            Some((text, None)) => {
+                return Err(Told::error(format!("`{text}` is no duration; write `30s` or `2m`")));
+            }
+            parsed => parsed.and_then(|(_, millis)| millis),
+        };
+        let strategy = options.get("error_strategy").and_then(Value::as_str);
+        let concurrency = options.get("max_concurrency").and_then(Value::as_u64);
+        let or_empty = |name| args.get(name).cloned().unwrap_or_else(Value::empty_object);
+        Ok(Execution {
+            plan,
+            input: or_empty("input"),
+            context: or_empty("context"),
+            options: Options {
+                timeout_ms,
+                max_concurrency: concurrency.and_then(|n| u32::try_from(n).ok()),
+                strategy: strategy.and_then(Strategy::parse),
+                ..Options::default()
+            },
+            dry_run: options.get("dry_run").and_then(Value::as_bool).unwrap_or(false),
+        })
+    }
+
+    /// What our other tools answer.
+    pub async fn answer(&self, own: &Own, args: &Value) -> Told {
+        let text = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or("");
+        match own.name {
+            "composition_validate" => self.validate(args.get("composition")),
+            "composition_list_templates" => self.library().map_or_else(
+                |told| told,
+                |library| {
+                    let short = |template: &Value| without(template, "composition");
+                    let templates: Vec<Value> = library.list().iter().map(short).collect();
+                    self.told(Value::object([("templates", Value::from(templates))]))
+                },
+            ),
+            "composition_get_template" => self.library().map_or_else(
+                |told| told,
+                |library| library.get(text("id")).map_or_else(Told::error, |t| self.told(t)),
+            ),
+            "composition_create_template" => self.create(args).unwrap_or_else(|told| told),
+            "composition_delete_template" => self.library().map_or_else(
+                |told| told,
+                |library| match library.delete(text("id")) {
+                    Err(error) => Told::error(error),
+                    Ok(()) => self.told(Value::object([
+                        ("id", Value::from(text("id"))),
+                        ("deleted", Value::Bool(true)),
+                    ])),
+                },
+            ),
+            "run_cancel" => match self.hall.cancel(text("run_id")).await {
+                Ok(view) => self.told(run_value(&view, false)),
+                Err(error) => Told::error(error.to_string()),
+            },
+            "run_get" => self.run(args).await,
+            other => Told::error(format!("`{other}` is none of our tools")),
+        }
+    }
+
+    async fn run(&self, args: &Value) -> Told {
+        let run_id = args.get("run_id").and_then(Value::as_str).unwrap_or("");
+        let wait = args.get("wait_ms").and_then(Value::as_u64).unwrap_or(0);
+        let with_steps = args.get("steps").and_then(Value::as_bool).unwrap_or(false);
+        if let Some(active) = self.hall.active(run_id) {
+            let _ = tokio::time::timeout(Duration::from_millis(wait), active.ended()).await;
+        }
+        match self.hall.stored(run_id).await {
+            Err(error) => Told::error(error.to_string()),
+            Ok(stored) => {
+                let mut view = stored.view();
+                if view.status == RunStatus::Pending {
+                    view.status = RunStatus::Running;
+                }
+                let bytes_max = self.hall.limits().served_result_bytes_max;
+                Told::value(run_value(&view, with_steps), bytes_max, Some(&view))
+            }
+        }
+    }
+
+    fn validate(&self, composition: Option<&Value>) -> Told {
+        let source = source(composition.unwrap_or(&Value::Null));
+        let (plan, diagnostics) = self.hall.engine().plan(&source);
+        let findings: Vec<Value> =
+            diagnostics.iter().map(|finding| shown(finding, &source)).collect();
+        let mut answer =
+            vec![("ok", Value::Bool(plan.is_some())), ("diagnostics", Value::from(findings))];
+        if let Some(plan) = plan {
+            answer.push(("plan", json_of(&PlanView::of(&plan))));
+        }
+        self.told(Value::object(answer))
+    }
+
+    fn create(&self, args: &Value) -> Result<Told, Told> {
+        let library = self.library()?;
+        let plan = self.plan(args.get("composition").unwrap_or(&Value::Null))?;
+        let id = args.get("id").and_then(Value::as_str).unwrap_or("");
+        let mut template = (**args.as_object().expect("arguments are an object")).clone();
+        let may_replace =
+            template.shift_remove("replace").is_some_and(|r| r.as_bool() == Some(true));
+        let composition = &plan.composition;
+        template.entry("name".into()).or_insert_with(|| Value::String(composition.name.clone()));
+        template
+            .entry("description".into())
+            .or_insert_with(|| Value::String(composition.description.clone()));
+        let tools = plan.declared().into_iter().map(|call| Value::from(call.tool.as_str()));
+        let validation = Value::object([("required_tools", tools.collect::<Vec<_>>().into())]);
+        template.insert("validation".into(), validation);
+        let template = Value::from(template);
+        library.put(id, &template, may_replace).map_err(Told::error)?;
+        Ok(self.told(template))
+    }
+
+    /// The plan of a composition that somebody sent; the error says everything that is wrong.
+    fn plan(&self, composition: &Value) -> Result<Arc<Plan>, Told> {
+        let source = source(composition);
+        let (plan, diagnostics) = self.hall.engine().plan(&source);
+        plan.ok_or_else(|| {
+            let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
+            let lines = errors.map(|finding| {
+                let view = finding.view(&source);
+                let help = finding.help.as_ref().map(|h| format!(" ({h})")).unwrap_or_default();
+                format!("- line {}: {} [{}]{help}\n", view.line, view.message, view.code)
+            });
+            Told::error(format!("the composition does not compile:\n{}", lines.collect::<String>()))
+        })
+    }
+
+    fn library(&self) -> Result<&Library, Told> {
+        self.library.ok_or_else(|| Told::error("there is no folder to keep templates in"))
+    }
+
+    fn told(&self, value: Value) -> Told {
+        Told::value(value, self.hall.limits().served_result_bytes_max, None)
+    }
+}
+
+/// The text of a composition that came as text or as an object.
+fn source(composition: &Value) -> Source {
+    match composition {
+        Value::String(text) => Source::new("composition", text.clone()),
+        other => {
+            Source::new("composition", serde_json::to_string_pretty(other).unwrap_or_default())
+        }
+    }
+}
+
+fn shown(finding: &Diagnostic, source: &Source) -> Value {
+    json_of(&finding.view(source))
+}
+
+fn json_of(view: &impl serde::Serialize) -> Value {
+    let text = serde_json::to_string(view).unwrap_or_default();
+    let node = segue_core::compile::document::read_own_json(&text);
+    node.map(|node| node.to_value()).unwrap_or_default()
+}
+
+fn without(value: &Value, name: &str) -> Value {
+    let Some(members) = value.as_object() else { return value.clone() };
+    let kept = members.iter().filter(|(key, _)| &***key != name);
+    kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map>().into()
+}

@@ -1,0 +1,153 @@
+//! What a run asks, as a form for a person, and what an answer to it means.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use segue_core::plan::Plan;
+use segue_core::run::{Question, QuestionKind};
+use segue_core::schema::Schema;
+use segue_core::value::Value;
+use segue_runtime::driver::Decision;
+
+use super::offer::effect;
+use crate::print::clean;
+
+/// What of arguments is shown to a person.
+const ARGUMENTS_CHARS_MAX: usize = 4_000;
+
+/// A form: words, and what belongs to a yes.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// What is asked.
+    pub message: String,
+    /// JSON Schema of the data that comes with a yes: an object of simple values.
+    pub schema: Value,
+}
+
+/// What a person did with a form.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// Filled it in.
+    Accepted(Value),
+    /// Said no.
+    Declined,
+    /// Looked away.
+    Dismissed,
+}
+
+/// The one question of an atomic composition, before anything is called.
+pub fn consent(plan: &Plan, input: &Value) -> Form {
+    let mut message = format!(
+        "`{}` wants to run, all of it at once, with\n{}\nIt may call:\n",
+        plan.composition.name,
+        shown(input)
+    );
+    for call in plan.declared() {
+        let lasting = if call.is_undoable { "" } else { ", cannot be undone" };
+        let _ = writeln!(message, "- {}: {}{lasting}", call.tool, effect(call.effect));
+    }
+    message.push_str("May it?");
+    Form { message, schema: yes_or_no() }
+}
+
+/// The form of a question of a run.
+pub fn form(composition: &str, question: &Question) -> Form {
+    let step = &question.step;
+    match &question.kind {
+        QuestionKind::Call { tool, args } => Form {
+            message: format!(
+                "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\nMay it?",
+                shown(args)
+            ),
+            schema: yes_or_no(),
+        },
+        QuestionKind::Approval { message, schema } => {
+            let fits = schema.as_ref().filter(|schema| is_simple(schema));
+            let mut message = format!("`{composition}`, step `{step}`, asks: {}", clean(message));
+            let schema = match (fits, schema) {
+                (Some(schema), _) => schema.json().clone(),
+                (None, None) => yes_or_no(),
+                (None, Some(schema)) => {
+                    let _ = write!(message, "\n`data` is JSON that fits {}", schema.json());
+                    one_field("data", &[])
+                }
+            };
+            Form { message, schema }
+        }
+        QuestionKind::Doubt { tool, args, message } => Form {
+            message: format!(
+                "`{composition}`, step `{step}`: nobody knows whether `{tool}` did its work ({}). \
+                 It was called with\n{}\nLook, and say whether it did.",
+                clean(message),
+                shown(args)
+            ),
+            schema: one_field("outcome", &["done", "failed"]),
+        },
+    }
+}
+
+/// What an answer means; nothing leaves the question open.
+pub fn decision(question: &Question, reply: Reply, by: &Arc<str>) -> Option<Decision> {
+    let decide = |granted, data| Some(Decision { granted, by: by.clone(), data });
+    match (&question.kind, reply) {
+        (QuestionKind::Doubt { .. }, Reply::Accepted(data)) => {
+            match data.get("outcome").and_then(Value::as_str) {
+                Some("done") => decide(true, Value::Null),
+                Some("failed") => decide(false, Value::Null),
+                _ => None,
+            }
+        }
+        (QuestionKind::Doubt { .. }, _) => None,
+        (QuestionKind::Call { .. }, Reply::Accepted(_)) => decide(true, Value::Null),
+        (QuestionKind::Approval { schema, .. }, Reply::Accepted(data)) => {
+            let as_text = schema.as_ref().is_some_and(|schema| !is_simple(schema));
+            let data = if as_text { parsed(data.get("data")) } else { data };
+            let is_nothing = schema.is_none() && data.as_object().is_some_and(|d| d.is_empty());
+            decide(true, if is_nothing { Value::Null } else { data })
+        }
+        (_, Reply::Declined | Reply::Dismissed) => decide(false, Value::Null),
+    }
+}
+
+fn parsed(data: Option<&Value>) -> Value {
+    let text = data.and_then(Value::as_str).unwrap_or("null");
+    segue_core::compile::document::read_json_value(text, &segue_core::limits::Limits::default())
+        .unwrap_or_else(|_| Value::from(text))
+}
+
+fn shown(value: &Value) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    if text.chars().count() <= ARGUMENTS_CHARS_MAX {
+        return clean(&text).into_owned();
+    }
+    let cut: String = text.chars().take(ARGUMENTS_CHARS_MAX).collect();
+    format!("{}\n… ({} bytes in all)", clean(&cut), text.len())
+}
+
+/// Nothing to fill in: to accept is the yes.
+fn yes_or_no() -> Value {
+    Value::object([("type", Value::from("object")), ("properties", Value::empty_object())])
+}
+
+fn one_field(name: &str, words: &[&str]) -> Value {
+    let mut field = vec![("type", Value::from("string"))];
+    if !words.is_empty() {
+        field.push(("enum", words.iter().map(|w| Value::from(*w)).collect::<Vec<_>>().into()));
+    }
+    Value::object([
+        ("type", Value::from("object")),
+        ("properties", Value::object([(name, Value::object(field))])),
+        ("required", Value::from(vec![Value::from(name)])),
+    ])
+}
+
+/// Whether hosts can show a schema as a form: an object of simple values.
+fn is_simple(schema: &Schema) -> bool {
+    let json = schema.json();
+    let Some(properties) = json.get("properties").and_then(Value::as_object) else { return false };
+    let simple = |field: &Value| {
+        let word = field.get("type").and_then(Value::as_str);
+        matches!(word, Some("string" | "number" | "integer" | "boolean"))
+    };
+    json.get("type").and_then(Value::as_str) == Some("object") && properties.values().all(simple)
+}

@@ -1,0 +1,237 @@
+//! A run as an answer: a value, a reference to the run, or everything that went wrong, in words.
+
+use std::fmt::Write as _;
+
+use segue_core::value::{Map, Value};
+use segue_core::view::{RunStatus, RunView, StepStatus};
+use segue_runtime::engine::EngineError;
+
+use crate::print::clean;
+
+/// What of a result that is too large is shown.
+const PREVIEW_CHARS: usize = 1_000;
+
+/// What a caller is told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The value; of a failure there is none.
+    pub value: Option<Value>,
+    /// The same as text, or what went wrong.
+    pub text: String,
+    /// Where the whole of it can be read, when this is only its beginning.
+    pub link: Option<String>,
+}
+
+/// Which part of a run is the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The composition's result; inside `result` where it need not be an object.
+    Output {
+        /// Whether it stands inside `result`.
+        is_wrapped: bool,
+    },
+    /// The run itself.
+    Run,
+}
+
+impl Told {
+    /// A value, unless it is larger than an answer may be.
+    pub fn value(value: Value, bytes_max: usize, run: Option<&RunView>) -> Told {
+        let text = value.to_json();
+        match run {
+            Some(run) if text.len() > bytes_max => Told::too_large(run, &text),
+            _ => Told { value: Some(value), text, link: None },
+        }
+    }
+
+    /// Something went wrong.
+    pub fn error(text: impl Into<String>) -> Told {
+        Told { value: None, text: text.into(), link: None }
+    }
+
+    /// A run that goes on: who wants its result asks again.
+    pub fn under_way(run_id: &str) -> Told {
+        let message = "The run goes on. Call `run_get` with this run_id to wait for its result, \
+                       `run_cancel` to end it.";
+        Told::plain(reference(run_id, RunStatus::Running, message, None))
+    }
+
+    /// How a run ended.
+    pub fn outcome(outcome: &Result<RunView, EngineError>, shape: Shape, bytes_max: usize) -> Told {
+        let view = match outcome {
+            Err(error) => return Told::error(engine_error(error)),
+            Ok(view) => view,
+        };
+        match shape {
+            Shape::Run if view.success => {
+                Told::value(run_value(view, false), bytes_max, Some(view))
+            }
+            Shape::Output { is_wrapped } if view.success => {
+                let output = if is_wrapped {
+                    Value::object([("result", view.output.clone())])
+                } else {
+                    view.output.clone()
+                };
+                Told::value(output, bytes_max, Some(view))
+            }
+            Shape::Run | Shape::Output { .. } => Told::error(failure(view)),
+        }
+    }
+
+    /// What a run would do, step by step; of one that could not begin, why.
+    pub fn rehearsed(outcome: &Result<RunView, EngineError>, bytes_max: usize) -> Told {
+        match outcome {
+            Ok(view) if view.status == RunStatus::DryRun => {
+                Told::value(run_value(view, true), bytes_max, None)
+            }
+            other => Told::outcome(other, Shape::Run, bytes_max),
+        }
+    }
+
+    fn plain(value: Value) -> Told {
+        let text = value.to_json();
+        Told { value: Some(value), text, link: None }
+    }
+
+    fn too_large(run: &RunView, text: &str) -> Told {
+        let uri = output_uri(&run.run_id);
+        let message = format!("The result has {} bytes; read it at {uri}.", text.len());
+        let preview: String = text.chars().take(PREVIEW_CHARS).collect();
+        let value = reference(&run.run_id, run.status, &message, Some((&uri, &preview)));
+        Told { link: Some(uri), ..Told::plain(value) }
+    }
+}
+
+/// Where the result of a run is read.
+pub fn output_uri(run_id: &str) -> String {
+    format!("segue://runs/{run_id}/output")
+}
+
+/// The run whose result an address means.
+pub fn run_of_uri(uri: &str) -> Option<&str> {
+    uri.strip_prefix("segue://runs/")?.strip_suffix("/output")
+}
+
+fn reference(run_id: &str, status: RunStatus, message: &str, large: Option<(&str, &str)>) -> Value {
+    let mut members = vec![
+        ("run_id", Value::from(run_id)),
+        ("status", Value::from(status.as_str())),
+        ("message", Value::from(message)),
+    ];
+    if let Some((uri, preview)) = large {
+        members.push(("uri", Value::from(uri)));
+        members.push(("preview", Value::from(preview)));
+    }
+    Value::object(members)
+}
+
+/// JSON Schema of a reference to a run.
+pub fn reference_schema() -> Value {
+    let text = |about: &str| {
+        Value::object([("type", Value::from("string")), ("description", Value::from(about))])
+    };
+    Value::object([
+        (
+            "properties",
+            Value::object([
+                ("run_id", text("of a run that goes on, or whose result is too large")),
+                ("status", text("how the run stands")),
+                ("message", text("what to do")),
+                ("uri", text("where the whole result can be read")),
+                ("preview", text("its beginning")),
+            ]),
+        ),
+        ("required", Value::from(vec![Value::from("run_id"), Value::from("status")])),
+    ])
+}
+
+/// A run as a value: what every surface shows of it, with its steps on demand.
+pub fn run_value(view: &RunView, with_steps: bool) -> Value {
+    let text = serde_json::to_string(view).unwrap_or_default();
+    let whole = segue_core::compile::document::read_own_json(&text);
+    let Ok(whole) = whole.map(|node| node.to_value()) else { return Value::Null };
+    let Value::Object(members) = whole else { return whole };
+    let keep = |name: &str| match name {
+        "steps" => with_steps,
+        "state" | "results" => with_steps || view.output.is_null(),
+        "request_id" | "plan_id" | "chain_id" | "dialect" | "duration" => false,
+        _ => true,
+    };
+    let kept = members.iter().filter(|(name, _)| keep(name));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect::<Map>().into()
+}
+
+/// Everything that went wrong, for somebody who sees nothing but this.
+fn failure(view: &RunView) -> String {
+    let mut text = String::new();
+    let status = view.status.as_str().replace('_', " ");
+    let _ = writeln!(text, "`{}`: {status}", view.name);
+    for error in &view.errors {
+        let place = match (&error.step, &error.tool) {
+            (Some(step), Some(tool)) => format!("step `{step}` ({tool}): "),
+            (Some(step), None) => format!("step `{step}`: "),
+            _ => String::new(),
+        };
+        let _ = write!(text, "- {place}{} [{}", clean(&error.message), error.code);
+        if error.attempts > 1 {
+            let _ = write!(text, ", {} attempts", error.attempts);
+        }
+        if error.retryable {
+            text.push_str(", trying again may help");
+        }
+        if error.in_doubt {
+            text.push_str(", it may have done its work nevertheless");
+        }
+        text.push_str("]\n");
+        if let Some(hint) = &error.hint {
+            let _ = writeln!(text, "  {}", clean(hint));
+        }
+    }
+    let of_status = |status: StepStatus| {
+        let steps = view.steps.iter().filter(move |step| step.status == status);
+        steps.map(|step| format!("`{}`", step.id)).collect::<Vec<_>>().join(", ")
+    };
+    let undone = of_status(StepStatus::RolledBack);
+    if !undone.is_empty() {
+        let _ = writeln!(text, "Rolled back: {undone}.");
+    }
+    let left = of_status(StepStatus::RollbackFailed);
+    if !left.is_empty() {
+        let _ = writeln!(text, "Could not be rolled back, look at it by hand: {left}.");
+    }
+    for wait in &view.waiting_for {
+        let _ =
+            writeln!(text, "Step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
+    }
+    if view.status == RunStatus::Waiting {
+        let _ = writeln!(
+            text,
+            "Nobody could be asked here. Somebody who may decide runs `segue approve {}`, with \
+             `--deny` for a no.",
+            view.run_id
+        );
+    }
+    for warning in &view.warnings {
+        let _ = writeln!(text, "Note: {}", clean(warning));
+    }
+    if !view.output.is_null() && view.output != Value::empty_object() {
+        let output: String = view.output.to_json().chars().take(PREVIEW_CHARS * 4).collect();
+        let _ = writeln!(text, "What it has nevertheless: {output}");
+    }
+    // A run that never began is nowhere.
+    if view.started_at.is_some() {
+        let _ = writeln!(text, "run_id: {}", view.run_id);
+    }
+    text
+}
+
+fn engine_error(error: &EngineError) -> String {
+    match error {
+        EngineError::Stopped { run_id, .. } => {
+            format!(
+                "{error}\nNothing is lost: the run goes on when Segue starts again.\nrun_id: {run_id}"
+            )
+        }
+        other => other.to_string(),
+    }
+}
