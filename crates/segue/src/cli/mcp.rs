@@ -1,5 +1,6 @@
 //! `segue mcp`
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -47,35 +48,46 @@ pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
         complain(&format!("no thread for the client: {error}"), None);
         return Exit::RunFailed;
     }
+    // Before they are read, so that no change is missed.
+    let seen = stamps(&config);
     let app = match App::open_stored(global, &Wanted::Served, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let hall = Hall::new(app.engine.clone(), own::names(), app.runtime().handle().clone());
+    app.runtime().block_on(recover(global, &hall));
     open.send_replace(Some(hall.clone()));
-    app.runtime().block_on(serve(global, &app.config, &hall, is_gone));
+    app.runtime().block_on(serve(global, &app.config, &hall, seen, is_gone));
     Exit::Success
 }
 
-/// Goes on with what was interrupted, and looks after the files, until the client goes away.
-async fn serve(global: &Global, config: &Config, hall: &Arc<Hall>, gone: oneshot::Receiver<()>) {
+/// Goes on with what was interrupted. Whoever asks for such a run finds it under way.
+async fn recover(global: &Global, hall: &Arc<Hall>) {
     match hall.recover().await {
-        Ok(0) => {}
-        Ok(count) if !global.quiet => say(&format!("note: going on with {count} interrupted runs")),
+        Ok(count) if global.verbose => say(&format!("{count} runs are not over")),
         Ok(_) => {}
         Err(error) => complain(&error.to_string(), None),
     }
+}
+
+/// Looks after the files until the client goes away.
+async fn serve(
+    global: &Global,
+    config: &Config,
+    hall: &Hall,
+    seen: Vec<Stamp>,
+    gone: oneshot::Receiver<()>,
+) {
     tokio::select! {
         _ = gone => hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await,
         // Whoever ends us does not wait. What is under way goes on from its journal next time.
         () = interrupted() => {}
-        () = look_after(global, config, hall) => {}
+        () = look_after(global, config, hall, seen) => {}
     }
 }
 
 /// Serves the compositions as their files change.
-async fn look_after(global: &Global, config: &Config, hall: &Hall) {
-    let mut seen = stamps(config);
+async fn look_after(global: &Global, config: &Config, hall: &Hall, mut seen: Vec<Stamp>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let now = stamps(config);
@@ -96,8 +108,10 @@ async fn look_after(global: &Global, config: &Config, hall: &Hall) {
     }
 }
 
-/// What tells that a file has changed.
-fn stamps(config: &Config) -> Vec<(std::path::PathBuf, Option<SystemTime>, u64)> {
+/// What tells that a file has changed: where it is, when it was written, and its size.
+type Stamp = (PathBuf, Option<SystemTime>, u64);
+
+fn stamps(config: &Config) -> Vec<Stamp> {
     let paths = super::app::composition_paths(config).into_iter();
     paths
         .map(|path| {

@@ -73,6 +73,11 @@ impl Active {
         self.standing.subscribe()
     }
 
+    /// What somebody has to answer now.
+    pub fn questions(&self) -> Vec<Arc<Asked>> {
+        self.standing.borrow().questions.clone()
+    }
+
     /// How it ended, once it has.
     pub async fn ended(&self) -> Arc<Outcome> {
         let mut standing = self.watch();

@@ -1,6 +1,7 @@
 //! A run as an answer: a value, a reference to the run, or everything that went wrong, in words.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use segue_core::value::{Map, Value};
 use segue_core::view::{RunStatus, RunView, StepStatus};
@@ -20,6 +21,8 @@ pub struct Told {
     pub text: String,
     /// Where the whole of it can be read, when this is only its beginning.
     pub link: Option<String>,
+    /// The run that it is about, if one has begun.
+    pub run_id: Option<Arc<str>>,
 }
 
 /// Which part of a run is the answer.
@@ -40,20 +43,21 @@ impl Told {
         let text = value.to_json();
         match run {
             Some(run) if text.len() > bytes_max => Told::too_large(run, &text),
-            _ => Told { value: Some(value), text, link: None },
+            _ => Told { value: Some(value), text, link: None, run_id: None },
         }
     }
 
     /// Something went wrong.
     pub fn error(text: impl Into<String>) -> Told {
-        Told { value: None, text: text.into(), link: None }
+        Told { value: None, text: text.into(), link: None, run_id: None }
     }
 
     /// A run that goes on: who wants its result asks again.
-    pub fn under_way(run_id: &str) -> Told {
+    pub fn under_way(run_id: &Arc<str>) -> Told {
         let message = "The run goes on. Call `run_get` with this run_id to wait for its result, \
                        `run_cancel` to end it.";
-        Told::plain(reference(run_id, RunStatus::Running, message, None))
+        let value = reference(run_id, RunStatus::Running, message, None);
+        Told { run_id: Some(run_id.clone()), ..Told::plain(value) }
     }
 
     /// How a run ended.
@@ -62,7 +66,7 @@ impl Told {
             Err(error) => return Told::error(engine_error(error)),
             Ok(view) => view,
         };
-        match shape {
+        let told = match shape {
             Shape::Run if view.success => {
                 Told::value(run_value(view, false), bytes_max, Some(view))
             }
@@ -75,7 +79,9 @@ impl Told {
                 Told::value(output, bytes_max, Some(view))
             }
             Shape::Run | Shape::Output { .. } => Told::error(failure(view)),
-        }
+        };
+        // A run that never began is nowhere.
+        Told { run_id: view.started_at.is_some().then(|| view.run_id.clone()), ..told }
     }
 
     /// What a run would do, step by step; of one that could not begin, why.
@@ -90,7 +96,7 @@ impl Told {
 
     fn plain(value: Value) -> Told {
         let text = value.to_json();
-        Told { value: Some(value), text, link: None }
+        Told { value: Some(value), text, link: None, run_id: None }
     }
 
     fn too_large(run: &RunView, text: &str) -> Told {

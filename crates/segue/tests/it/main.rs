@@ -16,6 +16,7 @@ mod mcp;
 mod plan;
 mod run;
 mod runs;
+mod serve;
 mod support;
 mod tidy;
 mod tools;

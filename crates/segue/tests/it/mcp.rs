@@ -211,7 +211,7 @@ fn init_takes_over_the_servers_of_another_host() {
 }
 
 /// The folder with the real servers, installed once.
-fn real_servers() -> &'static Path {
+pub(crate) fn real_servers() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mcp-servers");

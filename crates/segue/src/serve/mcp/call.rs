@@ -7,8 +7,8 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResponse, ClientResult, CreateTaskResult, ErrorData, InputRequiredResult,
-    InputResponses, ProgressNotification, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion, ServerRequest, Task, TaskStatus,
+    InputResponses, NotificationMetaObject, ProgressNotification, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ServerRequest, Task, TaskStatus,
 };
 use rmcp::service::RequestContext;
 use segue_core::plan::Plan;
@@ -84,14 +84,14 @@ impl Caller<'_> {
     ) -> Answer {
         if let Err(errors) = admit(&job.plan, job.input.clone(), &job.context) {
             let refused = Ok(Engine::refused(&job.plan, errors));
-            return Ok(self.told(Told::outcome(&refused, job.shape, usize::MAX)));
+            return Ok(told(Told::outcome(&refused, job.shape, usize::MAX)));
         }
         let responses = responses.unwrap_or_default();
         let Some(sealed) = state else {
-            return match job.plan.asks_once() {
-                true => self.ask_once(job).await,
-                false => self.begin(job).await,
-            };
+            if job.plan.asks_once() {
+                return self.ask_once(job).await;
+            }
+            return self.begin(job).await;
         };
         let wrong = |why: String| {
             ErrorData::invalid_params(format!("this requestState cannot be used: {why}"), None)
@@ -114,7 +114,7 @@ impl Caller<'_> {
     async fn ask_once(&self, job: Job) -> Answer {
         let form = question::consent(&job.plan, &job.input);
         match self.way() {
-            Way::None => Ok(self.told(Told::error(format!(
+            Way::None => Ok(told(Told::error(format!(
                 "`{}` asks a person before it begins, and this host cannot ask (it does not \
                  declare elicitation). Nothing was called. Somebody who may decide can run \
                  `segue run {} --yes`, or say `confirm: never` for its tools in `segue.yaml`.",
@@ -122,7 +122,7 @@ impl Caller<'_> {
             )))),
             Way::InputRequired => {
                 let state = State::new(None, job.plan.hash());
-                self.input_required(BTreeMap::from([(CONSENT.to_owned(), form)]), &state)
+                self.input_required(&BTreeMap::from([(CONSENT.to_owned(), form)]), &state)
             }
             Way::Elicitation => {
                 let reply = tokio::select! {
@@ -140,7 +140,7 @@ impl Caller<'_> {
                 job.options.consented = true;
                 self.begin(job).await
             }
-            Reply::Declined | Reply::Dismissed => Ok(self.told(Told::error(format!(
+            Reply::Declined | Reply::Dismissed => Ok(told(Told::error(format!(
                 "`{}` was not allowed to run: denied. Nothing was called.",
                 self.tool
             )))),
@@ -157,7 +157,7 @@ impl Caller<'_> {
         let hash = plan.hash().clone();
         match self.hall.start(Wanted { plan, input, context, options, asking }) {
             Ok(active) => self.follow(&active, shape, &hash).await,
-            Err(why) => Ok(self.told(Told::error(why))),
+            Err(why) => Ok(told(Told::error(why))),
         }
     }
 
@@ -167,9 +167,9 @@ impl Caller<'_> {
             return match self.hall.stored(run_id).await {
                 Ok(stored) => {
                     let bytes_max = self.hall.limits().served_result_bytes_max;
-                    Ok(self.told(Told::outcome(&Ok(stored.view()), job.shape, bytes_max)))
+                    Ok(told(Told::outcome(&Ok(stored.view()), job.shape, bytes_max)))
                 }
-                Err(error) => Ok(self.told(Told::error(error.to_string()))),
+                Err(error) => Ok(told(Told::error(error.to_string()))),
             };
         };
         self.answer_all(&active, responses);
@@ -178,7 +178,8 @@ impl Caller<'_> {
 
     /// Answers the questions of a run that these are responses to.
     pub(super) fn answer_all(&self, active: &Active, responses: &InputResponses) {
-        for asked in &active.watch().borrow().questions.clone() {
+        let questions = active.questions();
+        for asked in &questions {
             if let Some(response) = responses.get(&key(asked)) {
                 let reply = parse_reply(response);
                 active.answer(asked.id, question::decision(&asked.question, reply, &self.who()));
@@ -195,13 +196,13 @@ impl Caller<'_> {
         loop {
             let now = standing.borrow_and_update().clone();
             if let Some(outcome) = &now.outcome {
-                let told = Told::outcome(outcome, shape, limits.served_result_bytes_max);
-                return Ok(self.told(told));
+                let bytes_max = limits.served_result_bytes_max;
+                return Ok(told(Told::outcome(outcome, shape, bytes_max)));
             }
             if let Some(asked) = now.questions.first() {
                 if self.way() == Way::InputRequired {
                     let state = State::new(Some(&active.run_id), plan);
-                    return self.input_required(forms(active, &now.questions), &state);
+                    return self.input_required(&forms(active, &now.questions), &state);
                 }
                 let before = Instant::now();
                 self.put(active, asked, &mut standing).await;
@@ -254,7 +255,7 @@ impl Caller<'_> {
             active.cancel();
             active.ended().await;
         }
-        self.told(Told::under_way(&active.run_id))
+        told(Told::under_way(&active.run_id))
     }
 
     /// The caller has waited long enough.
@@ -265,7 +266,7 @@ impl Caller<'_> {
             let task = Task::new(&*active.run_id, TaskStatus::Working, now.clone(), now);
             return CreateTaskResult::new(task.with_poll_interval_ms(POLL_MS)).into();
         }
-        self.told(Told::under_way(&active.run_id))
+        told(Told::under_way(&active.run_id))
     }
 
     fn patience(&self, is_told: bool) -> Duration {
@@ -277,7 +278,7 @@ impl Caller<'_> {
         }
     }
 
-    fn input_required(&self, forms: BTreeMap<String, Form>, state: &State) -> Answer {
+    fn input_required(&self, forms: &BTreeMap<String, Form>, state: &State) -> Answer {
         let bound = bound_to(self.server.principal(), self.tool, self.args);
         let sealed = self.server.seal().seal(state, &bound);
         let requests: Result<_, ErrorData> = forms
@@ -285,10 +286,6 @@ impl Caller<'_> {
             .map(|(name, form)| Ok((name.clone(), wire::input_request(form)?)))
             .collect();
         Ok(InputRequiredResult::new(Some(requests?), Some(sealed)).into())
-    }
-
-    pub(super) fn told(&self, told: Told) -> CallToolResponse {
-        wire::result(told).into()
     }
 
     fn way(&self) -> Way {
@@ -315,6 +312,11 @@ impl Caller<'_> {
     }
 }
 
+/// An answer.
+pub(super) fn told(told: Told) -> CallToolResponse {
+    wire::result(told).into()
+}
+
 /// Whether a request is of the era without `initialize`.
 pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     let version = context.protocol_version();
@@ -338,6 +340,7 @@ fn parse_reply(response: &serde_json::Value) -> Reply {
 /// Tells a caller who wants to know it how a run goes.
 struct Progress<'a> {
     context: &'a RequestContext<RoleServer>,
+    run_id: Arc<str>,
     token: Option<ProgressToken>,
     total: Option<f64>,
     told: f64,
@@ -349,6 +352,7 @@ impl<'a> Progress<'a> {
     fn new(context: &'a RequestContext<RoleServer>, active: &Active) -> Progress<'a> {
         Progress {
             context,
+            run_id: active.run_id.clone(),
             token: context.meta.get_progress_token(),
             total: active.steps.map(f64::from),
             told: 0.0,
@@ -392,6 +396,10 @@ impl<'a> Progress<'a> {
         let mut params = ProgressNotificationParam::new(token, progress);
         params.total = self.total;
         params.message = Some(standing.message.to_string());
+        // Whoever loses us in the middle knows what to ask for afterwards.
+        let mut meta = NotificationMetaObject::new();
+        meta.insert(wire::RUN_ID.to_owned(), (*self.run_id).into());
+        params.meta = Some(meta);
         let notification = ProgressNotification::new(params);
         let _ = self.context.peer.send_notification(notification.into()).await;
     }

@@ -34,7 +34,8 @@ pub type Opening = watch::Receiver<Option<Arc<Hall>>>;
 pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>, templates: Option<PathBuf>) {
     let line = Line::default();
     let library = templates.map(|folder| Library::new(folder, limits.clone()));
-    let server = Server::new(opening, &limits, library, line.clone());
+    // Whoever started us holds the other end of the pipe.
+    let server = Server::new("stdio", opening, &limits, library, line.clone());
     let (read, write) = rmcp::transport::stdio_pipes();
     let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
     // A client that goes away before it has said anything wants nothing.

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_state_opens_once_and_only_for_what_it_was_sealed_for() {
-        let seal = Seal::new(Duration::from_secs(60));
+        let seal = Seal::new(Duration::from_mins(1));
         let args = Value::object([("a", Value::from("1")), ("b", Value::from("2"))]);
         let turned = Value::object([("b", Value::from("2")), ("a", Value::from("1"))]);
         let state = State::new(Some("run"), "hash");
@@ -98,7 +98,7 @@ mod tests {
         }
         assert!(seal.open(&sealed.replace(&sealed[..8], "rs1.AAAA"), "").is_err());
         assert!(
-            Seal::new(Duration::from_secs(60)).open(&sealed, &bound_to("me", "t", &args)).is_err()
+            Seal::new(Duration::from_mins(1)).open(&sealed, &bound_to("me", "t", &args)).is_err()
         );
         // The order of arguments does not count.
         assert_eq!(seal.open(&sealed, &bound_to("me", "t", &turned)), Ok(state));

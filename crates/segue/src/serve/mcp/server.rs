@@ -16,10 +16,11 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use segue_core::limits::Limits;
+use segue_core::run::Options;
 use segue_core::view::{RunStatus, rfc3339};
 
 use super::Opening;
-use super::call::{Caller, Job, forms};
+use super::call::{Caller, Job, forms, told};
 use super::seal::Seal;
 use super::stdio::Line;
 use super::wire;
@@ -43,6 +44,7 @@ pub(super) struct Server {
 }
 
 struct Shared {
+    principal: &'static str,
     opening: Opening,
     seal: Seal,
     library: Option<Library>,
@@ -52,19 +54,20 @@ struct Shared {
 
 impl Server {
     pub(super) fn new(
+        principal: &'static str,
         opening: Opening,
         limits: &Limits,
         library: Option<Library>,
         line: Line,
     ) -> Server {
         let seal = Seal::new(Duration::from_millis(limits.served_question_ms));
-        let shared = Shared { opening, seal, library, line, shapes: Mutex::default() };
+        let shared = Shared { principal, opening, seal, library, line, shapes: Mutex::default() };
         Server { shared: Arc::new(shared) }
     }
 
-    /// Who calls: whoever started us and holds the other end of the pipe.
+    /// Who calls.
     pub(super) fn principal(&self) -> &str {
-        "stdio"
+        self.shared.principal
     }
 
     pub(super) fn seal(&self) -> &Seal {
@@ -111,7 +114,7 @@ impl Server {
         let unknown =
             |error| ErrorData::invalid_params(format!("there is no such task: {error}"), None);
         let active = hall.active(run_id);
-        let questions = active.as_ref().map(|active| active.watch().borrow().questions.clone());
+        let questions = active.as_ref().map(|active| active.questions());
         let stored = hall.stored(run_id).await.map_err(unknown)?;
         let view = stored.view();
         let at = |millis: u64| rfc3339(millis);
@@ -205,19 +208,19 @@ impl ServerHandler for Server {
         };
         let job = if let Some(own) = own::find(&params.name) {
             if let Some(violation) = own.violation(&args) {
-                return Ok(caller.told(Told::error(violation)));
+                return Ok(told(Told::error(violation)));
             }
             let desk = Desk { hall: &hall, library: self.shared.library.as_ref() };
             if own.name != "composition_execute" {
-                return Ok(caller.told(desk.answer(own, &args).await));
+                return Ok(told(desk.answer(own, &args).await));
             }
             let Execution { plan, input, context, options, dry_run } = match desk.execution(&args) {
                 Ok(execution) => execution,
-                Err(told) => return Ok(caller.told(told)),
+                Err(refusal) => return Ok(told(refusal)),
             };
             if dry_run {
                 let outcome: Outcome = Ok(hall.engine().dry_run(&plan, input, context));
-                return Ok(caller.told(Told::rehearsed(&outcome, limits.served_result_bytes_max)));
+                return Ok(told(Told::rehearsed(&outcome, limits.served_result_bytes_max)));
             }
             Job { plan, input, context, options, shape: Shape::Run }
         } else {
@@ -230,7 +233,7 @@ impl ServerHandler for Server {
                 plan: offer.plan.clone(),
                 input: args.clone(),
                 context: wire::caller_context(&context.meta, &limits),
-                options: Default::default(),
+                options: Options::default(),
                 shape: Shape::Output { is_wrapped: offer.is_wrapped },
             }
         };

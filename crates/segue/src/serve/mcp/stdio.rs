@@ -48,6 +48,8 @@ pub(super) struct Pipe<R> {
     line: Line,
     /// Whether the client has begun: before, nobody listens to what is no request.
     has_begun: bool,
+    /// Whether the line that is too long was answered before its end.
+    is_refused: bool,
 }
 
 struct Unwritten {
@@ -71,6 +73,7 @@ impl<R: AsyncRead + Send + Unpin> Pipe<R> {
             writer: Some(tokio::spawn(write_all(write, receiver))),
             line,
             has_begun: false,
+            is_refused: false,
         }
     }
 
@@ -103,6 +106,11 @@ impl<R: AsyncRead + Send + Unpin> Pipe<R> {
             (ErrorCode::PARSE_ERROR, format!("this is not JSON: {error}"))
         };
         self.refuse(code, what, is_json.then(|| seeming_id(line)).flatten());
+    }
+
+    fn refuse_too_long(&self, piece: &[u8]) {
+        let what = format!("a message has at most {} bytes", self.bytes_max);
+        self.refuse(ErrorCode::INVALID_REQUEST, what, seeming_id(piece));
     }
 
     fn refuse(&self, code: ErrorCode, what: String, id: Option<String>) {
@@ -169,10 +177,14 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Pipe<R> {
                     }
                 }
                 Frame::TooLong(head) => {
-                    let what = format!("a message has at most {} bytes", self.bytes_max);
-                    self.refuse(ErrorCode::INVALID_REQUEST, what, seeming_id(&head));
+                    self.is_refused = true;
+                    self.refuse_too_long(&head);
                 }
-                Frame::TooLongEnded(_) => {}
+                Frame::TooLongEnded(ends) => {
+                    if !std::mem::take(&mut self.is_refused) {
+                        self.refuse_too_long(&ends);
+                    }
+                }
                 Frame::End(_) => {
                     self.line.close();
                     return None;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ErrorData, InputRequest, JsonObject, RequestMetaObject, Resource, Tool,
-    ToolAnnotations,
+    ElicitationAction, ErrorData, InputRequest, JsonObject, MetaObject, RequestMetaObject,
+    Resource, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, model::CallToolRequestParams};
@@ -21,6 +21,9 @@ use crate::serve::offer::Offer;
 use crate::serve::own::Own;
 use crate::serve::question::{Form, Reply};
 use crate::serve::told::Told;
+
+/// What the run that a message is about is named in.
+pub(super) const RUN_ID: &str = "segue/runId";
 
 /// What a caller's context is carried in.
 const CONTEXT: &str = "segue/context";
@@ -56,14 +59,20 @@ pub(super) fn result(told: Told) -> CallToolResult {
         let link = Resource::new(uri, "output").with_mime_type("application/json");
         content.push(ContentBlock::resource_link(link));
     }
-    match told.value {
+    let mut result = match told.value {
         None => CallToolResult::error(content),
         Some(value) => {
             let mut result = CallToolResult::success(content);
             result.structured_content = Some(json(&value));
             result
         }
-    }
+    };
+    result.meta = told.run_id.map(|run_id| {
+        let mut meta = MetaObject::new();
+        meta.insert(RUN_ID.to_owned(), (*run_id).into());
+        meta
+    });
+    result
 }
 
 /// The arguments of a call, exactly as they were written where that is known.

@@ -1,0 +1,518 @@
+//! `segue mcp` from a host's side, in both eras of the protocol.
+
+mod host;
+mod real;
+
+use std::fs;
+
+use host::{Host, error, text, value};
+
+use crate::support::{Json, World, json};
+
+const CONFIG: &str = "\
+compositions: ['lib/*.yaml']
+builtins: { files: { root: . } }
+commands:
+  note: { argv: [sh, -c, 'cat >> notes.txt; echo >> notes.txt'], read_only: false }
+tools: { 'command:note': { destructive: true } }
+";
+
+const DOUBLE: &str = "\
+name: double-it
+description: Doubles a number
+input: { type: object, required: [n], properties: { n: { type: integer } } }
+steps: [ { id: a, tool: echo, parameters: { n: '{{ input.n * 2 }}' } } ]
+output: { n: '{{ a.n }}' }
+";
+
+/// Writes a note, which asks first.
+const NOTE: &str = "\
+name: note
+input: { type: object, required: [text], properties: { text: { type: string } } }
+steps: [ { id: write, tool: 'command:note', parameters: { text: '{{ input.text }}' } } ]
+output: { written: true }
+";
+
+/// Writes two notes, and asks once for both.
+const ATOMIC: &str = "\
+name: both
+atomic: true
+input: { type: object, required: [text], properties: { text: { type: string } } }
+steps:
+  - { id: one, tool: 'command:note', parameters: { text: '{{ input.text }}' } }
+  - { id: two, tool: 'command:note', parameters: { text: again }, depends_on: [one] }
+output: { written: 2 }
+";
+
+/// Counts a step, then takes a while.
+const SLOW: &str = "\
+name: slow
+input: { type: object, required: [ms], properties: { ms: { type: integer } } }
+steps:
+  - { id: first, tool: echo, parameters: { n: 1 } }
+  - { id: rest, tool: sleep, parameters: { ms: '{{ input.ms }}', value: '{{ first.n }}' } }
+output: { n: '{{ rest.value }}' }
+";
+
+fn world(limits: &str, compositions: &[(&str, &str)]) -> World {
+    let world = World::new();
+    world.file("segue.yaml", format!("{CONFIG}{limits}"));
+    for (name, text) in compositions {
+        world.file(&format!("lib/{name}.yaml"), text);
+    }
+    world
+}
+
+fn forms() -> Json {
+    json!({ "elicitation": { "form": {} } })
+}
+
+fn notes(world: &World) -> usize {
+    fs::read_to_string(world.path("notes.txt")).map_or(0, |text| text.lines().count())
+}
+
+/// Both eras, with what a client declares.
+fn hosts(world: &World, capabilities: &Json) -> [Host; 2] {
+    [Host::legacy(world, capabilities), Host::modern(world, capabilities)]
+}
+
+/// A composition is a tool: schemas, hints, what it calls; its result as value and as text.
+#[test]
+fn a_composition_is_a_tool() {
+    let world = world("", &[("double", DOUBLE), ("note", NOTE), ("both", ATOMIC)]);
+    for mut host in hosts(&world, &json!({})) {
+        let listed = host.ask("tools/list", json!({}))["result"].clone();
+        let tools = listed["tools"].as_array().unwrap();
+        let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        for name in "composition_execute composition_validate composition_list_templates \
+                     composition_get_template composition_create_template \
+                     composition_delete_template run_get run_cancel double_it note both"
+            .split_whitespace()
+        {
+            assert!(names.contains(&name), "{name} of {names:?}");
+        }
+        let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
+        let double = tool("double_it");
+        assert_eq!(double["inputSchema"]["properties"]["n"]["type"], "integer");
+        assert_eq!(double["outputSchema"]["type"], "object");
+        assert_eq!(
+            double["annotations"],
+            json!({ "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false })
+        );
+        let description = double["description"].as_str().unwrap();
+        assert!(
+            description.contains("Doubles a number")
+                && description.contains("builtin:echo (reads)")
+        );
+        let note = tool("note");
+        assert_eq!(note["annotations"]["readOnlyHint"], false);
+        assert_eq!(note["annotations"]["destructiveHint"], true);
+        let description = note["description"].as_str().unwrap();
+        assert!(description.contains("Asks a person before: command:note"), "{description}");
+        assert!(tool("both")["description"].as_str().unwrap().contains("Asks a person once"));
+
+        assert_eq!(value(&host.call("double_it", json!({ "n": 21 }))), json!({ "n": 42 }));
+        let wrong = host.call("double_it", json!({ "n": "x" }));
+        assert!(error(&wrong).contains("does not fit"), "{}", text(&wrong));
+        let unknown = host.ask("tools/call", json!({ "name": "nothing", "arguments": {} }));
+        assert_eq!(unknown["error"]["code"], -32602);
+        let wrong = host.ask("tools/call", json!({ "arguments": {} }));
+        assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+        assert_eq!(host.ask("prompts/list", json!({}))["error"]["code"], -32601);
+        assert_eq!(host.leave(), Some(0));
+    }
+}
+
+/// Requests of the era without `initialize` say who asks, and lists say how long they hold.
+#[test]
+fn the_modern_era_is_kept_apart() {
+    let world = world("", &[("double", DOUBLE)]);
+    let mut host = Host::modern(&world, &json!({}));
+    let listed = host.ask("tools/list", json!({}))["result"].clone();
+    assert_eq!(
+        (&listed["resultType"], &listed["ttlMs"], &listed["cacheScope"]),
+        (&json!("complete"), &json!(0), &json!("private"))
+    );
+    assert_eq!(host.ask("ping", json!({}))["error"]["code"], -32601);
+    let id = 99;
+    host.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {} }));
+    assert_eq!(host.answer(id)["error"]["code"], -32602);
+    let mut host = Host::legacy(&world, &json!({}));
+    let listed = host.ask("tools/list", json!({}))["result"].clone();
+    assert!(listed.get("resultType").is_none());
+    assert!(host.ask("ping", json!({})).get("result").is_some());
+}
+
+/// Numbers that no float holds reach the composition as they were written.
+#[test]
+fn numbers_arrive_exactly() {
+    let echo = "name: same\nsteps: [ { id: a, tool: echo, parameters: { n: '{{ input.n }}' } } ]\noutput: { text: '{{ a.n }}!' }\n";
+    let world = world("", &[("same", echo)]);
+    let mut host = Host::legacy(&world, &json!({}));
+    host.send_line(
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"same","arguments":{"n":18446744073709551617}}}"#,
+    );
+    assert_eq!(value(&host.answer(7)["result"])["text"], "18446744073709551617!");
+}
+
+/// Lines that are no messages are answered, and hurt nobody.
+#[test]
+fn nonsense_is_answered_and_survived() {
+    let world = world("limits: { mcp_message_bytes_max: 20000 }\n", &[("double", DOUBLE)]);
+    let mut host = Host::start(&world);
+    host.send(&json!({ "jsonrpc": "2.0", "method": "notifications/early" }));
+    host.send_line("not json");
+    assert_eq!(host.wait(|m| m["error"]["code"] == -32700)["id"], Json::Null);
+    host.send_line(r#"{"id":5,"hello":true}"#);
+    assert_eq!(host.wait(|m| m["error"]["code"] == -32600)["id"], 5);
+    host.send_line(&format!(r#"{{"jsonrpc":"2.0","id":6,"method":"{}"}}"#, "x".repeat(30_000)));
+    assert!(host.answer(6)["error"]["message"].as_str().unwrap().contains("20000 bytes"));
+    drop(host);
+    let mut host = Host::legacy(&world, &json!({}));
+    host.send_line("[]");
+    host.wait(|m| m["error"]["code"] == -32600);
+    assert_eq!(value(&host.call("double_it", json!({ "n": 1 }))), json!({ "n": 2 }));
+}
+
+/// A failure says everything in its text.
+#[test]
+fn a_failure_says_everything_in_words() {
+    let failing = "\
+name: failing
+error_handling: { rollback_on_failure: true }
+steps:
+  - { id: made, tool: files_write, parameters: { path: a.txt, content: x } }
+  - { id: broken, tool: fail, parameters: { message: no luck }, depends_on: [made] }
+";
+    let world = world("", &[("failing", failing)]);
+    for mut host in hosts(&world, &forms()) {
+        let result = host.call("failing", json!({}));
+        let text = error(&result);
+        for words in [
+            "rolled back",
+            "`broken`",
+            "builtin:fail",
+            "no luck",
+            "tool-error",
+            "Rolled back: `made`",
+            "run_id: ",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!world.path("a.txt").exists());
+        let run_id = result["_meta"]["segue/runId"].as_str().unwrap().to_owned();
+        let run = value(&host.call("run_get", json!({ "run_id": run_id, "steps": true })));
+        assert_eq!(
+            (&run["status"], run["steps"].as_array().unwrap().len()),
+            (&json!("rolled_back"), 2)
+        );
+    }
+}
+
+/// A draft is checked without side effects, dry-run, and run.
+#[test]
+fn a_composition_of_the_caller_is_checked_and_run() {
+    let world = world("", &[("double", DOUBLE)]);
+    let draft = "name: d\nsteps:\n  - { id: w, tool: files_write, parameters: { path: d.txt, content: hi } }\n";
+    let mut host = Host::legacy(&world, &json!({}));
+    let checked = value(&host.call("composition_validate", json!({ "composition": draft })));
+    assert_eq!((&checked["ok"], &checked["plan"]["steps"][0]["id"]), (&json!(true), &json!("w")));
+    let dry = json!({ "composition": draft, "options": { "dry_run": true } });
+    assert_eq!(value(&host.call("composition_execute", dry))["status"], "dry_run");
+    assert!(!world.path("d.txt").exists());
+    let wrong = json!({ "composition": { "name": "d", "steps": [{ "id": "w", "tool": "ech" }] } });
+    let checked = value(&host.call("composition_validate", wrong.clone()));
+    assert_eq!(checked["diagnostics"][0]["code"], "unknown-tool");
+    assert!(error(&host.call("composition_execute", wrong)).contains("unknown-tool"));
+    let ran = value(&host.call("composition_execute", json!({ "composition": draft })));
+    assert_eq!((&ran["status"], &ran["success"]), (&json!("success"), &json!(true)));
+    assert!(world.path("d.txt").exists());
+    let named = json!({ "name": "double-it", "input": { "n": 4 } });
+    assert_eq!(value(&host.call("composition_execute", named))["output"], json!({ "n": 8 }));
+    assert!(error(&host.call("composition_execute", json!({}))).contains("one of"));
+    assert!(error(&host.call("composition_validate", json!({}))).contains("composition"));
+
+    let template = json!({ "id": "greet", "composition": "name: g\nsteps: [ { id: a, tool: echo, parameters: { hi: 1 } } ]\n" });
+    value(&host.call("composition_create_template", template.clone()));
+    assert!(error(&host.call("composition_create_template", template)).contains("replace"));
+    assert!(
+        error(&host.call("composition_get_template", json!({ "id": "../x" }))).contains("no id")
+    );
+    let listed = value(&host.call("composition_list_templates", json!({})));
+    assert_eq!(listed["templates"][0]["validation"]["required_tools"], json!(["builtin:echo"]));
+    let ran = value(&host.call("composition_execute", json!({ "template_id": "greet" })));
+    assert_eq!(ran["output"]["a"], json!({ "hi": 1 }));
+    value(&host.call("composition_delete_template", json!({ "id": "greet" })));
+    assert!(
+        error(&host.call("composition_get_template", json!({ "id": "greet" })))
+            .contains("no template")
+    );
+}
+
+/// What destroys asks through the host; without a way to ask nothing is called.
+#[test]
+fn a_call_asks_through_the_host() {
+    let world = world("", &[("note", NOTE)]);
+    let mut host = Host::legacy(&world, &forms());
+    for (action, expected) in [("decline", 0), ("cancel", 0), ("accept", 1)] {
+        let id =
+            host.begin("tools/call", json!({ "name": "note", "arguments": { "text": "hey" } }));
+        let asked = host.request("elicitation/create");
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.contains("command:note") && message.contains("hey"), "{message}");
+        host.reply(&asked, json!({ "action": action, "content": {} }));
+        let result = host.answer(id)["result"].clone();
+        assert_eq!(notes(&world), expected);
+        if expected == 0 {
+            assert!(error(&result).contains("denied"));
+        } else {
+            assert_eq!(value(&result), json!({ "written": true }));
+        }
+    }
+    for mut host in hosts(&world, &json!({})) {
+        let refused = host.call("note", json!({ "text": "x" }));
+        assert!(error(&refused).contains("was not confirmed"), "{}", text(&refused));
+        assert_eq!(notes(&world), 1);
+    }
+}
+
+/// The modern era: an answer that asks, and a state that is good once, for this caller's call.
+#[test]
+fn a_call_asks_by_an_answer() {
+    let world = world("", &[("note", NOTE), ("other", &NOTE.replace("name: note", "name: other"))]);
+    let mut host = Host::modern(&world, &forms());
+    let first = host.call("note", json!({ "text": "hey" }));
+    assert_eq!(first["resultType"], "input_required");
+    let (name, asked) = first["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(asked["method"], "elicitation/create");
+    let state = first["requestState"].as_str().unwrap().to_owned();
+    let yes = json!({ name: { "action": "accept", "content": {} } });
+    let again = |tool: &str, text: &str, state: &str| json!({ "name": tool, "arguments": { "text": text }, "inputResponses": yes, "requestState": state });
+    let mut turned = state.clone().into_bytes();
+    let at = turned.len() - 3;
+    turned[at] = if turned[at] == b'A' { b'B' } else { b'A' };
+    for wrong in [
+        again("note", "other", &state),
+        again("other", "hey", &state),
+        again("note", "hey", &String::from_utf8(turned).unwrap()),
+        again("note", "hey", "nonsense"),
+    ] {
+        let refused = host.ask("tools/call", wrong);
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    assert_eq!(notes(&world), 0);
+    let done = host.ask("tools/call", again("note", "hey", &state))["result"].clone();
+    assert_eq!(value(&done), json!({ "written": true }));
+    assert_eq!(host.ask("tools/call", again("note", "hey", &state))["error"]["code"], -32602);
+    assert_eq!(notes(&world), 1);
+}
+
+/// S3: one question for an atomic composition, in both eras; a no calls nothing.
+#[test]
+fn an_atomic_composition_asks_once() {
+    let world = world("", &[("both", ATOMIC)]);
+    let mut host = Host::legacy(&world, &forms());
+    let arguments = json!({ "name": "both", "arguments": { "text": "hey" } });
+    for (action, expected) in [("decline", 0), ("accept", 2)] {
+        let id = host.begin("tools/call", arguments.clone());
+        let asked = host.request("elicitation/create");
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.contains("command:note: may destroy, cannot be undone"), "{message}");
+        host.reply(&asked, json!({ "action": action, "content": {} }));
+        let result = host.answer(id)["result"].clone();
+        assert_eq!((notes(&world), host.unread("elicitation/create")), (expected, 0), "{result}");
+    }
+    let mut host = Host::modern(&world, &forms());
+    let first = host.ask("tools/call", arguments.clone())["result"].clone();
+    assert_eq!(first["inputRequests"].as_object().unwrap().len(), 1);
+    let mut retry = arguments.clone();
+    retry["requestState"] = first["requestState"].clone();
+    retry["inputResponses"] = json!({ "consent": { "action": "accept" } });
+    assert_eq!(value(&host.ask("tools/call", retry)["result"]), json!({ "written": 2 }));
+    assert_eq!(notes(&world), 4);
+    let mut host = Host::legacy(&world, &json!({}));
+    let refused = host.call("both", json!({ "text": "x" }));
+    assert!(error(&refused).contains("--yes") && notes(&world) == 4, "{}", text(&refused));
+}
+
+/// An `approve` step asks with its own form.
+#[test]
+fn an_approval_brings_data() {
+    let approve = "\
+name: ask
+steps:
+  - id: who
+    approve:
+      message: Who is it for?
+      schema: { type: object, required: [name], properties: { name: { type: string } } }
+output: { name: '{{ who.data.name }}', by: '{{ who.by }}' }
+";
+    let world = world("", &[("ask", approve)]);
+    let mut host = Host::legacy(&world, &forms());
+    let id = host.begin("tools/call", json!({ "name": "ask", "arguments": {} }));
+    let asked = host.request("elicitation/create");
+    assert_eq!(asked["params"]["requestedSchema"]["properties"]["name"]["type"], "string");
+    host.reply(&asked, json!({ "action": "accept", "content": { "name": "Ada" } }));
+    let expected = json!({ "name": "Ada", "by": "the user of raw" });
+    assert_eq!(value(&host.answer(id)["result"]), expected);
+    // Nobody to ask: the run waits, and says how it can be answered.
+    let mut host = Host::legacy(&world, &json!({}));
+    let waiting = host.call("ask", json!({}));
+    assert!(error(&waiting).contains("segue approve"), "{}", text(&waiting));
+    let run_id = waiting["_meta"]["segue/runId"].as_str().unwrap().to_owned();
+    let run = value(&host.call("run_get", json!({ "run_id": run_id })));
+    assert_eq!(run["status"], "waiting");
+    let ended = value(&host.call("run_cancel", json!({ "run_id": run_id })));
+    assert_eq!(ended["status"], "cancelled");
+}
+
+/// A run that takes longer than its caller waits goes on, and is asked for by its id.
+#[test]
+fn a_long_run_gives_a_reference() {
+    let world = world("limits: { served_wait_ms: 50 }\n", &[("slow", SLOW)]);
+    let mut host = Host::legacy(&world, &json!({}));
+    let reference = value(&host.call("slow", json!({ "ms": 400 })));
+    assert_eq!(reference["status"], "running");
+    let listed = host.ask("tools/list", json!({}))["result"]["tools"].clone();
+    let tool = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "slow").unwrap();
+    assert!(jsonschema::is_valid(&tool["outputSchema"], &reference));
+    let run = json!({ "run_id": reference["run_id"], "wait_ms": 30_000 });
+    let run = value(&host.call("run_get", run));
+    assert_eq!((&run["status"], &run["output"]), (&json!("success"), &json!({ "n": 1 })));
+    assert!(error(&host.call("run_get", json!({ "run_id": "nothing" }))).contains("no run"));
+}
+
+/// Who wants to be told how it goes is, and waits longer.
+#[test]
+fn progress_is_told_to_who_asks_for_it() {
+    let world = world("limits: { served_wait_ms: 50 }\n", &[("slow", SLOW)]);
+    for mut host in hosts(&world, &json!({})) {
+        let id = host.begin(
+            "tools/call",
+            json!({ "name": "slow", "arguments": { "ms": 400 }, "_meta": { "progressToken": "p" } }),
+        );
+        let told = host.notification("notifications/progress")["params"].clone();
+        assert_eq!((&told["progressToken"], &told["total"]), (&json!("p"), &json!(2.0)));
+        assert!(told["_meta"]["segue/runId"].is_string());
+        assert_eq!(value(&host.answer(id)["result"]), json!({ "n": 1 }));
+    }
+}
+
+/// Whoever cancels a call ends its run.
+#[test]
+fn a_cancelled_call_ends_its_run() {
+    let world = world("", &[("slow", SLOW)]);
+    for mut host in hosts(&world, &json!({})) {
+        let id = host.begin(
+            "tools/call",
+            json!({ "name": "slow", "arguments": { "ms": 60_000 }, "_meta": { "progressToken": 1 } }),
+        );
+        let told = host.notification("notifications/progress")["params"].clone();
+        host.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+        let run = json!({ "run_id": told["_meta"]["segue/runId"], "wait_ms": 30_000 });
+        assert_eq!(value(&host.call("run_get", run))["status"], "cancelled");
+    }
+}
+
+/// A client that declares tasks gets one, and comes back for its result.
+#[test]
+fn a_long_run_is_a_task_where_tasks_are_known() {
+    let world = world("limits: { served_wait_ms: 50 }\n", &[("slow", SLOW), ("note", NOTE)]);
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "elicitation": { "form": {} } });
+    let mut host = Host::modern(&world, &tasks);
+    let task = host.call("slow", json!({ "ms": 300 }));
+    assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")));
+    let id = task["taskId"].clone();
+    value(&host.call("run_get", json!({ "run_id": id, "wait_ms": 30_000 })));
+    let done = host.ask("tasks/get", json!({ "taskId": id }))["result"].clone();
+    assert_eq!(done["status"], "completed", "{done}");
+    assert_eq!(value(&done["result"]), json!({ "n": 1 }));
+    let task = host.call("slow", json!({ "ms": 60_000 }));
+    let id = task["taskId"].clone();
+    assert!(host.ask("tasks/cancel", json!({ "taskId": id })).get("result").is_some());
+    value(&host.call("run_get", json!({ "run_id": id, "wait_ms": 30_000 })));
+    let done = host.ask("tasks/get", json!({ "taskId": id }))["result"].clone();
+    assert_eq!(done["status"], "cancelled");
+    assert_eq!(host.ask("tasks/get", json!({ "taskId": "x" }))["error"]["code"], -32602);
+}
+
+/// A result that is too large is shown in part, with where to read the whole.
+#[test]
+fn a_large_result_is_a_link() {
+    let large = "name: large\nsteps: [ { id: a, tool: echo, parameters: { text: '{{ \"x\" * 5000 }}' } } ]\noutput: { text: '{{ a.text }}' }\n";
+    let world = world("limits: { served_result_bytes_max: 1000 }\n", &[("large", large)]);
+    for mut host in hosts(&world, &json!({})) {
+        let result = host.call("large", json!({}));
+        let reference = value(&result);
+        assert_eq!(reference["status"], "success");
+        assert!(reference["preview"].as_str().unwrap().len() <= 1000);
+        let link = &result["content"][1];
+        assert_eq!((&link["type"], &link["uri"]), (&json!("resource_link"), &reference["uri"]));
+        let read = host.ask("resources/read", json!({ "uri": reference["uri"] }))["result"].clone();
+        let whole: Json =
+            serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(whole["text"].as_str().unwrap().len(), 5000);
+        let none = host.ask("resources/read", json!({ "uri": "segue://runs/x/output" }));
+        assert!(none["error"]["code"] == -32602 || none["error"]["code"] == -32002);
+    }
+}
+
+/// Files that change change what is offered, and clients are told.
+#[test]
+fn a_changed_file_is_served() {
+    let world = world("", &[("double", DOUBLE)]);
+    let mut legacy = Host::legacy(&world, &json!({}));
+    let mut modern = Host::modern(&world, &json!({}));
+    modern.begin("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
+    modern.notification("notifications/subscriptions/acknowledged");
+    assert_eq!(value(&legacy.call("double_it", json!({ "n": 1 }))), json!({ "n": 2 }));
+    world.file("lib/new.yaml", "name: new\nsteps: [ { id: a, tool: echo, parameters: {} } ]\n");
+    world.file("lib/broken.yaml", "name: broken\nsteps: []\n");
+    for host in [&mut legacy, &mut modern] {
+        host.notification("notifications/tools/list_changed");
+        let listed = host.ask("tools/list", json!({}))["result"]["tools"].to_string();
+        assert!(listed.contains("\"new\"") && !listed.contains("\"broken\""));
+        value(&host.call("new", json!({})));
+    }
+}
+
+/// Who goes away loses nothing: the run is finished before Segue ends.
+#[test]
+fn who_goes_away_loses_nothing() {
+    let world = world("", &[("slow", SLOW)]);
+    for mut host in hosts(&world, &json!({})) {
+        host.begin(
+            "tools/call",
+            json!({ "name": "slow", "arguments": { "ms": 300 }, "_meta": { "progressToken": 1 } }),
+        );
+        let told = host.notification("notifications/progress")["params"].clone();
+        assert_eq!(host.leave(), Some(0));
+        let run_id = told["_meta"]["segue/runId"].as_str().unwrap().to_owned();
+        let shown = world.json(0, &["--store", "sqlite:s.db", "runs", "show", &run_id, "--json"]);
+        assert_eq!(shown["status"], "success");
+    }
+}
+
+/// Killed in the middle, a run goes on at the next start and is found under its id. Runs whose tools
+/// are not ours are left alone.
+#[cfg(unix)]
+#[test]
+fn a_killed_run_goes_on_at_the_next_start() {
+    let world = world("", &[("slow", SLOW)]);
+    let mut host = Host::legacy(&world, &json!({}));
+    host.begin(
+        "tools/call",
+        json!({ "name": "slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } }),
+    );
+    let told = host.notification("notifications/progress")["params"].clone();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(host.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    drop(host);
+    let run_id = told["_meta"]["segue/runId"].as_str().unwrap().to_owned();
+    let mut host = Host::modern(&world, &json!({}));
+    let run =
+        value(&host.call("run_get", json!({ "run_id": run_id, "wait_ms": 30_000, "steps": true })));
+    assert_eq!((&run["status"], &run["output"]), (&json!("success"), &json!({ "n": 1 })));
+    assert_eq!(run["steps"][0]["attempts"], 1, "what was done is not done again");
+}
