@@ -62,7 +62,7 @@ pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
 }
 
 /// Goes on with what was interrupted. Whoever asks for such a run finds it under way.
-async fn recover(global: &Global, hall: &Arc<Hall>) {
+pub(super) async fn recover(global: &Global, hall: &Arc<Hall>) {
     match hall.recover().await {
         Ok(count) if global.verbose => say(&format!("{count} runs are not over")),
         Ok(_) => {}
@@ -87,7 +87,12 @@ async fn serve(
 }
 
 /// Serves the compositions as their files change.
-async fn look_after(global: &Global, config: &Config, hall: &Hall, mut seen: Vec<Stamp>) {
+pub(super) async fn look_after(
+    global: &Global,
+    config: &Config,
+    hall: &Hall,
+    mut seen: Vec<Stamp>,
+) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let now = stamps(config);
@@ -109,9 +114,9 @@ async fn look_after(global: &Global, config: &Config, hall: &Hall, mut seen: Vec
 }
 
 /// What tells that a file has changed: where it is, when it was written, and its size.
-type Stamp = (PathBuf, Option<SystemTime>, u64);
+pub(super) type Stamp = (PathBuf, Option<SystemTime>, u64);
 
-fn stamps(config: &Config) -> Vec<Stamp> {
+pub(super) fn stamps(config: &Config) -> Vec<Stamp> {
     let paths = super::app::composition_paths(config).into_iter();
     paths
         .map(|path| {

@@ -20,6 +20,7 @@ mod prompt;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod tools;
 mod trust;
 mod upstream;
@@ -158,6 +159,8 @@ enum Command {
     Call(call::CallArgs),
     /// Serve the configured compositions to an MCP host, over standard input and output
     Mcp(mcp::McpArgs),
+    /// Serve the configured compositions over HTTP: MCP at `/mcp`
+    Serve(serve::ServeArgs),
     /// Explain an error code
     Explain(explain::ExplainArgs),
     /// Print the JSON Schema of compositions
@@ -200,6 +203,7 @@ impl Cli {
             Command::Tools(args) => tools::tools(&global, &args),
             Command::Call(args) => call::call(&global, &args),
             Command::Mcp(args) => mcp::mcp(&global, &args),
+            Command::Serve(args) => serve::serve(&global, &args),
             Command::Explain(args) => explain::explain(&global, &args),
             Command::Schema(args) => schema::schema(&args),
             Command::Init(args) => init::init(&global, &args),

@@ -100,8 +100,23 @@ pub struct Config {
     pub store: StoreAt,
     /// Bounds.
     pub limits: Limits,
+    /// Where and for whom `segue serve` is there.
+    pub server: ServeConfig,
     /// Values of the environment that it was given.
     pub secrets: Vec<String>,
+}
+
+/// Where and for whom `segue serve` is there. Not `Debug`: it holds a secret.
+#[derive(Clone, Default)]
+pub struct ServeConfig {
+    /// The address to listen at.
+    pub listen: Option<String>,
+    /// What every request must bring.
+    pub token: Option<String>,
+    /// Web pages that may ask, beside our own.
+    pub allowed_origins: Vec<String>,
+    /// Names that we are reached under, beside those of this machine.
+    pub allowed_hosts: Vec<String>,
 }
 
 /// A project's `.mcp.json`, which is always found and never named. Not `Debug`: it holds secrets.

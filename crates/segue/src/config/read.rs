@@ -17,7 +17,7 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::http::address::AddressPolicy;
 
 use super::expand::expand;
-use super::{Config, StoreAt, ToolOverride};
+use super::{Config, ServeConfig, StoreAt, ToolOverride};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -40,7 +40,7 @@ const TOP: &[&str] = &[
 ];
 
 /// What has a place in the file and is not used by this version.
-const LATER: &[&str] = &["inputs", "openapi", "toolsets", "templates", "driver", "llm", "server"];
+const LATER: &[&str] = &["inputs", "openapi", "toolsets", "templates", "driver", "llm"];
 
 const COMMAND: &[&str] = &[
     "argv",
@@ -149,6 +149,7 @@ impl Reader<'_> {
                 "compositions" => config.compositions = self.texts(value, "`compositions`"),
                 "store" => config.store = self.store(value),
                 "limits" => config.limits = self.limits(value),
+                "server" => config.server = self.server(value),
                 "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
                 other if LATER.contains(&other) => self.later(member),
                 _ => {}
@@ -321,6 +322,27 @@ impl Reader<'_> {
             description: self.description(node),
             timeout: self.timeout(node),
         })
+    }
+
+    fn server(&mut self, node: &Node) -> ServeConfig {
+        let known = &["listen", "token", "allowed_origins", "allowed_hosts"];
+        if !self.keys(node, known, "`server`") {
+            return ServeConfig::default();
+        }
+        let token = node.get("token").and_then(|token| self.text(token, "`token`"));
+        if token.as_ref().is_some_and(String::is_empty) {
+            self.error(node.span, "an empty `token` would let everybody in");
+        }
+        ServeConfig {
+            listen: node.get("listen").and_then(|listen| self.text(listen, "`listen`")),
+            token,
+            allowed_origins: node
+                .get("allowed_origins")
+                .map_or_else(Vec::new, |origins| self.texts(origins, "`allowed_origins`")),
+            allowed_hosts: node
+                .get("allowed_hosts")
+                .map_or_else(Vec::new, |hosts| self.texts(hosts, "`allowed_hosts`")),
+        }
     }
 
     fn builtins(&mut self, node: &Node, config: &mut Config) {

@@ -1,6 +1,7 @@
 //! Segue as somebody's tool: what is offered, and the runs that follow from it.
 //!
 //! ```text
+//! http.rs ── the house's address: who may come in at all
 //! mcp/ ── a door: requests of a protocol → what the hall does → answers of the protocol
 //! hall.rs, active.rs                  which compositions are served; runs that are under way
 //! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
@@ -12,6 +13,7 @@
 
 pub mod active;
 pub mod hall;
+pub mod http;
 pub mod library;
 pub mod mcp;
 pub mod offer;

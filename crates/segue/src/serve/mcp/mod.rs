@@ -6,8 +6,7 @@
 //! ```
 //!
 //! The protocol library knows both eras and matches requests and answers. Which of its words are
-//! used, and when, is said here. Whoever has another way in than standard input needs a `Server`
-//! and the library's transport for it.
+//! used, and when, is said here. Over HTTP the way in is the library's own.
 
 mod call;
 mod seal;
@@ -19,6 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rmcp::ServiceExt as _;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use segue_core::limits::Limits;
 use tokio::sync::watch;
 
@@ -39,9 +40,31 @@ pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>, templates: Optio
     let (read, write) = rmcp::transport::stdio_pipes();
     let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
     // A client that goes away before it has said anything wants nothing.
-    if let Ok(service) = server.clone().serve(pipe).await {
-        let told = tokio::spawn(server.tell_changes(service.peer().clone()));
+    if let Ok(service) = server.serve(pipe).await {
         let _ = service.waiting().await;
-        told.abort();
     }
+}
+
+/// Who may ask over HTTP, beyond those who have the token.
+pub struct Guests {
+    /// Names that we are reached under.
+    pub hosts: Vec<String>,
+    /// Web pages that may ask; every other one is refused.
+    pub origins: Vec<String>,
+}
+
+/// The door over HTTP, at `/mcp`.
+pub fn router(hall: Arc<Hall>, templates: Option<PathBuf>, guests: Guests) -> axum::Router {
+    let limits = hall.limits();
+    let library = templates.map(|folder| Library::new(folder, limits.clone()));
+    let (_, opening) = watch::channel(Some(hall));
+    let server = Server::new("http", opening, &limits, library, Line::default());
+    let config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(guests.hosts)
+        .with_allowed_origins(guests.origins)
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(limits.mcp_message_bytes_max);
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
+    axum::Router::new().route_service("/mcp", service)
 }

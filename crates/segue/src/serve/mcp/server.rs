@@ -13,7 +13,7 @@ use rmcp::model::{
     ResourceTemplate, ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID,
     Task, TaskPayload, TaskStatus, UpdateTaskParams,
 };
-use rmcp::service::{Peer, RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use segue_core::limits::Limits;
 use segue_core::run::Options;
@@ -99,11 +99,11 @@ impl Server {
     }
 
     /// Tells a client of the era with `initialize` when what is offered changes.
-    pub(super) async fn tell_changes(self, peer: Peer<RoleServer>) {
+    async fn tell_changes(self, peer: Peer<RoleServer>) {
         let Ok(hall) = self.hall().await else { return };
         let mut changes = hall.changes();
         while changes.changed().await.is_ok() {
-            if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
+            if peer.notify_tool_list_changed().await.is_err() {
                 return;
             }
         }
@@ -306,11 +306,15 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         // The library reads a known request with wrong parameters as an unknown one.
-        let known = [CallToolRequestMethod::VALUE, "resources/read", "tasks/get", "initialize"];
+        let known = [CallToolRequestMethod::VALUE, "resources/read", "tasks/get"];
         let is_known = known.contains(&request.method.as_str());
         let code = if is_known { ErrorCode::INVALID_PARAMS } else { ErrorCode::METHOD_NOT_FOUND };
         let what = if is_known { "these are no parameters of" } else { "there is no method" };
         Err(ErrorData::new(code, format!("{what} `{}`", request.method), None))
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        tokio::spawn(self.clone().tell_changes(context.peer));
     }
 
     fn accepted_subscription_filter(
