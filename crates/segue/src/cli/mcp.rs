@@ -17,7 +17,7 @@ use crate::serve::hall::Hall;
 use crate::serve::{mcp, own};
 
 /// How often the files of compositions are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
 In a host's configuration:

@@ -145,9 +145,13 @@ fn one_field(name: &str, words: &[&str]) -> Value {
 fn is_simple(schema: &Schema) -> bool {
     let json = schema.json();
     let Some(properties) = json.get("properties").and_then(Value::as_object) else { return false };
-    let simple = |field: &Value| {
-        let word = field.get("type").and_then(Value::as_str);
-        matches!(word, Some("string" | "number" | "integer" | "boolean"))
+    let simple = |field: &Value| match field.get("type").and_then(Value::as_str) {
+        Some("string" | "number" | "integer" | "boolean") => true,
+        // Several of a list.
+        Some("array") => field
+            .get("items")
+            .is_some_and(|items| items.get("enum").is_some() || items.get("anyOf").is_some()),
+        _ => false,
     };
     json.get("type").and_then(Value::as_str) == Some("object") && properties.values().all(simple)
 }

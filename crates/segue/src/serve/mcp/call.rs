@@ -35,7 +35,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 const SILENCE_MIN: Duration = Duration::from_millis(250);
 
 /// How long a client that can come back for a result waits for it.
-const TASK_AFTER: Duration = Duration::from_secs(2);
+const TASK_AFTER: Duration = Duration::from_millis(500);
 
 /// How often a client should come back, in milliseconds.
 const POLL_MS: u64 = 1_000;
@@ -329,8 +329,9 @@ pub(super) fn forms(active: &Active, questions: &[Arc<Asked>]) -> BTreeMap<Strin
     questions.iter().map(|asked| (key(asked), form(asked))).collect()
 }
 
+/// The name of a question: that of its step, which asks one thing at a time.
 fn key(asked: &Asked) -> String {
-    format!("question_{}", asked.id)
+    asked.question.step.to_string()
 }
 
 fn parse_reply(response: &serde_json::Value) -> Reply {

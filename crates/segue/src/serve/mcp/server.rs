@@ -11,7 +11,7 @@ use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
     ResourceTemplate, ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID,
-    Task, TaskPayload, TaskStatus, UpdateTaskParams,
+    Task, TaskPayload, TaskStatus, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -189,6 +189,12 @@ impl ServerHandler for Server {
         // Somebody else's compositions are not this one's.
         (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
         Ok(result)
+    }
+
+    /// What the library holds the headers of a call against. Ours are given none.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let hall = self.shared.opening.borrow().clone()?;
+        hall.served().offers.get(name).map(|offer| wire::tool_of_offer(offer))
     }
 
     async fn call_tool(
