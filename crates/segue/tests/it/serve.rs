@@ -1,6 +1,7 @@
 //! `segue mcp` from a host's side, in both eras of the protocol.
 
 mod host;
+mod http;
 mod real;
 
 use std::fs;
@@ -515,4 +516,69 @@ fn a_killed_run_goes_on_at_the_next_start() {
         value(&host.call("run_get", json!({ "run_id": run_id, "wait_ms": 30_000, "steps": true })));
     assert_eq!((&run["status"], &run["output"]), (&json!("success"), &json!({ "n": 1 })));
     assert_eq!(run["steps"][0]["attempts"], 1, "what was done is not done again");
+}
+
+/// The store may be shared: a run whose tools are not ours is left as it is.
+#[cfg(unix)]
+#[test]
+fn a_run_of_another_project_is_left_alone() {
+    let nap = "name: nap\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } }, { id: b, tool: 'command:nap', parameters: {}, depends_on: [a] } ]\n";
+    let world = world("", &[("nap", nap), ("slow", SLOW)]);
+    let theirs = format!("{CONFIG}  'command:nap': {{ confirm: never }}\n")
+        .replace("commands:\n", "commands:\n  nap: { argv: [sleep, '30'], read_only: false }\n");
+    let theirs = theirs.replace(
+        "tools: { 'command:note': { destructive: true } }\n",
+        "tools:\n  'command:note': { destructive: true }\n",
+    );
+    world.file("segue.yaml", theirs);
+    let mut host = Host::legacy(&world, &json!({}));
+    host.begin(
+        "tools/call",
+        json!({ "name": "nap", "arguments": {}, "_meta": { "progressToken": 1 } }),
+    );
+    let told = host.notification("notifications/progress")["params"].clone();
+    drop(host);
+    world.file("segue.yaml", CONFIG);
+    let mut host = Host::legacy(&world, &json!({}));
+    let run = json!({ "run_id": told["_meta"]["segue/runId"], "wait_ms": 100 });
+    assert_eq!(value(&host.call("run_get", run))["status"], "running");
+    assert_eq!(value(&host.call("slow", json!({ "ms": 1 }))), json!({ "n": 1 }));
+}
+
+/// What is made at run time is nobody's to promise: it taints the hints, and a yes to an atomic
+/// composition does not cover it.
+#[test]
+fn a_yes_covers_what_was_declared() {
+    let expanding = "\
+name: expanding
+atomic: true
+input: { type: object, required: [plan], properties: { plan: { type: object } } }
+steps:
+  - { id: fixed, tool: 'command:note', parameters: { text: fixed } }
+  - { id: made, expand: '{{ input.plan }}', depends_on: [fixed] }
+";
+    let world = world("", &[("expanding", expanding)]);
+    let mut host = Host::legacy(&world, &forms());
+    let listed = host.ask("tools/list", json!({}))["result"]["tools"].clone();
+    let tool = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "expanding").unwrap();
+    assert_eq!(
+        (&tool["annotations"]["readOnlyHint"], &tool["annotations"]["destructiveHint"]),
+        (&json!(false), &json!(true))
+    );
+    for (tool, works) in [("command:note", true), ("files_write", false)] {
+        let step = json!({ "id": "s", "tool": tool, "parameters": if works { json!({ "text": "x" }) } else { json!({ "path": "x", "content": "x" }) } });
+        let plan = json!({ "name": "made", "steps": [step] });
+        let id =
+            host.begin("tools/call", json!({ "name": "expanding", "arguments": { "plan": plan } }));
+        let asked = host.request("elicitation/create");
+        host.reply(&asked, json!({ "action": "accept", "content": {} }));
+        let result = host.answer(id)["result"].clone();
+        assert_eq!(host.unread("elicitation/create"), 0);
+        if works {
+            value(&result);
+        } else {
+            assert!(error(&result).contains("was not declared"), "{}", text(&result));
+        }
+    }
+    assert!(!world.path("x").exists());
 }
