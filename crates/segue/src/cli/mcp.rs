@@ -84,6 +84,7 @@ async fn serve(
         () = interrupted() => {}
         () = look_after(global, config, hall, seen) => {}
     }
+    hall.abandon().await;
 }
 
 /// Serves the compositions as their files change.

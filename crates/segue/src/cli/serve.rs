@@ -95,6 +95,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             () = look_after(global, &app.config, &hall, seen) => {}
         }
         hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await;
+        hall.abandon().await;
         Exit::Success
     })
 }

@@ -41,6 +41,8 @@ pub struct Hall {
     active: Mutex<HashMap<Arc<str>, Arc<Active>>>,
     /// Counts how often what is offered has changed.
     changes: watch::Sender<u64>,
+    /// Changes when runs are left where they are.
+    leaving: watch::Sender<bool>,
 }
 
 /// A run that somebody wants.
@@ -67,6 +69,7 @@ impl Hall {
             handle,
             active: Mutex::default(),
             changes: watch::Sender::default(),
+            leaving: watch::Sender::default(),
         })
     }
 
@@ -183,8 +186,16 @@ impl Hall {
         let hall = self.clone();
         // Two tasks, so that a panic of the one is told by the other.
         let work = self.handle.spawn(work);
+        let mut leaving = self.leaving.subscribe();
         self.handle.spawn(async move {
-            let outcome = work.await.unwrap_or_else(|_| Err(lost(&active.run_id)));
+            let end = work.abort_handle();
+            let outcome = tokio::select! {
+                outcome = work => outcome.unwrap_or_else(|_| Err(lost(&active.run_id))),
+                _ = leaving.changed() => {
+                    end.abort();
+                    Err(lost(&active.run_id))
+                }
+            };
             hall.actives().remove(&active.run_id);
             active.end(outcome);
         });
@@ -223,6 +234,16 @@ impl Hall {
         }
     }
 
+    /// Leaves every run where it is, before what it calls goes away: a call whose server is ended by
+    /// us would be told of as a failure of the run. The next start goes on from the journals.
+    pub async fn abandon(&self) {
+        let active: Vec<Arc<Active>> = self.actives().values().cloned().collect();
+        self.leaving.send_replace(true);
+        for active in active {
+            active.ended().await;
+        }
+    }
+
     fn actives(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Active>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,7 +260,8 @@ fn steps_of(plan: &Plan) -> Option<u32> {
     is_counted.then(|| u32::try_from(plan.steps.len()).unwrap_or(u32::MAX))
 }
 
+/// Nobody drives the run any more: Segue is ended, or its own code panicked.
 fn lost(run_id: &Arc<str>) -> EngineError {
-    let message = "the engine's own code panicked".to_owned();
+    let message = "nobody drives the run".to_owned();
     EngineError::Stopped { run_id: run_id.clone(), error: StoreError::Broken { what: message } }
 }

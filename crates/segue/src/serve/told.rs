@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use segue_core::diagnostic::Code;
 use segue_core::value::{Map, Value};
-use segue_core::view::{RunStatus, RunView, StepStatus};
+use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus};
 use segue_runtime::engine::EngineError;
 
 use crate::print::clean;
@@ -37,6 +38,17 @@ pub enum Shape {
     Run,
 }
 
+/// How something is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Telling {
+    /// Which part of the run.
+    pub shape: Shape,
+    /// The largest result that is sent as it is.
+    pub bytes_max: usize,
+    /// Whether a person can be asked through whoever is told.
+    pub can_ask: bool,
+}
+
 impl Told {
     /// A value, unless it is larger than an answer may be.
     pub fn value(value: Value, bytes_max: usize, run: Option<&RunView>) -> Told {
@@ -61,7 +73,8 @@ impl Told {
     }
 
     /// How a run ended.
-    pub fn outcome(outcome: &Result<RunView, EngineError>, shape: Shape, bytes_max: usize) -> Told {
+    pub fn outcome(outcome: &Result<RunView, EngineError>, telling: Telling) -> Told {
+        let Telling { shape, bytes_max, can_ask } = telling;
         let view = match outcome {
             Err(error) => return Told::error(engine_error(error)),
             Ok(view) => view,
@@ -78,19 +91,19 @@ impl Told {
                 };
                 Told::value(output, bytes_max, Some(view))
             }
-            Shape::Run | Shape::Output { .. } => Told::error(failure(view)),
+            Shape::Run | Shape::Output { .. } => Told::error(failure(view, can_ask)),
         };
         // A run that never began is nowhere.
         Told { run_id: view.started_at.is_some().then(|| view.run_id.clone()), ..told }
     }
 
     /// What a run would do, step by step; of one that could not begin, why.
-    pub fn rehearsed(outcome: &Result<RunView, EngineError>, bytes_max: usize) -> Told {
+    pub fn rehearsed(outcome: &Result<RunView, EngineError>, telling: Telling) -> Told {
         match outcome {
             Ok(view) if view.status == RunStatus::DryRun => {
-                Told::value(run_value(view, true), bytes_max, None)
+                Told::value(run_value(view, true), telling.bytes_max, None)
             }
-            other => Told::outcome(other, Shape::Run, bytes_max),
+            other => Told::outcome(other, telling),
         }
     }
 
@@ -168,7 +181,7 @@ pub fn run_value(view: &RunView, with_steps: bool) -> Value {
 }
 
 /// Everything that went wrong, for somebody who sees nothing but this.
-fn failure(view: &RunView) -> String {
+fn failure(view: &RunView, can_ask: bool) -> String {
     let mut text = String::new();
     let status = view.status.as_str().replace('_', " ");
     let _ = writeln!(text, "`{}`: {status}", view.name);
@@ -189,8 +202,8 @@ fn failure(view: &RunView) -> String {
             text.push_str(", it may have done its work nevertheless");
         }
         text.push_str("]\n");
-        if let Some(hint) = &error.hint {
-            let _ = writeln!(text, "  {}", clean(hint));
+        if let Some(hint) = hint(error, &view.name, can_ask) {
+            let _ = writeln!(text, "  {}", clean(&hint));
         }
     }
     let of_status = |status: StepStatus| {
@@ -229,6 +242,22 @@ fn failure(view: &RunView) -> String {
         let _ = writeln!(text, "run_id: {}", view.run_id);
     }
     text
+}
+
+/// What to do about a failure, for somebody who is not at the command line.
+fn hint(error: &ErrorView, composition: &str, can_ask: bool) -> Option<String> {
+    match error.code {
+        Code::Denied if can_ask => None,
+        Code::Denied => Some(format!(
+            "Nobody could be asked: this host does not declare elicitation. Somebody who may decide \
+             runs `segue run {composition} --yes`, or says `confirm: never` for the tool in `segue.yaml`."
+        )),
+        Code::InputSchema if error.phase == "check" => None,
+        Code::PolicyViolation if error.phase == "check" => {
+            Some("The context is given in `_meta` as `segue/context`.".to_owned())
+        }
+        _ => error.hint.clone(),
+    }
 }
 
 fn engine_error(error: &EngineError) -> String {

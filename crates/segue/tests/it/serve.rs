@@ -266,14 +266,16 @@ fn a_call_asks_through_the_host() {
         let result = host.answer(id)["result"].clone();
         assert_eq!(notes(&world), expected);
         if expected == 0 {
-            assert!(error(&result).contains("denied"));
+            let words = error(&result);
+            assert!(words.contains("denied") && !words.contains("--yes"), "{words}");
         } else {
             assert_eq!(value(&result), json!({ "written": true }));
         }
     }
     for mut host in hosts(&world, &json!({})) {
         let refused = host.call("note", json!({ "text": "x" }));
-        assert!(error(&refused).contains("was not confirmed"), "{}", text(&refused));
+        let words = error(&refused);
+        assert!(words.contains("was not confirmed") && words.contains("confirm: never"), "{words}");
         assert_eq!(notes(&world), 1);
     }
 }
@@ -524,12 +526,9 @@ fn a_killed_run_goes_on_at_the_next_start() {
 fn a_run_of_another_project_is_left_alone() {
     let nap = "name: nap\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } }, { id: b, tool: 'command:nap', parameters: {}, depends_on: [a] } ]\n";
     let world = world("", &[("nap", nap), ("slow", SLOW)]);
-    let theirs = format!("{CONFIG}  'command:nap': {{ confirm: never }}\n")
-        .replace("commands:\n", "commands:\n  nap: { argv: [sleep, '30'], read_only: false }\n");
-    let theirs = theirs.replace(
-        "tools: { 'command:note': { destructive: true } }\n",
-        "tools:\n  'command:note': { destructive: true }\n",
-    );
+    let theirs = CONFIG
+        .replace("commands:\n", "commands:\n  nap: { argv: [sleep, '30'], read_only: false }\n")
+        .replace("tools: {", "tools: { 'command:nap': { confirm: never },");
     world.file("segue.yaml", theirs);
     let mut host = Host::legacy(&world, &json!({}));
     host.begin(
@@ -581,4 +580,23 @@ steps:
         }
     }
     assert!(!world.path("x").exists());
+}
+
+/// Whoever ends Segue in the middle finds the run where it was: its calls are not failures.
+#[cfg(unix)]
+#[test]
+fn a_run_is_left_where_it_was_when_segue_is_told_to_end() {
+    let world = world("", &[("slow", SLOW)]);
+    let mut host = Host::legacy(&world, &json!({}));
+    host.begin(
+        "tools/call",
+        json!({ "name": "slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } }),
+    );
+    let told = host.notification("notifications/progress")["params"].clone();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(host.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(host.leave(), Some(0));
+    let mut host = Host::legacy(&world, &json!({}));
+    let run = json!({ "run_id": told["_meta"]["segue/runId"], "wait_ms": 30_000 });
+    assert_eq!(value(&host.call("run_get", run))["status"], "success");
 }

@@ -26,7 +26,7 @@ use super::wire;
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
 use crate::serve::question::{self, Form, Reply};
-use crate::serve::told::{Shape, Told};
+use crate::serve::told::{Shape, Telling, Told};
 
 /// The longest silence towards a caller who wants to be told how it goes.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
@@ -84,7 +84,7 @@ impl Caller<'_> {
     ) -> Answer {
         if let Err(errors) = admit(&job.plan, job.input.clone(), &job.context) {
             let refused = Ok(Engine::refused(&job.plan, errors));
-            return Ok(told(Told::outcome(&refused, job.shape, usize::MAX)));
+            return Ok(told(Told::outcome(&refused, self.telling(job.shape))));
         }
         let responses = responses.unwrap_or_default();
         let Some(sealed) = state else {
@@ -165,10 +165,7 @@ impl Caller<'_> {
     async fn go_on(&self, run_id: &str, job: &Job, responses: &InputResponses) -> Answer {
         let Some(active) = self.hall.active(run_id) else {
             return match self.hall.stored(run_id).await {
-                Ok(stored) => {
-                    let bytes_max = self.hall.limits().served_result_bytes_max;
-                    Ok(told(Told::outcome(&Ok(stored.view()), job.shape, bytes_max)))
-                }
+                Ok(stored) => Ok(told(Told::outcome(&Ok(stored.view()), self.telling(job.shape)))),
                 Err(error) => Ok(told(Told::error(error.to_string()))),
             };
         };
@@ -189,15 +186,13 @@ impl Caller<'_> {
 
     /// Follows a run until it is over, asks something, or takes longer than the caller waits.
     async fn follow(&self, active: &Arc<Active>, shape: Shape, plan: &str) -> Answer {
-        let limits = self.hall.limits();
         let mut standing = active.watch();
         let mut progress = Progress::new(self.context, active);
         let mut until = Instant::now() + self.patience(progress.is_wanted());
         loop {
             let now = standing.borrow_and_update().clone();
             if let Some(outcome) = &now.outcome {
-                let bytes_max = limits.served_result_bytes_max;
-                return Ok(told(Told::outcome(outcome, shape, bytes_max)));
+                return Ok(told(Told::outcome(outcome, self.telling(shape))));
             }
             if let Some(asked) = now.questions.first() {
                 if self.way() == Way::InputRequired {
@@ -286,6 +281,12 @@ impl Caller<'_> {
             .map(|(name, form)| Ok((name.clone(), wire::input_request(form)?)))
             .collect();
         Ok(InputRequiredResult::new(Some(requests?), Some(sealed)).into())
+    }
+
+    /// How this caller is told of a run.
+    pub(super) fn telling(&self, shape: Shape) -> Telling {
+        let bytes_max = self.hall.limits().served_result_bytes_max;
+        Telling { shape, bytes_max, can_ask: self.way() != Way::None }
     }
 
     fn way(&self) -> Way {

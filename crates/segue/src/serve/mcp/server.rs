@@ -28,7 +28,7 @@ use crate::serve::active::Outcome;
 use crate::serve::hall::Hall;
 use crate::serve::library::Library;
 use crate::serve::own::{self, Desk, Execution};
-use crate::serve::told::{Shape, Told, run_of_uri};
+use crate::serve::told::{Shape, Telling, Told, run_of_uri};
 
 /// Tasks whose shape is remembered; of others, the composition's name says it.
 const SHAPES_MAX: usize = 10_000;
@@ -138,8 +138,9 @@ impl Server {
             _ => {
                 let shape = self.shape_of(hall, run_id, &view.name);
                 let bytes_max = hall.limits().served_result_bytes_max;
-                let outcome: Outcome = Ok(view);
-                let result = wire::result(Told::outcome(&outcome, shape, bytes_max));
+                // A task asks by its state; what was denied was denied by a person.
+                let telling = Telling { shape, bytes_max, can_ask: true };
+                let result = wire::result(Told::outcome(&Ok(view), telling));
                 let result = serde_json::to_value(result).unwrap_or_default();
                 TaskPayload::Completed { result: result.as_object().cloned().unwrap_or_default() }
             }
@@ -226,7 +227,7 @@ impl ServerHandler for Server {
             };
             if dry_run {
                 let outcome: Outcome = Ok(hall.engine().dry_run(&plan, input, context));
-                return Ok(told(Told::rehearsed(&outcome, limits.served_result_bytes_max)));
+                return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
             }
             Job { plan, input, context, options, shape: Shape::Run }
         } else {

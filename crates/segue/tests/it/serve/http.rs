@@ -39,17 +39,16 @@ impl Served {
     /// The status and body of a request.
     fn post(&self, headers: &[(&str, &str)], message: &Json) -> (u16, String) {
         let body = message.to_string();
-        let mut text = format!(
+        let host = ("Host", self.address.as_str());
+        let is_host = |(name, _): &&(&str, &str)| *name == "Host";
+        let host = if headers.iter().any(|header| is_host(&header)) { None } else { Some(&host) };
+        let lines = headers.iter().chain(host).map(|(name, value)| format!("{name}: {value}\r\n"));
+        let text = format!(
             "POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
-            body.len()
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{}",
+            body.len(),
+            lines.collect::<String>()
         );
-        if !headers.iter().any(|(name, _)| *name == "Host") {
-            text += &format!("Host: {}\r\n", self.address);
-        }
-        for (name, value) in headers {
-            text += &format!("{name}: {value}\r\n");
-        }
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.write_all(format!("{text}\r\n{body}").as_bytes()).unwrap();
         let mut answer = String::new();
