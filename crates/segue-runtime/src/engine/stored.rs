@@ -124,6 +124,7 @@ impl Engine {
         let store = &self.inner.store;
         let text = serde_json::to_string(wish).unwrap_or_default().into();
         let number = store.leave_word(run_id, &text).await?;
+        let mut is_over = false;
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
             if store.words().await?.iter().all(|word| word.number != number) {
@@ -131,6 +132,8 @@ impl Engine {
             }
             match store.take(run_id, TakeOver::IfLeft).await {
                 Err(StoreError::Owned { .. }) => {}
+                // Perhaps because of this word, which is thrown away after the end is written.
+                Err(StoreError::Ended { .. }) if !is_over => is_over = true,
                 Ok(lease) => {
                     store.take_word(number).await?;
                     store.release(&lease).await?;

@@ -130,10 +130,23 @@ impl Active {
         };
         let asked = Arc::new(Asked { id, question: question.clone() });
         self.standing.send_modify(|standing| standing.questions.push(asked));
+        let _standing = Withdrawing { active: self, id };
         let answered = tokio::time::timeout(patience, answered).await;
-        // Whoever comes too late finds no question.
-        self.answer(id, None);
         answered.ok().and_then(Result::ok).flatten()
+    }
+}
+
+/// A question stands as long as somebody waits for its answer: not when it was answered elsewhere, nor
+/// when it is too late.
+struct Withdrawing<'a> {
+    active: &'a Active,
+    id: u32,
+}
+
+impl Drop for Withdrawing<'_> {
+    // Work in `Drop`, because a run withdraws a question by no longer waiting for the answer.
+    fn drop(&mut self) {
+        self.active.answer(self.id, None);
     }
 }
 

@@ -218,7 +218,15 @@ impl Hall {
                 self.go_on(row.run_id, row.name, Wish::Cancel)
             }
         };
-        (*active.ended().await).clone()
+        match &*active.ended().await {
+            // Somebody else drives it, and is told.
+            Err(EngineError::Store(StoreError::Owned { .. })) => {
+                let engine = self.engine();
+                engine.tell(&active.run_id, &Wish::Cancel).await?;
+                engine.follow(&active.run_id).await
+            }
+            other => other.clone(),
+        }
     }
 
     /// Waits until nothing is under way, but not for ever. What is then left is in its journal, and

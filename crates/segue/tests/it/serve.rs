@@ -600,3 +600,31 @@ fn a_run_is_left_where_it_was_when_segue_is_told_to_end() {
     let run = json!({ "run_id": told["_meta"]["segue/runId"], "wait_ms": 30_000 });
     assert_eq!(value(&host.call("run_get", run))["status"], "success");
 }
+
+/// A question that the host does not answer may be answered at the command line, and a run of one
+/// process be ended through another.
+#[test]
+fn a_question_is_answered_elsewhere() {
+    let ask = "name: ask\nsteps:\n  - { id: a, tool: echo, parameters: {} }\n  - { id: b, approve: { message: Well? }, depends_on: [a] }\noutput: { by: '{{ b.by }}' }\n";
+    let world = world("", &[("ask", ask), ("slow", SLOW)]);
+    let mut host = Host::legacy(&world, &forms());
+    let id = host.begin(
+        "tools/call",
+        json!({ "name": "ask", "arguments": {}, "_meta": { "progressToken": 1 } }),
+    );
+    host.request("elicitation/create");
+    let told = host.notification("notifications/progress")["params"].clone();
+    let run_id = told["_meta"]["segue/runId"].as_str().unwrap().to_owned();
+    world.segue(&["--config", "segue.yaml", "--store", "sqlite:s.db", "approve", &run_id]).exits(0);
+    assert!(value(&host.answer(id)["result"])["by"].is_string());
+
+    let id = host.begin(
+        "tools/call",
+        json!({ "name": "slow", "arguments": { "ms": 60_000 }, "_meta": { "progressToken": 2 } }),
+    );
+    let told = host.wait(|message| message["params"]["progressToken"] == 2)["params"].clone();
+    let mut other = Host::modern(&world, &json!({}));
+    let ended = value(&other.call("run_cancel", json!({ "run_id": told["_meta"]["segue/runId"] })));
+    assert_eq!(ended["status"], "cancelled");
+    assert!(error(&host.answer(id)["result"]).contains("cancelled"));
+}

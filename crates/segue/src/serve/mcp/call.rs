@@ -194,6 +194,7 @@ impl Caller<'_> {
             if let Some(outcome) = &now.outcome {
                 return Ok(told(Told::outcome(outcome, self.telling(shape))));
             }
+            progress.tell(&now).await;
             if let Some(asked) = now.questions.first() {
                 if self.way() == Way::InputRequired {
                     let state = State::new(Some(&active.run_id), plan);
@@ -207,7 +208,6 @@ impl Caller<'_> {
                 }
                 continue;
             }
-            progress.tell(&now).await;
             tokio::select! {
                 _ = standing.changed() => {}
                 () = progress.silence() => progress.break_silence(&now).await,
