@@ -67,7 +67,7 @@ fn a_finding_has_exactly_these_keys() {
     let world =
         World::with("name: x\nsteps:\n  - id: a\n    tool: ehco\n    parameters: { a: 1 }\n");
     let report = world.json(2, &["check", "c.yaml", "--json"]);
-    assert_eq!(keys(&report), ["diagnostics", "ok"]);
+    assert_eq!(keys(&report), ["ok", "diagnostics"]);
     assert_eq!(
         report["diagnostics"],
         json!([{

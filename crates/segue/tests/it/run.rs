@@ -76,7 +76,7 @@ fn a_declared_output_is_the_result() {
     let world = World::with(&format!("{TWO}output: {{ sum: '{{{{ a.n + b.n }}}}' }}\n"));
     let view = world.run(0, &[]);
     assert_eq!(view["output"], json!({ "sum": 41 }));
-    assert_eq!(keys(&view["results"]), ["b", "first"]);
+    assert_eq!(keys(&view["results"]), ["first", "b"]);
     let plain = world.segue(&["run", "c.yaml", "-q"]).exits(0);
     assert_eq!(plain.json(), json!({ "sum": 41 }));
     assert_eq!(plain.stderr, "");
