@@ -281,7 +281,7 @@ async fn an_operation_fills_its_request() {
         request.contains("authorization: Bearer t0ken") && !request.contains("x-trace"),
         "{request}"
     );
-    assert!(request.ends_with(r#"{"n":3,"name":"N"}"#), "{request}");
+    assert!(request.ends_with(r#"{"name":"N","n":3}"#), "{request}");
     assert!(tool.spec.is_repeatable() && tool.spec.needs_confirmation());
 }
 
