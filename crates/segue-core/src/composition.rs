@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compile::source::{Source, Span};
 use crate::expr::{Expr, StepIndex, Template};
+use crate::id::ToolId;
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
 use crate::value::Value;
@@ -32,6 +33,35 @@ pub enum Dialect {
     Composed,
     /// `tools[]` with `dependsOn`.
     Plan,
+}
+
+impl Dialect {
+    /// The words of the language.
+    pub const WORDS: &'static [&'static str] =
+        &["composition", "chain", "skill", "composed", "plan"];
+
+    /// The dialect of this name.
+    pub fn parse(word: &str) -> Option<Dialect> {
+        match word {
+            "composition" => Some(Dialect::Composition),
+            "chain" => Some(Dialect::Chain),
+            "skill" => Some(Dialect::Skill),
+            "composed" => Some(Dialect::Composed),
+            "plan" => Some(Dialect::Plan),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Dialect::Composition => "composition",
+            Dialect::Chain => "chain",
+            Dialect::Skill => "skill",
+            Dialect::Composed => "composed",
+            Dialect::Plan => "plan",
+        }
+    }
 }
 
 /// What is done when a step fails for good.
@@ -73,6 +103,37 @@ impl Strategy {
             Strategy::Rollback => "rollback",
             Strategy::Retry => "retry",
         }
+    }
+}
+
+/// What becomes of a reference in a tool's arguments that has no value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unresolved {
+    /// The step fails.
+    #[default]
+    Fail,
+    /// It stays in the arguments as it was written, and the run says so.
+    Keep,
+}
+
+/// Bounds that an author or a host sets to a composition. They are looked at when it is checked, and
+/// again where a run makes more of it than was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guards {
+    /// Steps, bodies included; absent means the limit of all compositions.
+    pub max_steps: Option<u32>,
+    /// The only tools that its steps may call, by id or by name; absent means all, empty means none.
+    pub allowed_tools: Option<Vec<Arc<str>>>,
+    /// Calls that a run of it may make, attempts included; absent means the limit of all runs.
+    pub max_tool_calls: Option<u32>,
+}
+
+impl Guards {
+    /// Whether a tool may be called.
+    pub fn allow(&self, tool: &ToolId) -> bool {
+        self.allowed_tools.as_ref().is_none_or(|allowed| {
+            allowed.iter().any(|known| **known == *tool.as_str() || **known == *tool.name())
+        })
     }
 }
 
@@ -129,6 +190,10 @@ pub struct Composition {
     pub timeout_ms: Option<Millis>,
     /// Steps at once.
     pub max_concurrency: u32,
+    /// What it may be made of and may do.
+    pub guards: Guards,
+    /// What becomes of references without a value.
+    pub unresolved: Unresolved,
     /// The steps.
     pub body: Body,
     /// The result; absent means every output key with its value.

@@ -173,6 +173,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::RollbackAsked { by },
         Fact::UndoEntered { node, input: value.clone() },
         Fact::Reused { node, output: value, given: None },
+        Fact::Kept { node, references: vec!["{{ a.b }}".into(), "".into()] },
     ]
 }
 
@@ -215,6 +216,7 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::RollbackAsked { .. } => 33,
         Fact::UndoEntered { .. } => 34,
         Fact::Reused { .. } => 35,
+        Fact::Kept { .. } => 36,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }

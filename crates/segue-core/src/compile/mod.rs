@@ -18,6 +18,7 @@ use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
 use crate::tool::Catalog;
 use crate::types::Type;
+use dialect::Reading;
 use document::Budget;
 use source::{Source, Span};
 
@@ -45,13 +46,17 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
         Ok(root) => root,
         Err(diagnostics) => return Compiled { composition: None, diagnostics },
     };
-    let (composition, mut diagnostics) = dialect::read(source, &root, limits);
+    let Reading { composition, findings: mut diagnostics, lowered } =
+        dialect::read(source, &root, limits);
     let Some(mut composition) = composition else {
         return finish(None, diagnostics, limits);
     };
+    let document = dialect::unwrap_template(&root);
+    let tree = lowered.as_ref().unwrap_or(document);
     diagnostics.extend(resolve::resolve(&mut composition, source));
     diagnostics.extend(check::attach_tools(&mut composition, source, catalog));
-    diagnostics.extend(check::check(&composition, source, &root));
+    diagnostics.extend(check::check(&composition, source, tree));
+    diagnostics.extend(check::check_order(&composition, document));
     finish(Some(composition), diagnostics, limits)
 }
 
@@ -59,7 +64,7 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
 /// against it before it is compiled itself.
 pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
     let root = document::read(source, Budget::for_documents(limits)).ok()?;
-    dialect::read(source, &root, limits).0
+    dialect::read(source, &root, limits).composition
 }
 
 /// What is known of a composition's result.

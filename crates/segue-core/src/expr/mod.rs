@@ -26,6 +26,7 @@ pub use jq::{Jq, JqError};
 pub use parse::ParseError;
 
 use crate::compile::source::{Source, Span};
+use crate::diagnostic::Code;
 use crate::limits::Limits;
 use crate::value::{Map, Value};
 
@@ -129,6 +130,19 @@ impl Expr {
         self.text.get(at.start as usize..at.end as usize).unwrap_or("")
     }
 
+    /// The expression as it stands in its text, braces included.
+    pub fn written(&self) -> &str {
+        let At { start, end } = self.ast.at;
+        let before = self.text.get(..start as usize).and_then(|head| head.rfind("{{"));
+        let after = self.text.get(end as usize..).and_then(|tail| tail.find("}}"));
+        match (before, after) {
+            (Some(open), Some(close)) => {
+                self.text.get(open..end as usize + close + 2).unwrap_or(&self.text)
+            }
+            _ => &self.text,
+        }
+    }
+
     /// Where the expression stands.
     pub fn place(&self) -> Place {
         Place { text: self.text.clone(), site: self.site }
@@ -209,19 +223,43 @@ impl Template {
 
     /// The value, with every hole filled.
     pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
+        self.fill(limits, &mut |expr| expr.eval(scope, limits))
+    }
+
+    /// The same, where references without a value stay as they were written; `kept` is told of them.
+    pub fn eval_keeping(
+        &self,
+        scope: &dyn Scope,
+        limits: &Limits,
+        kept: &mut Vec<Arc<str>>,
+    ) -> Result<Value, EvalError> {
+        self.fill(limits, &mut |expr| match expr.eval(scope, limits) {
+            Err(error) if error.code == Code::UnresolvedReference => {
+                kept.push(expr.written().into());
+                Ok(Value::from(expr.written()))
+            }
+            other => other,
+        })
+    }
+
+    fn fill(
+        &self,
+        limits: &Limits,
+        hole: &mut dyn FnMut(&Expr) -> Result<Value, EvalError>,
+    ) -> Result<Value, EvalError> {
         match self {
             Template::Literal(value) => Ok(value.clone()),
-            Template::Expr(expr) => expr.eval(scope, limits),
-            Template::Text(pieces) => eval_text(pieces, scope, limits),
+            Template::Expr(expr) => hole(expr),
+            Template::Text(pieces) => fill_text(pieces, limits, hole),
             Template::Array(items) => {
                 let items: Result<Vec<Value>, EvalError> =
-                    items.iter().map(|item| item.eval(scope, limits)).collect();
+                    items.iter().map(|item| item.fill(limits, hole)).collect();
                 items.map(Value::from)
             }
             Template::Object(members) => {
                 let mut map = Map::with_capacity(members.len());
                 for (key, member) in members {
-                    map.insert(key.clone(), member.eval(scope, limits)?);
+                    map.insert(key.clone(), member.fill(limits, hole)?);
                 }
                 Ok(map.into())
             }
@@ -288,14 +326,18 @@ impl Template {
     }
 }
 
-fn eval_text(pieces: &[Piece], scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
+fn fill_text(
+    pieces: &[Piece],
+    limits: &Limits,
+    hole: &mut dyn FnMut(&Expr) -> Result<Value, EvalError>,
+) -> Result<Value, EvalError> {
     use fmt::Write as _;
     let mut text = String::new();
     for piece in pieces {
         match piece {
             Piece::Text(part) => text.push_str(part),
             Piece::Expr(expr) => {
-                let value = expr.eval(scope, limits)?;
+                let value = hole(expr)?;
                 let left = limits.expression_output_bytes_max.saturating_sub(text.len());
                 if value.size_up_to(left) > left {
                     return Err(EvalError::too_large(expr.ast.at, limits));

@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::compile;
 use crate::composition::{
-    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Target, ToolCall, Undo, Ways,
+    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Target, ToolCall, Undo,
+    Unresolved, Ways,
 };
 use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
@@ -405,7 +406,12 @@ impl Plan {
         let composition = &self.composition;
         let handling = &composition.error_handling;
         let tools = self.tools.iter().map(|(id, tool)| (id.as_str(), Value::from(tool.hash())));
-        Value::object([
+        // What came later is left out where it says nothing, so that it changes no old hash.
+        let max_calls = composition.guards.max_tool_calls;
+        let max_calls = max_calls.map(|max| ("max_tool_calls", Value::from(u64::from(max))));
+        let keeps = composition.unresolved == Unresolved::Keep;
+        let keeps = keeps.then(|| ("unresolved", Value::from("keep")));
+        let meaning = [
             ("name", Value::String(composition.name.clone())),
             ("input", composition.input.as_ref().map_or(Value::Null, |s| s.json().clone())),
             ("requires", texts(&composition.requires_context)),
@@ -428,7 +434,8 @@ impl Plan {
                     .collect::<Vec<_>>()
                     .into(),
             ),
-        ])
+        ];
+        Value::object(meaning.into_iter().chain(max_calls).chain(keeps))
     }
 }
 

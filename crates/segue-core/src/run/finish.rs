@@ -8,7 +8,7 @@ use super::journal::Fact;
 use super::node::Node;
 use super::scope::FrameScope;
 use super::state::State;
-use crate::composition::Dialect;
+use crate::composition::Flow;
 use crate::diagnostic::Code;
 use crate::expr::Template;
 use crate::value::{Map, Value};
@@ -49,9 +49,9 @@ impl Moment<'_> {
             record.node.failure().is_some() && !tolerated
         };
         if !root.nodes.iter().any(failed) {
-            // A chain that goes on over a failure has done what it was written for.
-            let is_chain = plan.composition.dialect == Dialect::Chain;
-            let partial = !is_chain && self.state.has_tolerated(0);
+            // A program that goes on over a failure has done what it was written for.
+            let is_program = plan.composition.body.flow == Flow::Program;
+            let partial = !is_program && self.state.has_tolerated(0);
             return if partial { RunStatus::Partial } else { RunStatus::Success };
         }
         // Partial when some step that nobody waits for has its value.

@@ -8,7 +8,7 @@ use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
 use super::{Call, CallId, Effect, EventKind, Purpose, QuestionId, TimerId, Turn};
-use crate::composition::{Step, StepKind, ToolCall};
+use crate::composition::{Step, StepKind, ToolCall, Unresolved};
 use crate::diagnostic::Code;
 use crate::expr::{EvalError, Expr, Template};
 use crate::limits::Limits;
@@ -162,7 +162,12 @@ impl Moment<'_> {
     /// Begins with the tool of a step (candidate 0) or with its n-th fallback.
     fn start_candidate(&mut self, node: NodeId, step: &Step, candidate: u16) {
         let call = candidate_call(step, candidate);
-        let args = match self.arguments(node, call) {
+        let mut kept = Vec::new();
+        let args = self.arguments(node, call, &mut kept);
+        if !kept.is_empty() {
+            self.record(Fact::Kept { node, references: kept });
+        }
+        let args = match args {
             Ok(args) => args,
             Err(failure) => return self.fail(node, failure),
         };
@@ -185,12 +190,18 @@ impl Moment<'_> {
         self.call(node, step, candidate, args);
     }
 
-    /// The arguments of a call, checked against its tool's schema.
-    fn arguments(&self, node: NodeId, call: &ToolCall) -> Outcome<Value> {
+    /// The arguments of a call, checked against its tool's schema. References that stay as they were
+    /// written are added to `kept`.
+    fn arguments(&self, node: NodeId, call: &ToolCall, kept: &mut Vec<Arc<str>>) -> Outcome<Value> {
         let error = self.state.record(node).last_failure.as_deref().map(error_value);
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.error = error.as_ref();
-        let args = call.parameters.template.eval(&scope, self.limits).map_err(evaluation)?;
+        let template = &call.parameters.template;
+        let args = match self.state.plan_of(node.frame).composition.unresolved {
+            Unresolved::Fail => template.eval(&scope, self.limits),
+            Unresolved::Keep => template.eval_keeping(&scope, self.limits, kept),
+        };
+        let args = args.map_err(evaluation)?;
         if let Some(failure) = self.state.forgotten(&args) {
             return Err(failure);
         }
@@ -206,8 +217,10 @@ impl Moment<'_> {
 
     /// Announces a call and has it made. `candidate` 0 is the tool itself.
     fn call(&mut self, node: NodeId, step: &Step, candidate: u16, args: Value) {
-        if self.state.calls >= self.limits.run_calls_max {
-            let message = format!("the run made {} calls", self.limits.run_calls_max);
+        let own = self.state.plan_of(0).composition.guards.max_tool_calls.map(u64::from);
+        let max = own.unwrap_or(u64::MAX).min(self.limits.run_calls_max);
+        if self.state.calls >= max {
+            let message = format!("the run made {max} calls, which is as many as it may");
             return self.fail(node, Failure::lasting(Code::Limit, message));
         }
         if spec(candidate_call(step, candidate)).composition.is_some() {

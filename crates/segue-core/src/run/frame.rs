@@ -208,6 +208,8 @@ pub(super) struct Record {
     pub(super) has_failed_body: bool,
     /// Whether one failed in a way that nobody may continue over.
     pub(super) has_final_failure: bool,
+    /// References in its arguments that have no value and were kept.
+    pub(super) kept: Vec<Arc<str>>,
     /// The items of a loop.
     pub(super) items: Option<Arc<Vec<Value>>>,
 }

@@ -431,6 +431,13 @@ pub enum Fact {
         /// Why not.
         failure: Arc<Failure>,
     },
+    /// References in a step's arguments have no value, and stay as they were written.
+    Kept {
+        /// The step.
+        node: NodeId,
+        /// The references, braces included.
+        references: Vec<Arc<str>>,
+    },
     /// An answer came after nobody waited for it any more; it changes nothing.
     Late {
         /// The step.
@@ -483,6 +490,7 @@ impl Fact {
             | Fact::UndoRested { node, .. }
             | Fact::Undone { node }
             | Fact::UndoFailed { node, .. }
+            | Fact::Kept { node, .. }
             | Fact::Late { node, .. } => Some(*node),
             Fact::Started(_)
             | Fact::Visited { .. }

@@ -9,7 +9,7 @@ use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::{IllegalFact, Node};
 use super::redact::Sensitive;
-use crate::composition::{Dialect, Flow, Step};
+use crate::composition::{Flow, Step};
 use crate::expr::StepIndex;
 use crate::id::ToolId;
 use crate::plan::{BodyIndex, Plan, PlanStep};
@@ -351,6 +351,9 @@ impl State {
             Fact::Undone { node } | Fact::UndoFailed { node, .. } => {
                 self.move_back(*node, entry)?;
             }
+            Fact::Kept { node, references } => {
+                self.record_mut(*node).kept.extend(references.iter().cloned());
+            }
             Fact::Late { .. } => {}
             Fact::Finished { status, output, failure } => {
                 self.status = *status;
@@ -395,9 +398,9 @@ impl State {
     /// An activation of a composition whose own steps come in the next activation of a body.
     fn activation(&self, plan: Arc<Plan>, input: &Value) -> Activation {
         let root = index(self.frames.len());
-        let names = match plan.composition.dialect {
-            Dialect::Chain => self.chain_names(&plan, input),
-            _ => Value::Null,
+        let names = match plan.composition.body.flow {
+            Flow::Program => self.chain_names(&plan, input),
+            Flow::Graph => Value::Null,
         };
         Activation { names, ..Activation::new(plan, input.clone(), root) }
     }

@@ -191,6 +191,7 @@ fn add_steps(
             view.errors.push(error);
         }
         warn_of_doubt(state, node, record, view);
+        warn_of_absence(state, node, record, view);
     }
 }
 
@@ -201,6 +202,24 @@ fn warn_of_doubt(state: &State, node: NodeId, record: &Record, view: &mut RunVie
         let path = state.path(node);
         let message = format!("`{path}` was ended before it answered; it may have done its work");
         view.warnings.push(message);
+    }
+}
+
+/// References and fields that led nowhere, where the run went on nevertheless.
+fn warn_of_absence(state: &State, node: NodeId, record: &Record, view: &mut RunView) {
+    let path = state.path(node);
+    for reference in &record.kept {
+        let message = format!("`{path}`: {reference} has no value and was kept as it is written");
+        view.warnings.push(message);
+    }
+    let Some(given) = record.given.as_ref().filter(|_| record.node.output().is_some()) else {
+        return;
+    };
+    for (field, name) in &state.step(node).on_success.map_outputs {
+        if !given.contains_key(name) {
+            let message = format!("the value of `{path}` has no `{field}`: `{name}` stays unset");
+            view.warnings.push(message);
+        }
     }
 }
 

@@ -108,8 +108,12 @@ impl Case {
         }
     }
 
-    /// Whether the model knows all of it: a graph without compositions that take steps back.
+    /// Whether the model knows all of it: a graph without compositions that take steps back, whose
+    /// calls nobody counts.
     fn is_modelled(&self) -> bool {
+        if self.plan.composition.guards.max_tool_calls.is_some() {
+            return false;
+        }
         let graph = self.plan.bodies.iter().all(|body| body.flow == Flow::Graph);
         graph && self.plan.steps.iter().all(|step| step.undo_plans.is_empty())
     }

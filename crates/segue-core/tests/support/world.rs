@@ -346,6 +346,9 @@ fn describe(run: &Run, journal: &[Entry]) -> String {
             error.code, error.attempts, error.message
         );
     }
+    for warning in &view.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
     let (ran, ok, bad) = (view.steps_executed, view.steps_succeeded, view.steps_failed);
     let _ = writeln!(out, "steps: {ran} ran, {ok} succeeded, {bad} failed");
     out
@@ -430,6 +433,9 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::Undone { node } => format!("{} undone", path(node)),
         Fact::UndoFailed { node, failure } => {
             format!("{} not undone: {}", path(node), failure.message)
+        }
+        Fact::Kept { node, references } => {
+            format!("{} keeps {}", path(node), references.join(" and "))
         }
         Fact::Late { node, attempt } => {
             format!("{} answer to attempt {attempt} came late", path(node))

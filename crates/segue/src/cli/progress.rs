@@ -148,6 +148,7 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         | Fact::TimedOut { .. }
         | Fact::Stopped { .. }
         | Fact::Closed { .. }
+        | Fact::Kept { .. }
         | Fact::Late { .. }
         | Fact::Finished { .. } => return None,
     })

@@ -4,21 +4,25 @@
 //! of expressions, order, reachability, and what the author will want to know. Each concern is a
 //! function; all findings come at once.
 
+mod guards;
 mod order;
 mod parameters;
+mod plan;
 mod practice;
 mod program;
 mod tools;
 
 use super::document::Node;
+use super::resolve::soften;
 use super::source::{Source, Span};
 use super::typing::{CallTyping, Typing};
-use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall};
+use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall, Unresolved};
 use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
 use crate::expr::{Expr, Finding, Kind, Template, TypeScope};
 use crate::types::{Field, Type};
 use crate::value::Value;
 
+pub(super) use plan::check as check_order;
 pub(super) use tools::attach as attach_tools;
 
 /// Checks a composition whose names are resolved and whose tools are attached.
@@ -33,7 +37,8 @@ pub(super) fn check(composition: &Composition, source: &Source, root: &Node) -> 
     findings.extend(likely);
     findings.extend(tools::recursion(composition));
     findings.extend(practice::check(composition, &typing));
-    findings.extend(program::check(composition, super::dialect::unwrap_template(root)));
+    findings.extend(program::check(composition, root));
+    findings.extend(guards::check(composition));
     findings
 }
 
@@ -45,7 +50,8 @@ fn types(
     typing: &Typing<'_>,
 ) -> Vec<Diagnostic> {
     let schemas = parameters::Cache::default();
-    let mut checker = Checker { source, root, typing, findings: Vec::new(), schemas };
+    let keeps = composition.unresolved == Unresolved::Keep;
+    let mut checker = Checker { source, root, typing, keeps, findings: Vec::new(), schemas };
     composition.body.walk(&mut |step| checker.step(step));
     if let Some(output) = &composition.output {
         checker.template(output, typing);
@@ -59,6 +65,8 @@ struct Checker<'a> {
     /// The document, to point into parameters.
     root: &'a Node,
     typing: &'a Typing<'a>,
+    /// Whether arguments keep references that have no value.
+    keeps: bool,
     findings: Vec<Diagnostic>,
     schemas: parameters::Cache,
 }
@@ -175,7 +183,11 @@ impl Checker<'_> {
     }
 
     fn call(&mut self, call: &ToolCall, scope: &dyn TypeScope) {
+        let known = self.findings.len();
         self.template(&call.parameters.template, scope);
+        if self.keeps {
+            soften(&mut self.findings[known..]);
+        }
         if let Some(tool) = call.tool.clone() {
             parameters::check(self, call, &tool, scope);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::Span;
 use crate::composition::{
-    Body, Composition, FailureAction, Flow, Step, StepKind, Target, ToolCall, Ways,
+    Body, Composition, Dialect, FailureAction, Flow, Step, StepKind, Target, ToolCall, Ways,
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{Ast, Kind, Root, Template};
@@ -17,7 +17,9 @@ pub(super) fn check(composition: &Composition, root: &Node) -> Vec<Diagnostic> {
     if composition.body.flow == Flow::Program {
         check_body(&composition.body, &mut findings);
         vague_names(composition, root, &mut findings);
-        undocumented(composition, root, &mut findings);
+        if composition.dialect == Dialect::Chain {
+            undocumented(composition, root, &mut findings);
+        }
         silent_about_failures(composition, &mut findings);
         composition.body.walk_calls(&mut |call| hard_coded(call, root, &mut findings));
         unread_names(composition, root, &mut findings);
@@ -104,7 +106,7 @@ fn endless_circle(body: &Body, circle: &[usize]) -> Diagnostic {
 }
 
 /// Names that say nothing to whoever reads them: `tool1`, `x`, `tmp`.
-fn is_vague(name: &str) -> bool {
+pub(super) fn is_vague(name: &str) -> bool {
     const SAYING_NOTHING: &[&str] = &[
         "tool",
         "chain",

@@ -127,7 +127,7 @@ fn refuse_reserved_parameters(reader: &mut Reader<'_>, root: &Node) {
 
 /// Every name that the author gives to steps and values, so that a step without a name gets one
 /// that means nothing else.
-fn collect_names(node: &Node, reader: &mut Reader<'_>) {
+pub(super) fn collect_names(node: &Node, reader: &mut Reader<'_>) {
     for item in node.items() {
         collect_names(item, reader);
     }

@@ -122,6 +122,9 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
     "max_concurrency": Count, "Steps that run at once; 16 unless said otherwise.";
+    "guards": Of(&GUARDS), "What it may be made of and may do.";
+    "unresolved": Words(&["fail", "keep"]), "A reference without a value fails its step, or is kept as written; `fail` unless said otherwise.";
+    "flow": Words(&["graph", "program"]), "Steps run as soon as what they need is there, or one after the other, with jumps; `graph` unless said otherwise.";
     "steps": List(&Of(&STEP)), "What it does.";
     "output": Template, "Its result; every output key with its value unless said otherwise.";
     "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
@@ -146,6 +149,7 @@ record!(pub CHAIN "document" "Tools composed into one tool, step by step, with j
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
     "max_concurrency": Count, "Branches and items that run at once; 16 unless said otherwise.";
+    "guards": Of(&GUARDS), "What it may be made of and may do.";
     "output": Template, "Its result.";
     "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
@@ -162,6 +166,83 @@ record!(pub IMPLEMENTATION "implementation" "How a chain does its work." require
 
 record!(pub COMPOSITE "composite" "The steps of a chain." requires ["steps"] {
     "steps": List(&Of(&STEP)), "What is done, in order unless a step says what is `next`.";
+});
+
+record!(pub GUARDS "guards" "What a composition may be made of and may do." requires [] {
+    "max_steps": Count, "Steps, bodies included; 0 is no limit.";
+    "allowed_tools": List(&Text), "The only tools that its steps may call.";
+    "max_tool_calls": Count, "Calls that one run may make, attempts included; 0 is no limit.";
+    "timeout": Duration, "For the whole run.";
+    "timeout_ms": Millis, "For the whole run, in milliseconds.";
+});
+
+record!(pub SKILL "skill" "Tools called one after the other, in the order of their ids." requires [] {
+    "$schema": Text, "The schema that editors check this file against.";
+    "dialect": Words(&["skill"]), "Forces the dialect.";
+    "name": Name, "How the skill is called.";
+    "Name": Name, "The same.";
+    "description": Text, "What it does, for people and models.";
+    "Description": Text, "The same.";
+    "version": Version, "Its version.";
+    "input": Schema, "JSON Schema of its input.";
+    "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
+    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "atomic": Bool, "One confirmation for the whole run.";
+    "timeout": Duration, "For the whole run.";
+    "timeout_ms": Millis, "For the whole run, in milliseconds.";
+    "guards": Of(&GUARDS), "What it may be made of and may do.";
+    "steps": List(&Of(&SKILL_STEP)), "What it does.";
+    "Steps": List(&Of(&SKILL_STEP)), "The same.";
+    "output": Template, "Its result.";
+    "metadata": Object, "Author, tags, estimated duration and the like.";
+});
+
+record!(pub SKILL_STEP "skill_step" "One step of a skill." requires [] {
+    "id": Id, "Its name, which says when it runs.";
+    "ID": Id, "The same.";
+    "tool_id": Text, "The tool.";
+    "toolId": Text, "The same.";
+    "ToolID": Text, "The same.";
+    "inputs": Templates, "The tool's arguments.";
+    "Inputs": Templates, "The same.";
+});
+
+record!(pub PLAN "plan" "Tools to call, each after those that it depends on." requires [] {
+    "$schema": Text, "The schema that editors check this file against.";
+    "dialect": Words(&["plan"]), "Forces the dialect.";
+    "name": Name, "How the plan is called; `plan` unless said otherwise.";
+    "description": Text, "What it does, for people and models.";
+    "version": Version, "Its version.";
+    "query": Text, "What somebody asked for, in their words.";
+    "reasoning": Text, "Why these tools were chosen.";
+    "requestId": Text, "The request that the plan belongs to: `req_…`.";
+    "planId": Text, "The id of the plan: `plan_…`.";
+    "input": Schema, "JSON Schema of its input.";
+    "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
+    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "atomic": Bool, "One confirmation for the whole run.";
+    "timeout": Duration, "For the whole run.";
+    "timeout_ms": Millis, "For the whole run, in milliseconds.";
+    "max_concurrency": Count, "Tools that run at once; 1 unless said otherwise.";
+    "guards": Of(&GUARDS), "What it may be made of and may do.";
+    "tools": List(&Of(&PLAN_TOOL)), "The tools to call.";
+    "executionOrder": List(&Text), "Which of several tools that could run goes first.";
+    "output": Template, "Its result; the output of every tool unless said otherwise.";
+    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "metadata": Object, "Author, tags, estimated duration and the like.";
+});
+
+record!(pub PLAN_TOOL "plan_tool" "One call of a plan." requires [] {
+    "id": Id, "What others call it; the tool's name unless said otherwise.";
+    "name": Text, "The tool.";
+    "toolName": Text, "The same.";
+    "parameters": Templates, "The tool's arguments.";
+    "dependsOn": Either(&[List(&Text), Text]), "Tools that come first.";
+    "outputMapping": Names, "Field of its output → name for later tools.";
+    "when": Condition, "Whether to call it at all.";
+    "timeout": Duration, "For one attempt.";
+    "timeout_ms": Millis, "For one attempt, in milliseconds.";
+    "retry_count": Count, "How often it is tried again.";
 });
 
 record!(pub PARAMETER "parameter" "One parameter of the input." requires ["name"] {
@@ -222,7 +303,7 @@ record!(pub STEP "step" "One step. It has exactly one of the words tool, paralle
     "idempotent": Bool, "Whether calling it twice is harmless.";
     "probe": Of(&PROBE), "How to find out whether an unanswered call did its work.";
     "sensitive": List(&Text), "JSON Pointers to what must never be written down.";
-    "fallthrough": Bool, "Whether it is entered in passing although only failures lead to it." only Chain;
+    "fallthrough": Bool, "Whether it is entered in passing although only failures lead to it; a graph has no such thing.";
 });
 
 /// The words of which a step has exactly one.

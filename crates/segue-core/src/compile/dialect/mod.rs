@@ -3,8 +3,11 @@
 mod chain;
 pub mod grammar;
 mod json_schema;
+mod lower;
 mod native;
+mod plan;
 mod reader;
+mod skill;
 mod step;
 
 pub(super) use chain::is_reserved_in_state;
@@ -19,26 +22,43 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::limits::Limits;
 use reader::Reader;
 
-/// Reads the composition that a document holds. Names are not resolved yet.
-pub(super) fn read(
-    source: &Source,
-    root: &Node,
-    limits: &Limits,
-) -> (Option<Composition>, Vec<Diagnostic>) {
+/// What came out of a document.
+pub(super) struct Reading {
+    /// The composition; names are not resolved yet.
+    pub(super) composition: Option<Composition>,
+    /// What was found.
+    pub(super) findings: Vec<Diagnostic>,
+    /// The document in native words, where its dialect has words of its own. Every part of it knows
+    /// where in the text it came from.
+    pub(super) lowered: Option<Node>,
+}
+
+/// Reads the composition that a document holds.
+pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> Reading {
     let root = unwrap_template(root);
+    let nothing = |finding| Reading { composition: None, findings: vec![finding], lowered: None };
     if !matches!(root.kind, NodeKind::Object(_)) {
         let message = format!("a composition is an object, found {}", root.kind_word());
         let span = reader::first_line(source, root.span);
-        return (None, vec![Diagnostic::error(Code::InvalidField, message, span)]);
+        return nothing(Diagnostic::error(Code::InvalidField, message, span));
     }
     let dialect = detect(root);
     let mut reader = Reader::new(source, limits, dialect);
-    let composition = match dialect {
-        Dialect::Composition => native::read(&mut reader, root),
-        Dialect::Chain => chain::read(&mut reader, root),
-        other => return (None, vec![unsupported(root, other)]),
+    let lowered = match dialect {
+        Dialect::Composition => {
+            let composition = native::read(&mut reader, root);
+            return Reading { composition, findings: reader.findings, lowered: None };
+        }
+        Dialect::Chain => {
+            let composition = chain::read(&mut reader, root);
+            return Reading { composition, findings: reader.findings, lowered: None };
+        }
+        Dialect::Skill => skill::lower(&mut reader, root),
+        Dialect::Plan => plan::lower(&mut reader, root),
+        Dialect::Composed => return nothing(unsupported(root, dialect)),
     };
-    (composition, reader.findings)
+    let composition = lowered.as_ref().and_then(|tree| native::read_tree(&mut reader, tree));
+    Reading { composition, findings: reader.findings, lowered }
 }
 
 /// A template file wraps a composition of any dialect.
@@ -52,15 +72,9 @@ pub(super) fn unwrap_template(root: &Node) -> &Node {
 /// Which dialect a document is in: by its word, else by what only that dialect has.
 fn detect(root: &Node) -> Dialect {
     if let Some(word) = root.get("dialect").and_then(Node::as_str) {
-        match &**word {
-            "chain" => return Dialect::Chain,
-            "skill" => return Dialect::Skill,
-            "composed" => return Dialect::Composed,
-            "plan" => return Dialect::Plan,
-            _ => return Dialect::Composition,
-        }
+        return Dialect::parse(word).unwrap_or_default();
     }
-    let steps = root.get("steps").map_or(&[][..], Node::items);
+    let steps = root.get("steps").or_else(|| root.get("Steps")).map_or(&[][..], Node::items);
     let has_tool_id =
         |step: &Node| ["tool_id", "toolId", "ToolID"].iter().any(|name| step.get(name).is_some());
     if root.get("implementation").is_some() {
@@ -77,13 +91,7 @@ fn detect(root: &Node) -> Dialect {
 }
 
 fn unsupported(root: &Node, dialect: Dialect) -> Diagnostic {
-    let word = match dialect {
-        Dialect::Composition => "composition",
-        Dialect::Chain => "chain",
-        Dialect::Skill => "skill",
-        Dialect::Composed => "composed",
-        Dialect::Plan => "plan",
-    };
+    let word = dialect.as_str();
     let message = format!("documents of the `{word}` dialect cannot be read yet");
     let span = Span { start: root.span.start, end: root.span.start };
     Diagnostic::error(Code::Unsupported, message, span)

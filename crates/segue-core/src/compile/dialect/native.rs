@@ -3,31 +3,49 @@
 
 use std::sync::Arc;
 
-use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, PARAMETER, REQUIRES};
+use super::chain;
+use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, GUARDS, PARAMETER, REQUIRES};
 use super::reader::{Reader, first_line};
 use super::step::read_steps;
 use crate::compile::document::{Node, NodeKind};
-use crate::composition::{Backoff, Body, Composition, ErrorHandling, Flow, Step, Strategy};
+use crate::composition::{
+    Backoff, Body, Composition, ErrorHandling, Flow, Guards, Millis, Step, Strategy, Unresolved,
+};
 use crate::diagnostic::Code;
 use crate::id::is_composition_name;
 use crate::schema::Schema;
-use crate::value::{Map, Value};
+use crate::value::{Map, Number, Value};
 
 /// Steps at once when nobody says otherwise.
 const CONCURRENCY_DEFAULT: u32 = 16;
 
 pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> {
-    if !reader.record(root, &COMPOSITION, "a composition") {
-        return None;
-    }
     if let Some(word) = root.get("dialect") {
         reader.word(word, "`dialect`", &["composition"]);
     }
+    read_tree(reader, root)
+}
+
+/// Reads a tree of native words, written so or made out of another dialect.
+pub(super) fn read_tree(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> {
+    if !reader.record(root, &COMPOSITION, "a composition") {
+        return None;
+    }
+    if let Some(word) = root.get("flow")
+        && reader.word(word, "`flow`", &["graph", "program"]) == Some(1)
+    {
+        reader.flow = Flow::Program;
+    }
     let steps = match root.get("steps") {
-        Some(node) => read_all_steps(reader, node),
+        Some(node) => {
+            if reader.flow == Flow::Program {
+                chain::collect_names(node, reader);
+            }
+            read_all_steps(reader, node)
+        }
         None => Vec::new(),
     };
-    Some(read_top(reader, root, Body { steps, flow: Flow::Graph }))
+    Some(read_top(reader, root, Body { steps, flow: reader.flow }))
 }
 
 /// What the top of a document says, whatever its steps look like.
@@ -40,6 +58,8 @@ pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Comp
         }
         node.to_value()
     });
+    let (guards, guarded_ms) = read_guards(reader, root);
+    let own_ms = reader.duration_field(root, "timeout");
     let description = root.get("description").and_then(|n| reader.text(n, "`description`"));
     Composition {
         name,
@@ -49,8 +69,15 @@ pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Comp
         input: read_input(reader, root),
         requires_context: root.get("requires").map_or_else(Vec::new, |n| read_requires(reader, n)),
         atomic: root.get("atomic").and_then(|n| reader.bool(n, "`atomic`")).unwrap_or(false),
-        timeout_ms: reader.duration_field(root, "timeout"),
+        timeout_ms: own_ms.into_iter().chain(guarded_ms).min(),
         max_concurrency: read_concurrency(reader, root).unwrap_or(CONCURRENCY_DEFAULT),
+        guards,
+        unresolved: root.get("unresolved").map_or_else(Unresolved::default, |node| {
+            match reader.word(node, "`unresolved`", &["fail", "keep"]) {
+                Some(1) => Unresolved::Keep,
+                _ => Unresolved::Fail,
+            }
+        }),
         body,
         output: root.get("output").map(|node| reader.template(node)),
         error_handling: root
@@ -119,6 +146,37 @@ fn read_concurrency(reader: &mut Reader<'_>, root: &Node) -> Option<u32> {
     let node = root.get("max_concurrency")?;
     let max = reader.limits.concurrency_max as u64;
     reader.positive(node, "`max_concurrency`", max)
+}
+
+/// The guards, and the time that they leave for the whole run.
+fn read_guards(reader: &mut Reader<'_>, root: &Node) -> (Guards, Option<Millis>) {
+    let mut guards = Guards::default();
+    let Some(node) = root.get("guards") else { return (guards, None) };
+    if !reader.record(node, &GUARDS, "`guards`") {
+        return (guards, None);
+    }
+    guards.max_steps = node.get("max_steps").and_then(|n| read_bound(reader, n, "`max_steps`"));
+    let calls = node.get("max_tool_calls");
+    guards.max_tool_calls = calls.and_then(|n| read_bound(reader, n, "`max_tool_calls`"));
+    guards.allowed_tools = node.get("allowed_tools").map(|tools| {
+        let tools = reader.list(tools, "`allowed_tools`").iter();
+        tools.filter_map(|tool| reader.text(tool, "a tool")).collect()
+    });
+    (guards, reader.duration_field(node, "timeout"))
+}
+
+/// A bound of which zero and less mean that there is none.
+fn read_bound(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u32> {
+    match &node.kind {
+        NodeKind::Number(Number::Int(int)) => {
+            (*int > 0).then(|| u32::try_from(*int).unwrap_or(u32::MAX))
+        }
+        _ => {
+            let message = format!("{what} must be a whole number, found {}", node.kind_word());
+            reader.error(Code::InvalidField, node.span, message);
+            None
+        }
+    }
 }
 
 fn read_requires(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {

@@ -18,6 +18,8 @@ pub(super) struct Reader<'a> {
     pub(super) limits: &'a Limits,
     pub(super) findings: Vec<Diagnostic>,
     pub(super) dialect: Dialect,
+    /// How the steps of this document follow each other.
+    pub(super) flow: Flow,
     /// Names that the author gives, which no step may have by itself.
     pub(super) taken: BTreeSet<Arc<str>>,
     next_index: StepIndex,
@@ -28,15 +30,8 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub(super) fn new(source: &'a Source, limits: &'a Limits, dialect: Dialect) -> Reader<'a> {
         let (findings, taken) = (Vec::new(), BTreeSet::new());
-        Reader { source, limits, findings, dialect, taken, next_index: 0, depth: 0 }
-    }
-
-    /// How the steps of this dialect follow each other.
-    pub(super) fn flow(&self) -> Flow {
-        match self.dialect {
-            Dialect::Chain => Flow::Program,
-            _ => Flow::Graph,
-        }
+        let flow = if dialect == Dialect::Chain { Flow::Program } else { Flow::Graph };
+        Reader { source, limits, findings, dialect, flow, taken, next_index: 0, depth: 0 }
     }
 
     /// The position of the next step in the text.

@@ -28,7 +28,7 @@ pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Ve
     let nodes = reader.list(node, what).iter();
     let mut steps: Vec<(Step, &Node)> =
         nodes.filter_map(|node| Some((read_step(reader, node)?, node))).collect();
-    if reader.flow() == Flow::Program {
+    if reader.flow == Flow::Program {
         chain::resolve_jumps(reader, &mut steps);
     }
     steps.into_iter().map(|(step, _)| Arc::new(step)).collect()
@@ -39,7 +39,7 @@ fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
     if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
         reader.error(Code::NoSteps, node.span, format!("{what} has no steps"));
     }
-    Body { steps, flow: reader.flow() }
+    Body { steps, flow: reader.flow }
 }
 
 fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
@@ -47,7 +47,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
         return None;
     }
     let index = reader.take_index();
-    let is_program = reader.flow() == Flow::Program;
+    let is_program = reader.flow == Flow::Program;
     let (id, id_span) =
         if is_program { chain::read_id(reader, node, index) } else { read_id(reader, node) };
     let kind = read_kind(reader, node, &id)?;
@@ -136,7 +136,7 @@ fn read_kind(reader: &mut Reader<'_>, node: &Node, id: &Arc<str>) -> Option<Step
     let span = first_line(reader.source, node.span);
     match present.as_slice() {
         [] => {
-            let message = match reader.flow() {
+            let message = match reader.flow {
                 Flow::Graph => format!("step `{id}` does nothing"),
                 // Counted from zero, as the chain's own names of steps are.
                 Flow::Program => {
@@ -206,7 +206,7 @@ fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCa
 
 /// The arguments of a call, and the word for them: a chain also says `inputs`.
 fn arguments<'n>(reader: &mut Reader<'_>, node: &'n Node) -> Option<(&'static str, &'n Node)> {
-    let inputs = node.get("inputs").filter(|_| reader.flow() == Flow::Program);
+    let inputs = node.get("inputs").filter(|_| reader.flow == Flow::Program);
     // An empty field of YAML is null, and means no arguments at all.
     let inputs = inputs.filter(|inputs| inputs.kind != NodeKind::Null);
     match (node.get("parameters"), inputs) {
@@ -232,11 +232,12 @@ fn refuse_misplaced(reader: &mut Reader<'_>, node: &Node, kind: &StepKind) {
         "success_when",
         "fail_when",
     ];
-    let is_program = reader.flow() == Flow::Program;
+    let is_program = reader.flow == Flow::Program;
     let misplaced = |name: &str| match name {
         "wait_for" => !matches!(kind, StepKind::Parallel { .. }),
         "steps" => true,
         "depends_on" => is_program,
+        "fallthrough" => !is_program,
         name if TOOL_ONLY.contains(&name) => !matches!(kind, StepKind::Tool(_)),
         "retry" | "retry_count" => !matches!(kind, StepKind::Tool(_)),
         _ => false,
@@ -248,11 +249,16 @@ fn refuse_misplaced(reader: &mut Reader<'_>, node: &Node, kind: &StepKind) {
                     "`depends_on` belongs to graphs; the steps of a chain follow each other"
                         .to_owned()
                 }
+                "fallthrough" => {
+                    "`fallthrough` belongs to programs; the steps of a composition are a graph"
+                        .to_owned()
+                }
                 other => format!("`{other}` does not belong to a `{}` step", kind.word()),
             };
             let help = match &*member.key {
                 "wait_for" => "it belongs to `parallel`",
                 "depends_on" => "put the steps in order, or use `next` to jump",
+                "fallthrough" => "a step of a graph runs as soon as what it needs is there",
                 "steps" => {
                     "steps belong inside `loop`, `repeat`, `choose` or a branch of `parallel`"
                 }
@@ -289,15 +295,12 @@ fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<
     if !is_group {
         let step = reader.nested(node, |reader| read_step(reader, node))?;
         let mut alone = [(step, node)];
-        if reader.flow() == Flow::Program {
+        if reader.flow == Flow::Program {
             chain::resolve_jumps(reader, &mut alone);
         }
         let [(step, _)] = alone;
         let id = step.id.clone();
-        return Some(Branch {
-            id,
-            body: Body { steps: vec![Arc::new(step)], flow: reader.flow() },
-        });
+        return Some(Branch { id, body: Body { steps: vec![Arc::new(step)], flow: reader.flow } });
     }
     for member in node.members() {
         if !matches!(&*member.key, "id" | "steps") {
@@ -430,7 +433,7 @@ fn read_templates(
             let help = "use letters, digits, `_`, `-` and `$`, and none of the reserved names";
             reader.error_with_help(Code::InvalidField, member.key_span, message, help);
         }
-        if names_must_fit_paths && reader.flow() == Flow::Program {
+        if names_must_fit_paths && reader.flow == Flow::Program {
             chain::refuse_reserved(reader, &member.key, member.key_span);
         }
         templates.push((member.key.clone(), reader.template(&member.value)));
@@ -551,7 +554,7 @@ fn read_on_success(reader: &mut Reader<'_>, node: &Node) -> OnSuccess {
         }
         for member in outputs.members() {
             let name = read_key(reader, &member.value, "a name");
-            if let (Some((name, span)), Flow::Program) = (&name, reader.flow()) {
+            if let (Some((name, span)), Flow::Program) = (&name, reader.flow) {
                 chain::refuse_reserved(reader, name, *span);
             }
             map_outputs.extend(name.map(|(name, _)| (member.key.clone(), name)));
@@ -584,7 +587,7 @@ fn read_on_failure(reader: &mut Reader<'_>, node: &Node) -> OnFailure {
         None if node.get("action").is_some() => FailureAction::Stop,
         _ => FailureAction::Strategy,
     };
-    if reader.flow() == Flow::Program && (word.is_some() || node.get("action").is_none()) {
+    if reader.flow == Flow::Program && (word.is_some() || node.get("action").is_none()) {
         chain::refuse_useless(reader, node, action);
     }
     let next = next.filter(|_| action == FailureAction::Continue);
@@ -593,7 +596,7 @@ fn read_on_failure(reader: &mut Reader<'_>, node: &Node) -> OnFailure {
 
 /// Only programs jump.
 fn read_next(reader: &mut Reader<'_>, node: &Node) -> Option<Next> {
-    if reader.flow() == Flow::Program {
+    if reader.flow == Flow::Program {
         return chain::read_next(reader, node);
     }
     if let Some(member) = node.members().iter().find(|member| &*member.key == "next") {

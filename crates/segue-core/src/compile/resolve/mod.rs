@@ -10,8 +10,10 @@ mod walk;
 use std::sync::Arc;
 
 use super::source::{Source, Span};
-use crate::composition::{Body, Composition, Flow, Need, Step, StepKind, StepRollback, ToolCall};
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::composition::{
+    Body, Composition, Dialect, Flow, Need, Step, StepKind, StepRollback, ToolCall, Unresolved,
+};
+use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
 use crate::expr::{Expr, StepIndex, Template};
 use program::StateUse;
 use symbols::{Level, StepInfo, Symbols};
@@ -27,6 +29,8 @@ pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Dia
     let mut symbols = Symbols::collect(composition, source);
     let mut findings = std::mem::take(&mut symbols.findings);
     let mut resolver = Resolver {
+        keeps: composition.unresolved == Unresolved::Keep,
+        is_list: composition.dialect == Dialect::Skill,
         symbols,
         source,
         findings: Vec::new(),
@@ -86,6 +90,10 @@ struct Use {
 }
 
 struct Resolver<'a> {
+    /// Whether arguments keep references that have no value.
+    keeps: bool,
+    /// Whether steps run in the order of the list, whatever they read.
+    is_list: bool,
     symbols: Symbols,
     source: &'a Source,
     findings: Vec<Diagnostic>,
@@ -204,7 +212,11 @@ impl Resolver<'_> {
     }
 
     fn call(&mut self, call: &mut ToolCall, site: &Site) {
+        let known = self.findings.len();
         self.template(&mut call.parameters.template, site);
+        if self.keeps {
+            soften(&mut self.findings[known..]);
+        }
     }
 
     fn template(&mut self, template: &mut Template, site: &Site) {
@@ -241,6 +253,14 @@ impl Resolver<'_> {
             self.symbols.bodies.iter().map(|b| vec![Vec::new(); b.steps]).collect();
         for used in std::mem::take(&mut self.uses) {
             match self.symbols.level(&used) {
+                Level::Need { position, needed, .. } if self.is_list && needed > position => {
+                    let id = &self.symbols.steps[used.step as usize].id;
+                    self.findings.push(later(id, used.span));
+                }
+                Level::Itself if self.is_list => {
+                    let id = &self.symbols.steps[used.step as usize].id;
+                    self.findings.push(later(id, used.span));
+                }
                 Level::Need { body, position, needed } => {
                     let needs = &mut needs[body][position];
                     let reads_value = !used.guarded;
@@ -268,6 +288,31 @@ impl Resolver<'_> {
             needs.sort_unstable_by_key(|need| need.position);
         }
         needs
+    }
+}
+
+/// A list goes on in its order, so what a step reads of a later one is never there.
+fn later(id: &str, span: Span) -> Diagnostic {
+    let message = format!("`{id}` has not run yet when this step reads it");
+    Diagnostic::warning(Code::UnresolvedReference, message, span)
+        .help("the reference is kept as it is written; steps run in the order of their ids")
+}
+
+/// Where arguments keep what has no value, a reference that leads nowhere stops nothing.
+pub(super) fn soften(findings: &mut [Diagnostic]) {
+    for finding in findings {
+        let leads_nowhere = matches!(
+            finding.code,
+            Code::UnresolvedReference | Code::UnknownPath | Code::UnknownStep
+        );
+        if leads_nowhere && finding.severity == Severity::Error {
+            finding.severity = Severity::Warning;
+            let kept = "the reference is kept as it is written";
+            finding.help = Some(match finding.help.take() {
+                Some(help) => format!("{help}; else {kept}"),
+                None => kept.to_owned(),
+            });
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use segue_core::composition::{Probe, Step, StepKind, Strategy, ToolCall};
+use segue_core::composition::{Probe, Step, StepKind, Strategy, ToolCall, Unresolved};
 use segue_core::diagnostic::Code;
 use segue_core::run::{Answer, CallId, Fact, Failure, NodeId};
 use segue_core::tool::{Impact, ToolSpec};
@@ -96,7 +96,12 @@ impl<'a> Model<'a> {
         let error = error.map(error_value);
         let mut sight = Sight::new(self, node.frame);
         sight.error = error.as_ref();
-        let args = call.parameters.template.eval(&sight, &self.limits).map_err(expression)?;
+        let template = &call.parameters.template;
+        let args = match self.trace.frame(node.frame).plan.composition.unresolved {
+            Unresolved::Fail => template.eval(&sight, &self.limits),
+            Unresolved::Keep => template.eval_keeping(&sight, &self.limits, &mut Vec::new()),
+        };
+        let args = args.map_err(expression)?;
         let fits = call.tool.as_ref().unwrap().input.violations(&args).is_empty();
         if fits { Ok(args) } else { Err(Failure::lasting(Code::InputSchema, "arguments")) }
     }

@@ -1,0 +1,89 @@
+//! The skill dialect: calls one after the other, in the order of their ids.
+
+use super::grammar::{SKILL, SKILL_STEP};
+use super::lower::{array, first, kept, member, number, object, renamed, text};
+use super::reader::{Reader, first_line};
+use crate::compile::document::{Member, Node, NodeKind};
+use crate::diagnostic::Code;
+
+/// Members that mean the same in the native dialect.
+const SHARED: &[&str] = &[
+    "version",
+    "input",
+    "parameters",
+    "requires",
+    "atomic",
+    "timeout",
+    "timeout_ms",
+    "guards",
+    "output",
+    "metadata",
+];
+
+/// The skill in native words.
+pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
+    reader.record(root, &SKILL, "a skill");
+    if let Some(word) = root.get("dialect") {
+        reader.word(word, "`dialect`", &["skill"]);
+    }
+    let mut members = Vec::new();
+    for (names, native) in
+        [(["name", "Name"], "name"), (["description", "Description"], "description")]
+    {
+        members.extend(first(root, &names).map(|found| renamed(found, native)));
+    }
+    members.extend(kept(root, SHARED));
+    let here = first_line(reader.source, root.span);
+    members.push(member("max_concurrency", number(here, 1)));
+    members.push(member("unresolved", text(here, "keep")));
+    let Some(steps) = first(root, &["steps", "Steps"]) else {
+        reader.error(Code::NoSteps, here, "a skill needs `steps`");
+        return None;
+    };
+    let value = lower_steps(reader, &steps.value);
+    members.push(Member { key: "steps".into(), key_span: steps.key_span, value });
+    Some(object(root.span, members))
+}
+
+/// Sorted by id, each after the one before it.
+fn lower_steps(reader: &mut Reader<'_>, node: &Node) -> Node {
+    let NodeKind::Array(items) = &node.kind else { return node.clone() };
+    let mut steps: Vec<(&Node, Vec<Member>)> = Vec::new();
+    for item in items {
+        if reader.record(item, &SKILL_STEP, "a step") {
+            steps.extend(lower_step(reader, item).map(|lowered| (item, lowered)));
+        }
+    }
+    let id = |members: &[Member]| {
+        let id = members.iter().find(|member| &*member.key == "id")?;
+        id.value.as_str().cloned()
+    };
+    steps.sort_by_key(|(_, members)| id(members));
+    let mut before = None;
+    let mut lowered = Vec::with_capacity(steps.len());
+    for (item, mut members) in steps {
+        let here = first_line(reader.source, item.span);
+        let own = id(&members);
+        if let Some(before) = before.filter(|before| Some(before) != own.as_ref()) {
+            members.push(member("depends_on", array(here, vec![text(here, before)])));
+        }
+        before = own;
+        lowered.push(object(item.span, members));
+    }
+    array(node.span, lowered)
+}
+
+fn lower_step(reader: &mut Reader<'_>, item: &Node) -> Option<Vec<Member>> {
+    let Some(tool) = first(item, &["tool_id", "toolId", "ToolID"]) else {
+        let place = first_line(reader.source, item.span);
+        reader.error(Code::InvalidField, place, "a step of a skill needs a `tool_id`");
+        return None;
+    };
+    if tool.value.as_str().is_some_and(|id| id.is_empty()) {
+        reader.error(Code::InvalidField, tool.value.span, "`tool_id` is empty");
+        return None;
+    }
+    let id = first(item, &["id", "ID"]).map(|id| renamed(id, "id"));
+    let inputs = first(item, &["inputs", "Inputs"]).map(|inputs| renamed(inputs, "parameters"));
+    Some(id.into_iter().chain([renamed(tool, "tool")]).chain(inputs).collect())
+}
