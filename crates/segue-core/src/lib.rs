@@ -13,6 +13,7 @@ pub mod id;
 pub mod limits;
 pub mod plan;
 pub mod rehearsal;
+pub mod result;
 pub mod run;
 pub mod schema;
 pub mod shape;

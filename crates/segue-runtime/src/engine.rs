@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use segue_core::compile::source::{Source, Span};
 use segue_core::compile::{self, Compiled};
-use segue_core::composition::Strategy;
+use segue_core::composition::{Dialect, Strategy};
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -357,9 +357,23 @@ impl Engine {
 
     /// Runs a plan to its end.
     pub async fn run(&self, request: RunRequest<'_>) -> Result<RunView, EngineError> {
+        self.run_as(request, None).await
+    }
+
+    /// The same, as the chain of this id.
+    pub(crate) async fn run_as(
+        &self,
+        request: RunRequest<'_>,
+        chain_id: Option<Arc<str>>,
+    ) -> Result<RunView, EngineError> {
         let inner = &self.inner;
         let expand = |document: &Value| self.expand(document);
-        self.run_with(request, &inner.registry, &*inner.store, &expand).await
+        self.run_with(request, &inner.registry, &*inner.store, &expand, chain_id).await
+    }
+
+    /// A fresh id of a chain.
+    pub(crate) fn chain_id(&self) -> Arc<str> {
+        self.inner.chance.random_id()
     }
 
     /// Goes through a run without changing anything: what reads is called, what writes is answered
@@ -374,7 +388,8 @@ impl Engine {
         }
         let registry = self.inner.registry.clone().map(rehearse::around_tool);
         let expand = |document: &Value| self.expand(document).map(|plan| self.rehearsed(&plan));
-        let view = self.run_with(request, &registry, &MemoryStore::default(), &expand).await?;
+        let store = MemoryStore::default();
+        let view = self.run_with(request, &registry, &store, &expand, None).await?;
         Ok(rehearsal::view(view, &plan))
     }
 
@@ -390,6 +405,7 @@ impl Engine {
         registry: &Registry,
         store: &dyn Store,
         expand: &Expand<'_>,
+        chain_id: Option<Arc<str>>,
     ) -> Result<RunView, EngineError> {
         let inner = &self.inner;
         let input = match run::admit(&request.plan, request.input, &request.context) {
@@ -400,6 +416,7 @@ impl Engine {
         if let Some(run_id) = request.run_id {
             started.run_id = run_id;
         }
+        started.chain_id = chain_id.unwrap_or(started.chain_id);
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         let begun = std::time::Instant::now();
         let drive = Drive {
@@ -471,10 +488,17 @@ impl Engine {
 
     fn started(&self, plan: &Plan, input: Value, context: Value, options: Options) -> Started {
         let chance = &self.inner.chance;
+        // A stored plan belongs to the request that it was made for.
+        let known = |name: &str, prefix: &str| {
+            let id = plan.composition.metadata.get(name).and_then(Value::as_str);
+            let id = id.filter(|_| plan.composition.dialect == Dialect::Plan);
+            let id = id.filter(|id| is_stamped(id, prefix)).map(Arc::from);
+            id.unwrap_or_else(|| chance.stamped_id(prefix))
+        };
         Started {
             run_id: chance.ordered_id(),
-            request_id: chance.stamped_id("req"),
-            plan_id: chance.stamped_id("plan"),
+            request_id: known("request_id", "req"),
+            plan_id: known("plan_id", "plan"),
             chain_id: chance.random_id(),
             input,
             context,
@@ -530,6 +554,16 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether an id is a prefix, ten digits and nine of `[a-z0-9]`.
+fn is_stamped(id: &str, prefix: &str) -> bool {
+    let parts: Vec<&str> = id.split('_').collect();
+    let [word, seconds, chance] = parts.as_slice() else { return false };
+    *word == prefix
+        && (seconds.len() == 10 && seconds.bytes().all(|byte| byte.is_ascii_digit()))
+        && chance.len() == 9
+        && chance.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
 }
 
 /// Why a run could not be moved on. One that has begun can go on later.

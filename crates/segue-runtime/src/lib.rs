@@ -2,6 +2,7 @@
 //!
 //! Every decision is the core's. This crate turns effects into calls and calls into events.
 
+pub mod chains;
 pub mod driver;
 pub mod engine;
 pub mod inject;

@@ -5,6 +5,7 @@
 //! checking and for running, so what was checked is what runs.
 
 mod check;
+mod convert;
 pub mod dialect;
 pub mod document;
 mod resolve;
@@ -22,6 +23,7 @@ use dialect::Reading;
 use document::Budget;
 use source::{Source, Span};
 
+pub use convert::{Converted, convert};
 pub(crate) use typing::Typing;
 
 /// What came out of a text.

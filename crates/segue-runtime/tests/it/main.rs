@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod addresses;
+mod chains;
 mod checkpoints;
 #[cfg(unix)]
 mod command;

@@ -8,6 +8,7 @@ mod app;
 mod call;
 mod check;
 mod completions;
+mod convert;
 mod doctor;
 mod explain;
 mod import;
@@ -153,6 +154,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Show order, parallelism, effects and what can be undone
     Plan(plan::PlanArgs),
+    /// Write a document of another dialect as a composition
+    Convert(convert::ConvertArgs),
     /// List the tools, or show one
     Tools(tools::ToolsArgs),
     /// Call one tool
@@ -200,6 +203,7 @@ impl Cli {
             Command::Approve(args) => act::approve(&global, &args),
             Command::Check(args) => check::check(&global, &args),
             Command::Plan(args) => plan::plan(&global, &args),
+            Command::Convert(args) => convert::convert(&args),
             Command::Tools(args) => tools::tools(&global, &args),
             Command::Call(args) => call::call(&global, &args),
             Command::Mcp(args) => mcp::mcp(&global, &args),

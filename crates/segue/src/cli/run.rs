@@ -6,6 +6,7 @@ use clap::Args;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::{Plan, explain};
+use segue_core::result;
 use segue_core::run::{Options, Reused};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
@@ -61,6 +62,9 @@ pub(super) struct RunArgs {
     /// With `--from`: the earlier run, whose input is used unless another is given
     #[arg(long, value_name = "RUN", requires = "from")]
     run: Option<String>,
+    /// Print the result in the shape that the document's own dialect has
+    #[arg(long, conflicts_with = "dry_run")]
+    dialect_result: bool,
     /// Break something on purpose: `fail=STEP[:N]`, `slow=STEP:500ms`, `lost=STEP[:N]`,
     /// `rollback-fail=STEP`, `crash-after=N`
     #[arg(long, value_name = "FAULT", conflicts_with = "dry_run")]
@@ -209,6 +213,7 @@ impl Prepared {
         progress.finish();
         match outcome {
             Ok(view) if args.dry_run => show_dry_run(global, &view),
+            Ok(view) if args.dialect_result => show_dialect_result(global, &app, &view),
             Ok(view) => show(global, &view),
             Err(error) => {
                 complain(&error.to_string(), help_for(&error).as_deref());
@@ -285,6 +290,27 @@ pub(super) fn show(global: &Global, view: &RunView) -> Exit {
         }
     }
     exit_of(view)
+}
+
+/// The result as the document's dialect has it. A run that did not begin has none.
+fn show_dialect_result(global: &Global, app: &App, view: &RunView) -> Exit {
+    if view.started_at.is_none() {
+        return show(global, view);
+    }
+    match app.runtime().block_on(app.engine.stored(&view.run_id)) {
+        Ok(stored) => {
+            print_json(global, &result::in_dialect(view, &stored.run, &stored.journal));
+            if !global.is_json() {
+                show_errors(view);
+                show_questions(view);
+            }
+            exit_of(view)
+        }
+        Err(error) => {
+            complain(&error.to_string(), help_for(&error).as_deref());
+            Exit::RunFailed
+        }
+    }
 }
 
 /// A composition that was called as a tool: its output, or what went wrong.

@@ -22,6 +22,7 @@ use crate::expr::{Expr, Finding, Kind, Template, TypeScope};
 use crate::types::{Field, Type};
 use crate::value::Value;
 
+pub(super) use order::check as check_circles;
 pub(super) use plan::check as check_order;
 pub(super) use tools::attach as attach_tools;
 

@@ -6,7 +6,7 @@ use crate::composition::{Body, Composition};
 use crate::diagnostic::{Code, Diagnostic};
 
 /// One finding per circle, in every body.
-pub(super) fn check(composition: &Composition) -> Vec<Diagnostic> {
+pub(in crate::compile) fn check(composition: &Composition) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     check_body(&composition.body, &mut findings);
     findings

@@ -1,6 +1,7 @@
 //! Document → [`Composition`], one module per dialect. After this nobody knows which one it was.
 
 mod chain;
+mod chain_words;
 pub mod grammar;
 mod json_schema;
 mod lower;
@@ -11,6 +12,7 @@ mod skill;
 mod step;
 
 pub(super) use chain::is_reserved_in_state;
+pub(super) use chain_words::lower_chain;
 pub use json_schema::{Draft, composition_schema};
 pub use reader::parse_duration;
 pub(super) use step::RESERVED;

@@ -8,6 +8,7 @@
 
 mod json;
 mod tally;
+pub(super) mod write;
 mod yaml;
 
 use std::sync::Arc;

@@ -1,0 +1,89 @@
+//! A document of any dialect → the same in native words.
+//!
+//! What is written is the tree that the document means, so that it compiles to the same plan. No tool
+//! is asked: conversion is about words.
+
+use std::sync::Arc;
+
+use super::dialect::{self, Reading};
+use super::document::{self, Budget, write};
+use super::source::{Notation, Source, Span};
+use super::{check, resolve};
+use crate::composition::Dialect;
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::limits::Limits;
+use crate::value::Value;
+
+/// What came out of a conversion.
+#[derive(Debug)]
+pub struct Converted {
+    /// The document in native words and in its own notation, when there is one.
+    pub text: Option<Arc<str>>,
+    /// What was found in the document.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Writes a document as a native composition. YAML keeps its comments.
+pub fn convert(source: &Source, limits: &Limits) -> Converted {
+    let root = match document::read(source, Budget::for_documents(limits)) {
+        Ok(root) => root,
+        Err(diagnostics) => return Converted { text: None, diagnostics },
+    };
+    let Reading { composition, findings: mut diagnostics, lowered } =
+        dialect::read(source, &root, limits);
+    let is_wrong = diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+    let Some(composition) = composition.filter(|_| !is_wrong) else {
+        return Converted { text: None, diagnostics };
+    };
+    let document = dialect::unwrap_template(&root);
+    if composition.dialect == Dialect::Composition && std::ptr::eq(document, &raw const root) {
+        return Converted { text: Some(source.text().into()), diagnostics };
+    }
+    let tree = match composition.dialect {
+        Dialect::Composition => document.clone(),
+        Dialect::Chain => dialect::lower_chain(document, &composition),
+        _ => lowered.unwrap_or_else(|| document.clone()),
+    };
+    let text: Arc<str> = match source.notation() {
+        Notation::Json => pretty(&tree.to_value()).into(),
+        Notation::Yaml => write::yaml(&tree, document, source).into(),
+    };
+    if let Some(reason) = what_changes(source, &text, limits) {
+        let message =
+            format!("`{}` cannot be written as a composition: {reason}", composition.name);
+        diagnostics.push(Diagnostic::error(Code::Conversion, message, Span::default()));
+        return Converted { text: None, diagnostics };
+    }
+    Converted { text: Some(text), diagnostics }
+}
+
+fn pretty(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// Why a converted text would not be taken for what it was made of.
+fn what_changes(source: &Source, text: &str, limits: &Limits) -> Option<String> {
+    let before = errors_of(source, limits);
+    let after = errors_of(&Source::new(source.name().to_owned(), text), limits);
+    after.into_iter().find(|error| !before.contains(error))
+}
+
+/// What is wrong with the names and the order of a document, whatever its tools are.
+fn errors_of(source: &Source, limits: &Limits) -> Vec<String> {
+    let messages = |findings: Vec<Diagnostic>| -> Vec<String> {
+        let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error);
+        errors.map(|finding| finding.message).collect()
+    };
+    let root = match document::read(source, Budget::for_documents(limits)) {
+        Ok(root) => root,
+        Err(findings) => return messages(findings),
+    };
+    let Reading { composition, mut findings, .. } = dialect::read(source, &root, limits);
+    if let Some(mut composition) = composition {
+        findings.extend(resolve::resolve(&mut composition, source));
+        findings.extend(check::check_circles(&composition));
+    }
+    messages(findings)
+}

@@ -1,0 +1,191 @@
+//! Chains for a program that makes them as it goes: what is planned, what is active, and one call
+//! that runs steps.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::{Diagnostic, Severity};
+use segue_core::plan::Plan;
+use segue_core::result;
+use segue_core::value::{Map, Value};
+use segue_core::view::{ErrorView, RunView};
+
+use crate::engine::{Engine, EngineError, RunRequest};
+
+/// The name of a chain that has none.
+const NAME_DEFAULT: &str = "chain";
+
+/// A tool that is meant to be called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedTool {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is called with.
+    pub parameters: Value,
+}
+
+/// A chain that was planned and has not run yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedChain {
+    /// The tools, in order.
+    pub tools: Vec<PlannedTool>,
+    /// Why these.
+    pub reasoning: Option<Arc<str>>,
+    /// How it is called.
+    pub name: Option<Arc<str>>,
+}
+
+/// A chain that ended in a failure which nothing recovered from.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ChainError {
+    /// The steps are no chain that could run.
+    #[error("the chain cannot run: {}", .findings.join("; "))]
+    Unsound {
+        /// Everything that is wrong with them.
+        findings: Vec<String>,
+    },
+    /// A step failed.
+    #[error("step {index} (`{step}`) failed: {}", .cause.message)]
+    Failed {
+        /// The position of the step.
+        index: usize,
+        /// Its name.
+        step: Arc<str>,
+        /// How it failed.
+        cause: Box<ErrorView>,
+        /// What the chain came to until then.
+        result: Box<Value>,
+    },
+    /// The chain was not begun, or was stopped from outside.
+    #[error("the chain was stopped: {}", .cause.message)]
+    Stopped {
+        /// Why.
+        cause: Box<ErrorView>,
+    },
+    /// The engine could not do its work.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// The chains of one caller: what it brings along, and what it plans.
+pub struct Chains {
+    engine: Engine,
+    context: Value,
+    planned: Mutex<BTreeMap<Arc<str>, PlannedChain>>,
+}
+
+impl Engine {
+    /// The chains of a caller who brings this along.
+    pub fn chains(&self, context: Value) -> Chains {
+        Chains { engine: self.clone(), context, planned: Mutex::default() }
+    }
+}
+
+impl Chains {
+    /// Writes down which tools are meant to be called, and gives them an id.
+    pub fn plan_tool_chain(
+        &self,
+        tools: Vec<PlannedTool>,
+        reasoning: Option<&str>,
+        chain_name: Option<&str>,
+    ) -> Arc<str> {
+        let chain_id = self.engine.chain_id();
+        let (reasoning, name) = (reasoning.map(Arc::from), chain_name.map(Arc::from));
+        self.planned().insert(chain_id.clone(), PlannedChain { tools, reasoning, name });
+        chain_id
+    }
+
+    /// The chains that have a name and have not run to their end, by name.
+    pub fn active_chains(&self) -> BTreeMap<Arc<str>, Arc<str>> {
+        let planned = self.planned();
+        let named =
+            planned.iter().filter_map(|(id, chain)| Some((chain.name.clone()?, id.clone())));
+        named.collect()
+    }
+
+    /// The tools that a chain is meant to call.
+    pub fn next_planned_tools(&self, chain_id: &str) -> Vec<PlannedTool> {
+        self.planned().get(chain_id).map_or_else(Vec::new, |chain| chain.tools.clone())
+    }
+
+    /// Runs steps as a chain: each is what a step of a chain's document is. The state begins with
+    /// `initial_state`, which stays as it is. What comes back is the chain's result.
+    pub async fn execute_chain(
+        &self,
+        steps: &[Value],
+        initial_state: Option<&Value>,
+        chain_name: Option<&str>,
+    ) -> Result<Value, ChainError> {
+        let plan = self.plan(steps, chain_name)?;
+        let tools = steps.iter().filter_map(planned_tool).collect();
+        let chain_id = self.plan_tool_chain(tools, None, chain_name);
+        let outcome = self.run(plan, initial_state, &chain_id).await;
+        self.planned().remove(&chain_id);
+        outcome
+    }
+
+    fn planned(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, PlannedChain>> {
+        // Whoever panicked has left a whole map behind: every change is one insert or remove.
+        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan(&self, steps: &[Value], chain_name: Option<&str>) -> Result<Arc<Plan>, ChainError> {
+        let document = Value::object([
+            ("name", Value::from(chain_name.unwrap_or(NAME_DEFAULT))),
+            ("dialect", Value::from("chain")),
+            ("steps", Value::from(steps.to_vec())),
+        ]);
+        let (plan, findings) = self.engine.plan(&Source::new("chain.json", document.to_json()));
+        plan.ok_or_else(|| {
+            let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
+            let errors = findings.iter().filter(is_error);
+            ChainError::Unsound {
+                findings: errors.map(|finding| finding.message.clone()).collect(),
+            }
+        })
+    }
+
+    async fn run(
+        &self,
+        plan: Arc<Plan>,
+        initial_state: Option<&Value>,
+        chain_id: &Arc<str>,
+    ) -> Result<Value, ChainError> {
+        let input = initial_state.cloned().unwrap_or_else(Value::empty_object);
+        let request =
+            RunRequest { context: self.context.clone(), ..RunRequest::new(plan.clone(), input) };
+        let view = self.engine.run_as(request, Some(chain_id.clone())).await?;
+        if let (None, Some(cause)) = (&view.started_at, view.errors.first()) {
+            return Err(ChainError::Stopped { cause: Box::new(cause.clone()) });
+        }
+        let stored = self.engine.stored(&view.run_id).await?;
+        let result: Map = result::chain(&view, result::history(&stored.run, &stored.journal));
+        if view.success {
+            return Ok(result.into());
+        }
+        Err(failed(&plan, &view, result.into()))
+    }
+}
+
+/// The failure that ended a chain: the last one, for those before it were recovered from.
+fn failed(plan: &Plan, view: &RunView, result: Value) -> ChainError {
+    let Some(cause) = view.errors.last().cloned().map(Box::new) else {
+        let findings = vec!["the chain did not succeed".to_owned()];
+        return ChainError::Unsound { findings };
+    };
+    let outermost = |path: &Arc<str>| {
+        let head = path.split(['/', '#']).next().unwrap_or(path);
+        plan.composition.body.steps.iter().position(|step| *step.id == *head)
+    };
+    match cause.step.clone().and_then(|step| Some((outermost(&step)?, step))) {
+        Some((index, step)) => ChainError::Failed { index, step, cause, result: Box::new(result) },
+        None => ChainError::Stopped { cause },
+    }
+}
+
+fn planned_tool(step: &Value) -> Option<PlannedTool> {
+    let name = step.get("tool")?.as_str()?.into();
+    let inputs = step.get("inputs").or_else(|| step.get("parameters"));
+    Some(PlannedTool { name, parameters: inputs.cloned().unwrap_or_else(Value::empty_object) })
+}

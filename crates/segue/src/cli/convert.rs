@@ -1,0 +1,48 @@
+//! `segue convert`
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use segue_core::compile;
+use segue_core::limits::Limits;
+
+use super::app::{draw_all, read_source};
+use super::{Exit, complain, print_data};
+
+/// Write a document of another dialect as a composition
+#[derive(Args, Debug)]
+pub(super) struct ConvertArgs {
+    /// A document of any dialect
+    file: PathBuf,
+    /// The dialect to write
+    #[arg(long, value_enum, default_value = "composition")]
+    to: Target,
+}
+
+/// What a document can be converted to.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Target {
+    /// The native dialect
+    Composition,
+}
+
+pub(super) fn convert(args: &ConvertArgs) -> Exit {
+    let limits = Limits::default();
+    let source = match read_source(&args.file, limits.document_bytes_max) {
+        Ok(source) => source,
+        Err(message) => {
+            complain(&message, None);
+            return Exit::Usage;
+        }
+    };
+    let Target::Composition = args.to;
+    let converted = compile::convert(&source, &limits);
+    draw_all(&converted.diagnostics, &source);
+    match converted.text {
+        Some(text) => {
+            print_data(&text);
+            Exit::Success
+        }
+        None => Exit::Usage,
+    }
+}
