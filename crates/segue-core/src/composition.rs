@@ -33,12 +33,17 @@ pub enum Dialect {
     Composed,
     /// `tools[]` with `dependsOn`.
     Plan,
+    /// A composite tool of ToolHive.
+    #[serde(rename = "toolhive")]
+    ToolHive,
+    /// An Arazzo workflow.
+    Arazzo,
 }
 
 impl Dialect {
     /// The words of the language.
     pub const WORDS: &'static [&'static str] =
-        &["composition", "chain", "skill", "composed", "plan"];
+        &["composition", "chain", "skill", "composed", "plan", "toolhive", "arazzo"];
 
     /// The dialect of this name.
     pub fn parse(word: &str) -> Option<Dialect> {
@@ -48,6 +53,8 @@ impl Dialect {
             "skill" => Some(Dialect::Skill),
             "composed" => Some(Dialect::Composed),
             "plan" => Some(Dialect::Plan),
+            "toolhive" => Some(Dialect::ToolHive),
+            "arazzo" => Some(Dialect::Arazzo),
             _ => None,
         }
     }
@@ -60,6 +67,8 @@ impl Dialect {
             Dialect::Skill => "skill",
             Dialect::Composed => "composed",
             Dialect::Plan => "plan",
+            Dialect::ToolHive => "toolhive",
+            Dialect::Arazzo => "arazzo",
         }
     }
 }

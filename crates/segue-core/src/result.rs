@@ -17,7 +17,9 @@ pub fn in_dialect(view: &RunView, run: &Run, journal: &[Entry]) -> Value {
         Dialect::Chain => composite(view, history(run, journal)),
         Dialect::Skill => skill(view),
         Dialect::Plan => plan(view),
-        Dialect::Composition | Dialect::Composed => composition(view),
+        Dialect::Composition | Dialect::Composed | Dialect::ToolHive | Dialect::Arazzo => {
+            composition(view)
+        }
     }
 }
 

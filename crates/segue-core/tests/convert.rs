@@ -63,7 +63,7 @@ fn what_would_mean_something_else_is_refused() {
     assert!(finding.message.contains("Circular dependency"), "{}", finding.message);
 }
 
-const CHAIN: &str = r##"# What it is for.
+const CHAIN: &str = r#"# What it is for.
 name: kept_comments   # its name
 documentation:
   summary: |
@@ -91,7 +91,7 @@ implementation:
       - tool: process_results
         inputs: { data: "{{ state.found_data }}" }
 # the end
-"##;
+"#;
 
 #[test]
 fn comments_stay_with_what_they_are_about() {

@@ -245,6 +245,80 @@ record!(pub PLAN_TOOL "plan_tool" "One call of a plan." requires [] {
     "retry_count": Count, "How often it is tried again.";
 });
 
+record!(pub TOOLHIVE "toolhive" "A composite tool of a virtual MCP server." requires ["name", "steps"] {
+    "dialect": Words(&["toolhive"]), "Forces the dialect.";
+    "name": Name, "How the tool is called.";
+    "description": Text, "What it does, for people and models.";
+    "parameters": Schema, "JSON Schema of its input.";
+    "timeout": Duration, "For the whole run.";
+    "failureMode": Words(&["abort", "continue", "best_effort"]), "What a failed step means to the run.";
+    "steps": List(&Of(&TOOLHIVE_STEP)), "What it does.";
+    "output": Object, "Its result: properties, each with a `value`.";
+});
+
+record!(pub TOOLHIVE_STEP "toolhive_step" "One step of a composite tool." requires ["id"] {
+    "id": Id, "Its name.";
+    "type": Words(&["tool", "tool_call", "elicitation"]), "What it does; `tool` unless said otherwise.";
+    "tool": Text, "The tool: `name` or `server.name`.";
+    "arguments": Templates, "The tool's arguments, with Go templates.";
+    "condition": Text, "Whether to run it, as a Go template.";
+    "dependsOn": List(&Id), "Steps that come first.";
+    "onError": Of(&TOOLHIVE_ON_ERROR), "What to do with a failure.";
+    "message": Text, "What is asked.";
+    "schema": Schema, "JSON Schema of the answer.";
+    "timeout": Duration, "For one attempt, or for the answer.";
+    "onDecline": Object, "What a no means.";
+    "onCancel": Object, "What it means when nobody wants to answer: the run ends.";
+    "defaultResults": Object, "What stands in for its output when it is skipped or fails.";
+    "defaultResponse": Template, "What is proposed as the answer.";
+});
+
+record!(pub TOOLHIVE_ON_ERROR "toolhive_on_error" "What to do with a failure." requires [] {
+    "action": Words(&["abort", "continue", "retry"]), "What it means to the run.";
+    "maxRetries": Count, "With `retry`: how often.";
+    "retryCount": Count, "The same.";
+    "retryDelay": Duration, "With `retry`: how long before.";
+});
+
+record!(pub ARAZZO "arazzo" "Workflows over the operations of APIs." requires ["workflows"] {
+    "arazzo": Text, "The version of the specification.";
+    "dialect": Words(&["arazzo"]), "Forces the dialect.";
+    "$self": Text, "Where the document is.";
+    "info": Object, "Title and version.";
+    "sourceDescriptions": List(&Object), "The APIs; each is the namespace of its operations.";
+    "workflows": List(&Of(&ARAZZO_WORKFLOW)), "The workflows; the first one is the composition.";
+    "components": Object, "What workflows share.";
+    "x-segue-workflow": Text, "The workflow that is the composition.";
+});
+
+record!(pub ARAZZO_WORKFLOW "arazzo_workflow" "One workflow." requires ["workflowId", "steps"] {
+    "workflowId": Text, "Its name.";
+    "summary": Text, "What it does, in short.";
+    "description": Text, "What it does.";
+    "inputs": Schema, "JSON Schema of its input.";
+    "steps": List(&Of(&ARAZZO_STEP)), "What it does.";
+    "successActions": List(&Object), "What follows a success, where a step says nothing.";
+    "failureActions": List(&Object), "What follows a failure, where a step says nothing.";
+    "parameters": List(&Object), "Parameters of every step.";
+    "outputs": Templates, "Its result.";
+});
+
+record!(pub ARAZZO_STEP "arazzo_step" "One step of a workflow." requires ["stepId"] {
+    "stepId": Id, "Its name.";
+    "description": Text, "What it does.";
+    "operationId": Text, "The operation.";
+    "operationPath": Text, "The operation, by its path.";
+    "channelPath": Text, "The channel, by its path.";
+    "workflowId": Text, "Another workflow, in place of an operation.";
+    "parameters": List(&Object), "What it is given.";
+    "requestBody": Object, "The body of the request.";
+    "successCriteria": List(&Object), "What counts as a success.";
+    "onSuccess": List(&Object), "What follows a success.";
+    "onFailure": List(&Object), "What follows a failure.";
+    "outputs": Templates, "What later steps may read.";
+    "timeout": Millis, "For one attempt, in milliseconds.";
+});
+
 record!(pub PARAMETER "parameter" "One parameter of the input." requires ["name"] {
     "name": Text, "Its name.";
     "type": Words(&["string", "integer", "number", "boolean", "array", "object", "any"]), "Its type.";

@@ -54,6 +54,12 @@ pub(super) fn kept(node: &Node, names: &[&str]) -> Vec<Member> {
     node.members().iter().filter(wanted).cloned().collect()
 }
 
+/// Something of which nothing is known, in place of what cannot be read: it has been said that it
+/// cannot, and nothing more is to be found in it.
+pub(super) fn unknown(span: Span) -> Node {
+    text(span, "{{ context.unknown }}")
+}
+
 /// A value that nobody wrote, where something else stands.
 pub(super) fn of_value(span: Span, value: &Value) -> Node {
     let kind = match value {

@@ -1,7 +1,10 @@
 //! Document → [`Composition`], one module per dialect. After this nobody knows which one it was.
 
+mod arazzo;
+mod arazzo_words;
 mod chain;
 mod chain_words;
+mod go_template;
 pub mod grammar;
 mod json_schema;
 mod lower;
@@ -10,6 +13,7 @@ mod plan;
 mod reader;
 mod skill;
 mod step;
+mod toolhive;
 
 pub(super) use chain::is_reserved_in_state;
 pub(super) use chain_words::lower_chain;
@@ -57,6 +61,8 @@ pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> Reading {
         }
         Dialect::Skill => skill::lower(&mut reader, root),
         Dialect::Plan => plan::lower(&mut reader, root),
+        Dialect::ToolHive => toolhive::lower(&mut reader, root),
+        Dialect::Arazzo => arazzo::lower(&mut reader, root),
         Dialect::Composed => return nothing(unsupported(root, dialect)),
     };
     let composition = lowered.as_ref().and_then(|tree| native::read_tree(&mut reader, tree));
@@ -79,7 +85,11 @@ fn detect(root: &Node) -> Dialect {
     let steps = root.get("steps").or_else(|| root.get("Steps")).map_or(&[][..], Node::items);
     let has_tool_id =
         |step: &Node| ["tool_id", "toolId", "ToolID"].iter().any(|name| step.get(name).is_some());
-    if root.get("implementation").is_some() {
+    if root.get("arazzo").is_some() {
+        Dialect::Arazzo
+    } else if toolhive::is_one(root) {
+        Dialect::ToolHive
+    } else if root.get("implementation").is_some() {
         Dialect::Chain
     } else if steps.iter().any(has_tool_id) {
         Dialect::Skill

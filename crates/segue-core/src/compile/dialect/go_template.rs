@@ -1,0 +1,313 @@
+//! Go templates → expressions: paths, comparisons, the logical functions, and `if`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use crate::compile::document::Node;
+use crate::value::Value;
+
+/// What the steps of a composite tool mean to its templates.
+pub(super) struct Known<'n> {
+    steps: BTreeMap<Arc<str>, &'n Node>,
+}
+
+impl<'n> Known<'n> {
+    pub(super) fn of(steps: &'n [Node]) -> Known<'n> {
+        let named = |step: &'n Node| Some((step.get("id")?.as_str()?.clone(), step));
+        Known { steps: steps.iter().filter_map(named).collect() }
+    }
+
+    fn asks(&self, id: &str) -> bool {
+        let word = self.steps.get(id).and_then(|step| step.get("type")).and_then(Node::as_str);
+        word.is_some_and(|word| &**word == "elicitation")
+    }
+
+    /// What stands in for a field of a step that was skipped.
+    fn default_of(&self, id: &str, field: &str) -> Option<Value> {
+        let step = self.steps.get(id).filter(|step| step.get("condition").is_some())?;
+        Some(step.get("defaultResults")?.get(field)?.to_value())
+    }
+}
+
+/// The steps' own name of a step, whatever letters it has.
+pub(super) fn step(id: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if id.chars().all(is_name) { format!("steps.{id}") } else { format!("steps['{id}']") }
+}
+
+/// A text with Go templates as a text with expressions. `default` stands in for what has no value.
+pub(super) fn translate(
+    written: &str,
+    known: &Known<'_>,
+    default: Option<&Value>,
+) -> Result<String, String> {
+    let mut pieces = Vec::new();
+    let mut rest = written;
+    while let Some(open) = rest.find("{{") {
+        if open > 0 {
+            pieces.push(Piece::Text(&rest[..open]));
+        }
+        let close = rest[open..].find("}}").ok_or("`{{` without `}}`")? + open;
+        pieces.push(Piece::Action(rest[open + 2..close].trim_matches('-').trim()));
+        rest = &rest[close + 2..];
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    let default = default.map(|value| format!(" | default({})", value.to_json()));
+    let mut pieces = pieces.into_iter().peekable();
+    let mut out = String::new();
+    while let Some(piece) = pieces.next() {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Action(action) if action.starts_with("/*") => {}
+            Piece::Action(action) => {
+                let expression = match action.strip_prefix("if ") {
+                    Some(condition) => conditional(condition, &mut pieces, known)?,
+                    None => parse(action, known)?,
+                };
+                let default = default.as_deref().unwrap_or("");
+                let _ = write!(out, "{{{{ {expression}{default} }}}}");
+            }
+        }
+    }
+    Ok(out)
+}
+
+enum Piece<'t> {
+    Text(&'t str),
+    Action(&'t str),
+}
+
+/// `{{if c}}a{{else}}b{{end}}`
+fn conditional<'t>(
+    condition: &str,
+    pieces: &mut Peekable<impl Iterator<Item = Piece<'t>>>,
+    known: &Known<'_>,
+) -> Result<String, String> {
+    let test = parse(condition, known)?;
+    let mut branches = [Vec::new(), Vec::new()];
+    let mut at = 0;
+    loop {
+        match pieces.next().ok_or("`if` without `end`")? {
+            Piece::Action("end") => break,
+            Piece::Action("else") if at == 0 => at = 1,
+            Piece::Action(action) if action.starts_with("else if ") && at == 0 => {
+                branches[1].push(conditional(&action["else if ".len()..], pieces, known)?);
+                break;
+            }
+            Piece::Action(action) => branches[at].push(parse(action, known)?),
+            Piece::Text(text) => branches[at].push(Value::from(text).to_json()),
+        }
+    }
+    let [then, otherwise] = branches.map(|parts| match parts.as_slice() {
+        [] => "''".to_owned(),
+        parts => parts.join(" ~ "),
+    });
+    Ok(format!("({then} if {test} else {otherwise})"))
+}
+
+fn parse(action: &str, known: &Known<'_>) -> Result<String, String> {
+    let tokens = tokens(action)?;
+    let mut tokens = tokens.iter().map(String::as_str).peekable();
+    let expression = call(&mut tokens, known)?;
+    match tokens.next() {
+        None => Ok(expression),
+        Some(rest) => Err(format!("`{rest}` in `{action}`")),
+    }
+}
+
+/// Words, quoted texts and brackets.
+fn tokens(action: &str) -> Result<Vec<String>, String> {
+    let mut tokens = Vec::new();
+    let mut chars = action.chars().peekable();
+    while let Some(c) = chars.peek().copied() {
+        match c {
+            c if c.is_whitespace() => drop(chars.next()),
+            '(' | ')' | '|' => tokens.extend(chars.next().map(String::from)),
+            '"' | '`' => {
+                let mut text = String::new();
+                chars.next();
+                loop {
+                    match chars.next().ok_or("a text without an end")? {
+                        end if end == c => break,
+                        '\\' if c == '"' => text.extend(chars.next()),
+                        other => text.push(other),
+                    }
+                }
+                tokens.push(Value::from(text).to_json());
+            }
+            _ => {
+                let mut word = String::new();
+                while let Some(c) =
+                    chars.next_if(|c| !c.is_whitespace() && !matches!(c, '(' | ')' | '|' | '"'))
+                {
+                    word.push(c);
+                }
+                tokens.push(word);
+            }
+        }
+    }
+    Ok(tokens)
+}
+
+/// A function with what it is given, or one operand.
+fn call<'t, I: Iterator<Item = &'t str>>(
+    tokens: &mut Peekable<I>,
+    known: &Known<'_>,
+) -> Result<String, String> {
+    let Some(name) = tokens.next() else { return Err("nothing between the braces".to_owned()) };
+    let comparison = match name {
+        "eq" => Some("=="),
+        "ne" => Some("!="),
+        "lt" => Some("<"),
+        "le" => Some("<="),
+        "gt" => Some(">"),
+        "ge" => Some(">="),
+        _ => None,
+    };
+    if let Some(operator) = comparison {
+        let operands = operands(tokens, known)?;
+        let [left, right] = operands.as_slice() else {
+            return Err(format!("`{name}` needs two operands"));
+        };
+        return Ok(format!("({left} {operator} {})", status_word(left, right)));
+    }
+    match name {
+        "and" | "or" => Ok(format!("({})", operands(tokens, known)?.join(&format!(" {name} ")))),
+        "not" => Ok(format!("(not {})", operand(tokens, known)?)),
+        "len" => Ok(format!("({} | length)", operand(tokens, known)?)),
+        "json" | "toJson" | "quote" => Ok(format!("({} | tojson)", operand(tokens, known)?)),
+        // A value is a value here; nobody has to read it out of a text first.
+        "fromJson" => operand(tokens, known),
+        "index" => {
+            let operands = operands(tokens, known)?;
+            let (base, keys) = operands.split_first().ok_or("`index` needs operands")?;
+            let keys: Vec<String> = keys.iter().map(|key| format!("[{key}]")).collect();
+            Ok(format!("{base}{}", keys.concat()))
+        }
+        name => single(name, tokens, known),
+    }
+}
+
+fn operands<'t, I: Iterator<Item = &'t str>>(
+    tokens: &mut Peekable<I>,
+    known: &Known<'_>,
+) -> Result<Vec<String>, String> {
+    let mut operands = Vec::new();
+    while tokens.peek().is_some_and(|token| *token != ")") {
+        operands.push(operand(tokens, known)?);
+    }
+    Ok(operands)
+}
+
+fn operand<'t, I: Iterator<Item = &'t str>>(
+    tokens: &mut Peekable<I>,
+    known: &Known<'_>,
+) -> Result<String, String> {
+    let token = tokens.next().ok_or("an operand is missing")?;
+    single(token, tokens, known)
+}
+
+fn single<'t, I: Iterator<Item = &'t str>>(
+    token: &str,
+    tokens: &mut Peekable<I>,
+    known: &Known<'_>,
+) -> Result<String, String> {
+    if token == "(" {
+        let inside = call(tokens, known)?;
+        return match tokens.next() {
+            Some(")") => Ok(inside),
+            _ => Err("`(` without `)`".to_owned()),
+        };
+    }
+    let is_literal =
+        token.starts_with('"') || matches!(token, "true" | "false") || token.parse::<f64>().is_ok();
+    if is_literal {
+        return Ok(token.to_owned());
+    }
+    if token == "nil" {
+        return Ok("none".to_owned());
+    }
+    match token.strip_prefix('.') {
+        Some(path) => reference(path, known),
+        None => Err(format!("`{token}`")),
+    }
+}
+
+/// A path from the root of a template.
+fn reference(path: &str, known: &Known<'_>) -> Result<String, String> {
+    let parts: Vec<&str> = path.split('.').collect();
+    let fields = |parts: &[&str]| parts.iter().map(|part| field(part)).collect::<String>();
+    match parts.as_slice() {
+        ["params", rest @ ..] => Ok(format!("input{}", fields(rest))),
+        ["timestamp"] => Ok("run.started_at".to_owned()),
+        ["steps", id, "status"] => Ok(format!("{}.status", step(id))),
+        ["steps", id, "error", ..] => Ok(format!("{}.error.message", step(id))),
+        ["steps", id, "output" | "content", rest @ ..] => {
+            let data = if known.asks(id) { ".data" } else { "" };
+            let value = format!("{}.output{data}{}", step(id), fields(rest));
+            let default = rest.first().and_then(|name| known.default_of(id, name));
+            Ok(match default {
+                Some(default) => format!("({value} | default({}))", default.to_json()),
+                None => value,
+            })
+        }
+        _ => Err(format!("`.{path}`")),
+    }
+}
+
+/// A field of a value, whatever letters its name has.
+pub(super) fn field(name: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.chars().all(is_name) {
+        format!(".{name}")
+    } else {
+        format!("[{}]", Value::from(name).to_json())
+    }
+}
+
+/// What their step has completed, ours has succeeded in.
+fn status_word<'w>(left: &str, right: &'w str) -> &'w str {
+    match right {
+        "\"completed\"" if left.ends_with(".status") => "\"success\"",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::document::NodeKind;
+    use crate::compile::source::Span;
+
+    #[test]
+    fn templates_become_expressions() {
+        let none = Node { span: Span::default(), kind: NodeKind::Null };
+        let known = Known::of(none.items());
+        let said = |text: &str| translate(text, &known, None);
+        for (written, expected) in [
+            ("plain", "plain"),
+            ("{{.params.name}}", "{{ input.name }}"),
+            ("a {{ .params.x }} b", "a {{ input.x }} b"),
+            ("{{.steps.a.output.b.c}}", "{{ steps.a.output.b.c }}"),
+            ("{{.steps.fetch-it.output}}", "{{ steps['fetch-it'].output }}"),
+            ("{{eq .steps.a.status \"completed\"}}", "{{ (steps.a.status == \"success\") }}"),
+            (
+                "{{and (gt .params.n 3) (not .params.off)}}",
+                "{{ ((input.n > 3) and (not input.off)) }}",
+            ),
+            ("{{if .params.p}}yes{{else}}no{{end}}", "{{ (\"yes\" if input.p else \"no\") }}"),
+            ("{{index .steps.a.output.items 0}}", "{{ steps.a.output.items[0] }}"),
+        ] {
+            assert_eq!(said(written).as_deref(), Ok(expected), "{written}");
+        }
+        for wrong in
+            ["{{range .x}}", "{{.other.x}}", "{{ printf \"%d\" 1 }}", "{{.params.x", "{{eq 1}}"]
+        {
+            assert!(said(wrong).is_err(), "{wrong}");
+        }
+    }
+}

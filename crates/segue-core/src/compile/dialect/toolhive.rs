@@ -1,0 +1,292 @@
+//! Composite tools of ToolHive's virtual MCP servers: a graph of calls with Go templates.
+//!
+//! Read from a `VirtualMCPCompositeToolDefinition`, from a server that has one composite tool, or
+//! from the tool by itself.
+
+use super::go_template::{self, Known};
+use super::grammar::{TOOLHIVE, TOOLHIVE_ON_ERROR, TOOLHIVE_STEP};
+use super::lower::{array, first, kept, member, object, of_value, renamed, text, unknown};
+use super::reader::{Reader, first_line};
+use crate::compile::document::{Member, Node, NodeKind};
+use crate::compile::source::Span;
+use crate::diagnostic::Code;
+use crate::value::{Map, Value};
+
+/// The kinds of resources that hold composite tools.
+const KINDS: &[&str] = &["VirtualMCPCompositeToolDefinition", "VirtualMCPServer"];
+
+/// Whether a document holds such a tool.
+pub(super) fn is_one(root: &Node) -> bool {
+    let kind = root.get("kind").and_then(Node::as_str);
+    let is_typed = |step: &Node| {
+        let word = step.get("type").and_then(Node::as_str);
+        word.is_some_and(|word| matches!(&**word, "tool" | "tool_call" | "elicitation"))
+    };
+    kind.is_some_and(|kind| KINDS.contains(&&**kind))
+        || root.get("steps").is_some_and(|steps| steps.items().iter().any(is_typed))
+}
+
+/// The composite tool in native words.
+pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
+    let spec = find_tool(reader, root)?;
+    if !reader.record(spec, &TOOLHIVE, "a composite tool") {
+        return None;
+    }
+    let mut members = kept(spec, &["name", "description", "timeout"]);
+    members.extend(first(spec, &["parameters"]).map(input));
+    let steps = first(spec, &["steps"]);
+    let items = steps.map_or(&[][..], |steps| steps.value.items());
+    let known = Known::of(items);
+    members.extend(failure_mode(reader, spec));
+    match first(spec, &["output"]) {
+        Some(found) => {
+            let value = output(reader, &found.value, &known);
+            members.push(Member { key: "output".into(), key_span: found.key_span, value });
+        }
+        None => members.extend(last_output(spec, items)),
+    }
+    if let Some(steps) = steps {
+        let lowered = items.iter().filter_map(|step| lower_step(reader, step, &known)).collect();
+        let value = array(steps.value.span, lowered);
+        members.push(Member { key: "steps".into(), key_span: steps.key_span, value });
+    }
+    Some(object(spec.span, members))
+}
+
+fn find_tool<'n>(reader: &mut Reader<'_>, root: &'n Node) -> Option<&'n Node> {
+    if root.get("kind").is_none() {
+        return Some(root);
+    }
+    let here = first_line(reader.source, root.span);
+    let Some(spec) = root.get("spec") else {
+        reader.error(Code::NoSteps, here, "the resource has no `spec`");
+        return None;
+    };
+    if spec.get("steps").is_some() {
+        return Some(spec);
+    }
+    let config = spec.get("config").unwrap_or(spec);
+    match config.get("compositeTools").map_or(&[][..], Node::items) {
+        [one] => Some(one),
+        [] => {
+            reader.error(Code::NoSteps, here, "the resource has no composite tool");
+            None
+        }
+        [_, second, ..] => {
+            let message = "the resource has several composite tools";
+            let help = "a file holds one composition: write each to a file of its own";
+            let span = first_line(reader.source, second.span);
+            reader.error_with_help(Code::Unsupported, span, message, help);
+            None
+        }
+    }
+}
+
+/// The parameters are a schema; older definitions list them by name.
+fn input(found: &Member) -> Member {
+    let is_schema = found.value.get("properties").is_some() || found.value.get("type").is_some();
+    if is_schema {
+        return renamed(found, "input");
+    }
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    for parameter in found.value.members() {
+        let Value::Object(given) = parameter.value.to_value() else { continue };
+        let mut schema = (*given).clone();
+        if schema.shift_remove("required") == Some(Value::Bool(true)) {
+            required.push(Value::String(parameter.key.clone()));
+        }
+        let ty = schema.get("type").and_then(Value::as_str).map(ToOwned::to_owned);
+        if let (Some(ty), Some(Value::String(written))) = (ty, schema.get("default").cloned()) {
+            schema.insert("default".into(), typed_default(&ty, &written));
+        }
+        properties.insert(parameter.key.clone(), schema.into());
+    }
+    let schema = Value::object([
+        ("type", Value::from("object")),
+        ("properties", properties.into()),
+        ("required", required.into()),
+    ]);
+    let value = of_value(found.value.span, &schema);
+    Member { key: "input".into(), key_span: found.key_span, value }
+}
+
+/// A default that is written as text, by its type.
+fn typed_default(ty: &str, written: &str) -> Value {
+    match (ty, written.parse::<i64>(), written) {
+        ("integer" | "number", Ok(number), _) => Value::from(number),
+        ("boolean", _, "true") => Value::Bool(true),
+        ("boolean", _, "false") => Value::Bool(false),
+        _ => Value::from(written),
+    }
+}
+
+fn failure_mode(reader: &mut Reader<'_>, spec: &Node) -> Option<Member> {
+    let found = first(spec, &["failureMode"])?;
+    let position =
+        reader.word(&found.value, "`failureMode`", &["abort", "continue", "best_effort"]);
+    let strategy = if position == Some(0) { "fail_fast" } else { "partial_success" };
+    let span = found.value.span;
+    let handling = object(span, vec![member("failure_strategy", text(span, strategy))]);
+    Some(Member { key: "error_handling".into(), key_span: found.key_span, value: handling })
+}
+
+/// Each property is made of its `value`, or of the properties inside.
+fn output(reader: &mut Reader<'_>, node: &Node, known: &Known<'_>) -> Node {
+    let mut members = Vec::new();
+    for property in node.get("properties").map_or(&[][..], Node::members) {
+        let value = match (property.value.get("value"), property.value.get("properties")) {
+            (Some(value), _) => {
+                let default = property.value.get("default").map(Node::to_value);
+                template(reader, value, known, default.as_ref())
+            }
+            (None, Some(_)) => output(reader, &property.value, known),
+            (None, None) => {
+                let message = format!("the output `{}` has no `value`", property.key);
+                reader.error(Code::InvalidField, property.key_span, message);
+                continue;
+            }
+        };
+        members.push(Member { value, ..property.clone() });
+    }
+    object(node.span, members)
+}
+
+/// Without a word about it, the last step's output is the result.
+fn last_output(spec: &Node, items: &[Node]) -> Option<Member> {
+    let last = items.last()?;
+    let id = last.get("id").and_then(Node::as_str)?;
+    let may_be_skipped = last.get("condition").is_some() || first(spec, &["failureMode"]).is_some();
+    let default = if may_be_skipped { " | default(none)" } else { "" };
+    let whole = format!("{{{{ {}.output{default} }}}}", go_template::step(id));
+    Some(member("output", text(last.span, whole)))
+}
+
+fn lower_step(reader: &mut Reader<'_>, step: &Node, known: &Known<'_>) -> Option<Node> {
+    if !reader.record(step, &TOOLHIVE_STEP, "a step") {
+        return None;
+    }
+    let word = step.get("type").map_or(Some(0), |node| {
+        reader.word(node, "`type`", &["tool", "tool_call", "elicitation"])
+    })?;
+    let mut members = kept(step, &["id"]);
+    if word == 2 {
+        members.push(elicitation(reader, step, known));
+        members.extend(on_decline(reader, step));
+    } else {
+        members.extend(first(step, &["tool"]).map(|found| {
+            let value = match found.value.as_str().and_then(|name| name.split_once('.')) {
+                Some((server, name)) => text(found.value.span, format!("{server}:{name}")),
+                None => found.value.clone(),
+            };
+            Member { value, ..found.clone() }
+        }));
+        members.extend(first(step, &["arguments"]).map(|found| Member {
+            key: "parameters".into(),
+            key_span: found.key_span,
+            value: template(reader, &found.value, known, None),
+        }));
+        members.extend(kept(step, &["timeout"]));
+        members.extend(on_error(reader, step));
+    }
+    members.extend(first(step, &["dependsOn"]).map(|found| renamed(found, "depends_on")));
+    members.extend(first(step, &["condition"]).map(|found| Member {
+        key: "when".into(),
+        key_span: found.key_span,
+        value: template(reader, &found.value, known, None),
+    }));
+    Some(object(step.span, members))
+}
+
+fn elicitation(reader: &mut Reader<'_>, step: &Node, known: &Known<'_>) -> Member {
+    let mut members = Vec::new();
+    members.extend(first(step, &["message"]).map(|found| Member {
+        value: template(reader, &found.value, known, None),
+        ..found.clone()
+    }));
+    members.extend(kept(step, &["schema", "timeout"]));
+    let place = first(step, &["type"]).map_or(step.span, |found| found.key_span);
+    Member { key_span: place, ..member("approve", object(step.span, members)) }
+}
+
+/// What a no means. To skip the rest and to abort are the same: nothing more is done.
+fn on_decline(reader: &mut Reader<'_>, step: &Node) -> Option<Member> {
+    let found = first(step, &["onDecline"])?;
+    let action = first(&found.value, &["action"])?;
+    let words = ["skip_remaining", "abort", "continue"];
+    let position = reader.word(&action.value, "`action`", &words)?;
+    (position == 2).then(|| on_failure(found.key_span, action.value.span, "continue", None))
+}
+
+fn on_failure(key_span: Span, span: Span, action: &str, default: Option<Node>) -> Member {
+    let mut members = vec![member("action", text(span, action))];
+    members.extend(default.map(|default| member("default", default)));
+    Member { key: "on_failure".into(), key_span, value: object(span, members) }
+}
+
+fn on_error(reader: &mut Reader<'_>, step: &Node) -> Vec<Member> {
+    let Some(found) = first(step, &["onError"]) else { return Vec::new() };
+    if !reader.record(&found.value, &TOOLHIVE_ON_ERROR, "`onError`") {
+        return Vec::new();
+    }
+    let action = first(&found.value, &["action"]);
+    let span = action.map_or(found.value.span, |action| action.value.span);
+    let words = ["abort", "continue", "retry"];
+    let position =
+        action.and_then(|action| reader.word(&action.value, "`action`", &words)).unwrap_or(0);
+    match position {
+        1 => {
+            let default = first(step, &["defaultResults"]).map(|found| found.value.clone());
+            vec![on_failure(found.key_span, span, "continue", default)]
+        }
+        2 => {
+            let count = first(&found.value, &["maxRetries", "retryCount"]);
+            let mut members: Vec<Member> =
+                count.map(|count| renamed(count, "max")).into_iter().collect();
+            if count.is_none() {
+                members.push(member("max", super::lower::number(span, 3)));
+            }
+            if let Some(delay) = first(&found.value, &["retryDelay"]) {
+                let backoff = object(delay.value.span, vec![renamed(delay, "initial")]);
+                members.push(Member { value: backoff, ..renamed(delay, "backoff") });
+            }
+            vec![Member {
+                key: "retry".into(),
+                key_span: found.key_span,
+                value: object(found.value.span, members),
+            }]
+        }
+        _ => vec![on_failure(found.key_span, span, "stop", None)],
+    }
+}
+
+/// Go templates in every text of a value, in our words.
+fn template(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    known: &Known<'_>,
+    default: Option<&Value>,
+) -> Node {
+    match &node.kind {
+        NodeKind::String(written) => match go_template::translate(written, known, default) {
+            Ok(translated) => text(node.span, translated),
+            Err(what) => {
+                let message = format!("this template cannot be translated: {what}");
+                let help = "write it in a composition of its own, with `{{ … }}` as Segue has it";
+                reader.error_with_help(Code::Unsupported, node.span, message, help);
+                unknown(node.span)
+            }
+        },
+        NodeKind::Array(items) => {
+            let items = items.iter().map(|item| template(reader, item, known, None)).collect();
+            array(node.span, items)
+        }
+        NodeKind::Object(members) => {
+            let members = members.iter().map(|found| Member {
+                value: template(reader, &found.value, known, None),
+                ..found.clone()
+            });
+            object(node.span, members.collect())
+        }
+        _ => node.clone(),
+    }
+}
