@@ -28,6 +28,12 @@ pub(super) fn number(span: Span, number: i64) -> Node {
     Node { span, kind: NodeKind::Number(Number::Int(number)) }
 }
 
+/// The place of something that nobody wrote: where `span` begins, and nothing of it, so that nobody
+/// takes it for what stands there.
+pub(super) fn point(span: Span) -> Span {
+    Span { start: span.start, end: span.start }
+}
+
 /// A member whose name stands where its value does.
 pub(super) fn member(key: &str, value: Node) -> Member {
     Member { key: key.into(), key_span: value.span, value }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::grammar::{PLAN, PLAN_TOOL};
-use super::lower::{array, first, free_id, kept, member, number, object, of_value, renamed, text};
+use super::lower::{
+    array, first, free_id, kept, member, number, object, of_value, point, renamed, text,
+};
 use super::reader::{Reader, first_line};
 use crate::compile::document::{Member, Node, NodeKind};
 use crate::diagnostic::{Code, Diagnostic, nearest};
@@ -35,7 +37,7 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
     if let Some(word) = root.get("dialect") {
         reader.word(word, "`dialect`", &["plan"]);
     }
-    let here = first_line(reader.source, root.span);
+    let here = point(root.span);
     let name = first(root, &["name"]).cloned();
     let mut members = vec![name.unwrap_or_else(|| member("name", text(here, NAME_DEFAULT)))];
     members.extend(kept(root, SHARED));
@@ -45,7 +47,8 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
     members.push(member("unresolved", text(here, "keep")));
     members.extend(about(reader, root));
     let Some(tools) = first(root, &["tools"]) else {
-        reader.error(Code::NoSteps, here, "a plan needs `tools`");
+        let place = first_line(reader.source, root.span);
+        reader.error(Code::NoSteps, place, "a plan needs `tools`");
         return None;
     };
     let value = lower_tools(reader, root, &tools.value);
@@ -74,8 +77,9 @@ fn about(reader: &mut Reader<'_>, root: &Node) -> Option<Member> {
             members.push(renamed(found, native));
         }
     }
-    let span = first(root, &["metadata"]).map_or(root.span, |found| found.value.span);
-    (!members.is_empty()).then(|| member("metadata", object(span, members)))
+    let place = point(members.first()?.key_span);
+    let span = first(root, &["metadata"]).map_or(place, |found| found.value.span);
+    Some(member("metadata", object(span, members)))
 }
 
 /// One call of the plan.
@@ -146,6 +150,7 @@ fn lower_tool(call: &Planned<'_>, planned: &[Planned<'_>]) -> Node {
     let mut members = Vec::new();
     if let Some(name) = first(item, &["name", "toolName"]) {
         let id = first(item, &["id"]).cloned();
+        // It stands where the tool's name does: findings about the step point there.
         let made = || member("id", text(name.value.span, call.id.clone()));
         members.push(id.unwrap_or_else(made));
         members.push(renamed(name, "tool"));

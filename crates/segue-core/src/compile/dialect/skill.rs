@@ -1,7 +1,7 @@
 //! The skill dialect: calls one after the other, in the order of their ids.
 
 use super::grammar::{SKILL, SKILL_STEP};
-use super::lower::{array, first, kept, member, number, object, renamed, text};
+use super::lower::{array, first, kept, member, number, object, point, renamed, text};
 use super::reader::{Reader, first_line};
 use crate::compile::document::{Member, Node, NodeKind};
 use crate::diagnostic::Code;
@@ -33,11 +33,12 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
         members.extend(first(root, &names).map(|found| renamed(found, native)));
     }
     members.extend(kept(root, SHARED));
-    let here = first_line(reader.source, root.span);
+    let here = point(root.span);
     members.push(member("max_concurrency", number(here, 1)));
     members.push(member("unresolved", text(here, "keep")));
     let Some(steps) = first(root, &["steps", "Steps"]) else {
-        reader.error(Code::NoSteps, here, "a skill needs `steps`");
+        let place = first_line(reader.source, root.span);
+        reader.error(Code::NoSteps, place, "a skill needs `steps`");
         return None;
     };
     let value = lower_steps(reader, &steps.value);
@@ -62,7 +63,7 @@ fn lower_steps(reader: &mut Reader<'_>, node: &Node) -> Node {
     let mut before = None;
     let mut lowered = Vec::with_capacity(steps.len());
     for (item, mut members) in steps {
-        let here = first_line(reader.source, item.span);
+        let here = point(item.span);
         let own = id(&members);
         if let Some(before) = before.filter(|before| Some(before) != own.as_ref()) {
             members.push(member("depends_on", array(here, vec![text(here, before)])));

@@ -5,7 +5,7 @@
 
 use super::go_template::{self, Known};
 use super::grammar::{TOOLHIVE, TOOLHIVE_ON_ERROR, TOOLHIVE_STEP};
-use super::lower::{array, first, kept, member, object, of_value, renamed, text, unknown};
+use super::lower::{array, first, kept, member, object, of_value, point, renamed, text, unknown};
 use super::reader::{Reader, first_line};
 use crate::compile::document::{Member, Node, NodeKind};
 use crate::compile::source::Span;
@@ -158,7 +158,7 @@ fn last_output(spec: &Node, items: &[Node]) -> Option<Member> {
     let may_be_skipped = last.get("condition").is_some() || first(spec, &["failureMode"]).is_some();
     let default = if may_be_skipped { " | default(none)" } else { "" };
     let whole = format!("{{{{ {}.output{default} }}}}", go_template::step(id));
-    Some(member("output", text(last.span, whole)))
+    Some(member("output", text(point(last.span), whole)))
 }
 
 fn lower_step(reader: &mut Reader<'_>, step: &Node, known: &Known<'_>) -> Option<Node> {
