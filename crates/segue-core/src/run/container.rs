@@ -92,12 +92,30 @@ impl Moment<'_> {
             Ok(plan) => plan,
             Err(failure) => return self.fail(node, failure),
         };
+        if let Some(failure) = self.beyond_guards(node, &plan) {
+            return self.fail(node, failure);
+        }
         // It takes the place of its step, so it is given what the steps around it were given.
         let input = self.state.activation_of(node.frame).input.clone();
         match self.admitted(&plan, input) {
             Ok(input) => self.record(Fact::Expanded { node, plan, input }),
             Err(failure) => self.fail(node, failure),
         }
+    }
+
+    /// What was made at run time is held to the guards of the composition that it becomes part of.
+    fn beyond_guards(&self, node: NodeId, plan: &Plan) -> Option<Failure> {
+        let around = self.state.plan_of(node.frame);
+        let guards = &around.composition.guards;
+        let (count, max) = (around.steps.len() + plan.steps.len(), guards.max_steps);
+        if let Some(max) = max.filter(|max| count > *max as usize) {
+            let message =
+                format!("with this the composition has {count} steps, its guard allows {max}");
+            return Some(Failure::lasting(Code::MaxStepsExceeded, message));
+        }
+        let forbidden = plan.tools.keys().find(|tool| !guards.allow(tool))?;
+        let message = format!("`{forbidden}` is not among the tools that may be called");
+        Some(Failure::lasting(Code::ToolNotAllowed, message))
     }
 
     /// The input of a composition inside, defaults filled in, or why it does not fit.
