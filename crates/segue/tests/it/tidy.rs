@@ -119,8 +119,8 @@ fn codes_of_the_check() -> BTreeSet<&'static str> {
         .collect()
 }
 
-/// Codes whose fixtures need a configuration, or go away with the next version: `check.rs`.
-const CODES_ELSEWHERE: &[&str] = &["max-steps-exceeded", "unsupported"];
+/// Codes of what is done with a document beside checking it: `tests/convert.rs` of the core.
+const CODES_ELSEWHERE: &[&str] = &["conversion"];
 
 #[test]
 fn every_code_of_the_check_has_a_broken_composition() {

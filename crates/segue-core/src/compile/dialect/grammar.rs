@@ -49,8 +49,12 @@ pub enum Shape {
     Version,
     /// `true` or `false`.
     Bool,
+    /// Nothing, written out.
+    Null,
     /// A whole number, zero or more.
     Count,
+    /// A whole number; zero and less mean that there is no bound.
+    Bound,
     /// A number above zero.
     Number,
     /// Text such as `500ms`, `30s`, `2m`.
@@ -105,8 +109,8 @@ macro_rules! record {
 }
 
 use Shape::{
-    Bool, Condition, Count, Duration, Either, Id, List, Millis, Name, Names, Number, Object, Of,
-    Schema, Template, Templates, Text, Version, Words,
+    Bool, Bound, Condition, Count, Duration, Either, Id, List, Millis, Name, Names, Null, Number,
+    Object, Of, Schema, Template, Templates, Text, Version, Words,
 };
 
 record!(pub COMPOSITION "composition" "Tools composed into one tool." requires ["name", "steps"] {
@@ -169,9 +173,9 @@ record!(pub COMPOSITE "composite" "The steps of a chain." requires ["steps"] {
 });
 
 record!(pub GUARDS "guards" "What a composition may be made of and may do." requires [] {
-    "max_steps": Count, "Steps, bodies included; 0 is no limit.";
+    "max_steps": Bound, "Steps, bodies included; 0 is no limit.";
     "allowed_tools": List(&Text), "The only tools that its steps may call.";
-    "max_tool_calls": Count, "Calls that one run may make, attempts included; 0 is no limit.";
+    "max_tool_calls": Bound, "Calls that one run may make, attempts included; 0 is no limit.";
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
 });
@@ -203,8 +207,8 @@ record!(pub SKILL_STEP "skill_step" "One step of a skill." requires [] {
     "tool_id": Text, "The tool.";
     "toolId": Text, "The same.";
     "ToolID": Text, "The same.";
-    "inputs": Templates, "The tool's arguments.";
-    "Inputs": Templates, "The same.";
+    "inputs": Either(&[Templates, Null]), "The tool's arguments.";
+    "Inputs": Either(&[Templates, Null]), "The same.";
 });
 
 record!(pub PLAN "plan" "Tools to call, each after those that it depends on." requires [] {
@@ -236,9 +240,9 @@ record!(pub PLAN_TOOL "plan_tool" "One call of a plan." requires [] {
     "id": Id, "What others call it; the tool's name unless said otherwise.";
     "name": Text, "The tool.";
     "toolName": Text, "The same.";
-    "parameters": Templates, "The tool's arguments.";
-    "dependsOn": Either(&[List(&Text), Text]), "Tools that come first.";
-    "outputMapping": Names, "Field of its output → name for later tools.";
+    "parameters": Either(&[Templates, Null]), "The tool's arguments.";
+    "dependsOn": Either(&[List(&Text), Text, Null]), "Tools that come first.";
+    "outputMapping": Either(&[Names, Null]), "Field of its output → name for later tools.";
     "when": Condition, "Whether to call it at all.";
     "timeout": Duration, "For one attempt.";
     "timeout_ms": Millis, "For one attempt, in milliseconds.";

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::grammar::{CHAIN, COMPOSITION, Field, Record, STEP_KINDS, Shape};
+use super::grammar::{
+    ARAZZO, CHAIN, COMPOSITION, Field, PLAN, Record, SKILL, STEP_KINDS, Shape, TOOLHIVE,
+};
 use crate::composition::Dialect;
 use crate::value::{Map, Value};
 
@@ -31,31 +33,79 @@ impl Draft {
     }
 }
 
-/// The JSON Schema of compositions, native ones and chains.
+/// The JSON Schema of compositions in every dialect.
 pub fn composition_schema(draft: Draft) -> Value {
     let mut writer = Writer { draft, dialect: Dialect::Composition, definitions: Map::new() };
-    let composition = writer.reference(&COMPOSITION);
-    writer.dialect = Dialect::Chain;
-    let chain = writer.reference(&CHAIN);
+    let mut schema = writer.reference(&COMPOSITION);
+    // The last one that is asked comes first: each stands behind those that are asked before it.
+    for (dialect, record, condition) in [
+        (Dialect::Plan, &PLAN, is_plan()),
+        (Dialect::Skill, &SKILL, is_skill()),
+        (Dialect::Chain, &CHAIN, is_chain()),
+        (Dialect::ToolHive, &TOOLHIVE, is_composite_tool()),
+        (Dialect::Arazzo, &ARAZZO, has(&["arazzo"])),
+    ] {
+        writer.dialect = dialect;
+        let then = writer.reference(record);
+        let condition = any_of(vec![says(dialect), condition]);
+        schema = Value::object([("if", condition), ("then", then), ("else", schema)]);
+    }
     writer.definitions.sort_unstable_keys();
     Value::object([
         ("$schema", Value::from(draft.uri())),
         ("title", Value::from("Segue composition")),
-        ("if", is_chain()),
-        ("then", chain),
-        ("else", composition),
+        // A resource holds a composite tool inside.
+        ("if", has(&["kind", "spec"])),
+        ("then", typed("object")),
+        ("else", schema),
         (draft.definitions(), writer.definitions.into()),
     ])
 }
 
-/// What tells a chain from a native composition.
-fn is_chain() -> Value {
-    let says_so = Value::object([
+fn has(names: &[&str]) -> Value {
+    Value::object([("required", words(names))])
+}
+
+fn any_of(schemas: Vec<Value>) -> Value {
+    Value::object([("anyOf", schemas.into())])
+}
+
+/// A document that names its dialect.
+fn says(dialect: Dialect) -> Value {
+    let word = Value::object([("const", Value::from(dialect.as_str()))]);
+    Value::object([
         ("required", words(&["dialect"])),
-        ("properties", Value::object([("dialect", Value::object([("const", "chain".into())]))])),
+        ("properties", Value::object([("dialect", word)])),
+    ])
+}
+
+fn is_chain() -> Value {
+    has(&["implementation"])
+}
+
+fn is_plan() -> Value {
+    let has_steps = Value::object([("not", has(&["steps"]))]);
+    Value::object([("allOf", vec![has(&["tools"]), has_steps].into())])
+}
+
+/// Whether one of the steps fits.
+fn some_step(list: &str, step: Value) -> Value {
+    let steps = Value::object([("type", Value::from("array")), ("contains", step)]);
+    Value::object([("required", words(&[list])), ("properties", Value::object([(list, steps)]))])
+}
+
+fn is_skill() -> Value {
+    let by_id = || any_of(["tool_id", "toolId", "ToolID"].map(|name| has(&[name])).to_vec());
+    any_of(vec![some_step("steps", by_id()), some_step("Steps", by_id())])
+}
+
+fn is_composite_tool() -> Value {
+    let word = Value::object([("enum", words(&["tool", "tool_call", "elicitation"]))]);
+    let step = Value::object([
+        ("required", words(&["type"])),
+        ("properties", Value::object([("type", word)])),
     ]);
-    let has_implementation = Value::object([("required", words(&["implementation"]))]);
-    Value::object([("anyOf", vec![says_so, has_implementation].into())])
+    some_step("steps", step)
 }
 
 struct Writer {
@@ -108,6 +158,8 @@ impl Writer {
             Shape::Id => pattern(r"^[\p{L}\p{N}_$-]{1,128}$"),
             Shape::Version => pattern(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"),
             Shape::Bool => typed("boolean"),
+            Shape::Null => typed("null"),
+            Shape::Bound => typed("integer"),
             Shape::Count | Shape::Millis => {
                 Value::object([("type", Value::from("integer")), ("minimum", Value::from(0))])
             }
