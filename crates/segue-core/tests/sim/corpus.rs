@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::composition::{Composition, Flow};
+use segue_core::composition::{Composition, Flow, Guards};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::{Call, Fact, Failure, Question, Started};
@@ -108,10 +108,10 @@ impl Case {
         }
     }
 
-    /// Whether the model knows all of it: a graph without compositions that take steps back, whose
-    /// calls nobody counts.
+    /// Whether the model knows all of it: a graph without guards, and without compositions that take
+    /// steps back.
     fn is_modelled(&self) -> bool {
-        if self.plan.composition.guards.max_tool_calls.is_some() {
+        if self.plan.composition.guards != Guards::default() {
             return false;
         }
         let graph = self.plan.bodies.iter().all(|body| body.flow == Flow::Graph);
