@@ -185,14 +185,14 @@ mod tests {
     #[test]
     fn runtime_expressions_become_paths() {
         let mut outputs = Outputs::new();
-        outputs.insert(("find-pet".into(), "id".into()), "$response.body#/0/id".into());
+        outputs.insert(("find-one".into(), "id".into()), "$response.body#/0/id".into());
         outputs.insert(("login".into(), "token".into()), "$response.body.token".into());
         outputs.insert(("round".into(), "a".into()), "$steps.round.outputs.a".into());
         let said = |text: &str| template(text, &outputs);
         for (written, expected) in [
             ("plain", "plain"),
             ("$inputs.name", "{{ input.name }}"),
-            ("$steps.find-pet.outputs.id", "{{ steps['find-pet'].output[0].id }}"),
+            ("$steps.find-one.outputs.id", "{{ steps['find-one'].output[0].id }}"),
             ("Bearer {$steps.login.outputs.token}", "Bearer {{ steps.login.output.token }}"),
             ("$inputs.items[0].id", "{{ input.items[0].id }}"),
         ] {
