@@ -1,4 +1,4 @@
-//! Real hosts: the Python library, FastMCP and the Inspector, each as its users run it.
+//! Real hosts: the Python and TypeScript libraries, FastMCP and the Inspector, each as its users run it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -92,6 +92,27 @@ fn fastmcp_reads_the_typed_result() {
     assert_eq!((&seen["value"], &seen["n"]), (&json!({ "n": 42 }), &json!(42)));
     assert_eq!(seen["is_error"], true);
     assert!(seen["text"].as_str().unwrap().contains("does not fit"), "{seen}");
+}
+
+const ASK_FIRST: &str = "\
+name: ask-first
+steps: [ { id: ask, approve: { message: Sure? } } ]
+output: { sure: '{{ ask.approved }}' }
+";
+
+#[test]
+fn the_typescript_library_lists_calls_and_is_asked() {
+    let world = world("", &[("double", DOUBLE), ("ask", ASK_FIRST)]);
+    let mut host = program(&world, "node/bin/node");
+    host.env("SDK", real_servers().join("npm-hosts"));
+    let seen = json_of(
+        &host.arg(script("typescript_host.mjs")).arg(SEGUE).arg(world.folder()).output().unwrap(),
+    );
+    let names = seen["names"].as_array().unwrap();
+    assert!(names.contains(&json!("double_it")) && names.contains(&json!("ask_first")), "{seen}");
+    assert_eq!(seen["called"], json!({ "n": 42 }));
+    assert_eq!(seen["asked"], json!({ "sure": true }), "{seen}");
+    assert_eq!(seen["questions"].as_array().unwrap().len(), 1, "{seen}");
 }
 
 /// The Inspector in both eras; `--strict` also looks at how portable the schemas are.
