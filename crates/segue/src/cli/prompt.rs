@@ -1,10 +1,11 @@
 //! Questions to a person at a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use segue_core::limits::Limits;
+use segue_core::plan::Plan;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::schema::Schema;
 use segue_core::types::Type;
@@ -14,6 +15,7 @@ use segue_runtime::driver::{Confirmer, Decision};
 use super::input;
 use super::progress::Progress;
 use crate::print::clean;
+use crate::serve::question::consent;
 
 /// Asks on a terminal; elsewhere `otherwise` answers.
 pub(super) fn confirmer(
@@ -25,6 +27,12 @@ pub(super) fn confirmer(
     } else {
         Box::new(otherwise)
     }
+}
+
+/// The one question of an atomic composition; where nobody can be asked the answer is no.
+pub(super) fn consents(plan: &Plan, input: &Value) -> bool {
+    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    asks && ask(&format!("{} [y/N] ", consent(plan, input).message))
 }
 
 struct Prompt {
@@ -45,8 +53,12 @@ impl Confirmer for Prompt {
     }
 }
 
+/// Held by whoever asks: there is one terminal, and one question at a time.
+static TERMINAL: Mutex<()> = Mutex::new(());
+
 /// Puts a question, and waits for what somebody types. Nothing leaves it open.
 fn put(question: &Question) -> Option<(bool, Value)> {
+    let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
     let step = &question.step;
     match &question.kind {
         QuestionKind::Call { tool, args } => {

@@ -18,7 +18,7 @@ use segue_runtime::inject::Fault;
 use super::act::help_for;
 use super::app::{App, draw_all};
 use super::progress;
-use super::prompt::confirmer;
+use super::prompt;
 use super::upstream::Wanted;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::print::clean;
@@ -119,6 +119,21 @@ impl Refusal {
     }
 }
 
+/// Nobody said yes to an atomic composition: nothing is called.
+fn denied(global: &Global, plan: &Plan) -> Exit {
+    let name = &plan.composition.name;
+    let message = format!("`{name}` was not confirmed, so nothing was called");
+    let hint = "confirm it when asked, or consent beforehand with `--yes`";
+    if global.is_json() {
+        let error = ErrorView::check(Code::Denied, message.clone(), Some(hint.to_owned()));
+        let view =
+            RunView { name: name.clone(), status: RunStatus::Denied, ..stillborn(vec![error]) };
+        print_json(global, &view);
+    }
+    complain(&message, Some(hint));
+    Exit::Denied
+}
+
 /// A run that can begin.
 struct Prepared {
     app: App,
@@ -186,8 +201,13 @@ impl Prepared {
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
+        // An atomic composition asks once, before anything is called.
+        let asks_once = !args.yes && !args.dry_run && plan.asks_once();
+        if asks_once && !prompt::consents(&plan, &input) {
+            return denied(global, &plan);
+        }
         let progress = progress::of(global, &plan);
-        let confirmer = confirmer(&progress, Nobody);
+        let confirmer = prompt::confirmer(&progress, Nobody);
         let request = RunRequest {
             plan,
             input,
@@ -197,7 +217,7 @@ impl Prepared {
                 max_concurrency: args.max_concurrency,
                 strategy: args.error_strategy,
                 approved: args.yes,
-                consented: false,
+                consented: asks_once,
             },
             run_id: None,
             reused,

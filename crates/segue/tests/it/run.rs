@@ -647,6 +647,33 @@ fn a_person_at_a_terminal_is_asked() {
     at_a_terminal(&world, "n", &args).exits(3);
 }
 
+/// An atomic composition of several destructive calls asks once, and after a no nothing is called.
+/// S3-12, S3-17, S3-20, S3-21, S3-24, S3-26: where nobody can be asked the answer is no.
+#[test]
+#[cfg(unix)]
+fn an_atomic_composition_asks_once() {
+    let step = |n| format!("  - {{ id: s{n}, tool: mark, parameters: {{ n: {n} }} }}\n");
+    let steps = (0..6).map(step).collect::<Vec<_>>().concat();
+    let world = World::with(&format!("name: c\natomic: true\nsteps:\n{steps}output: done\n"));
+    world.file(
+        "segue.yaml",
+        "commands: { mark: { argv: [sh, -c, 'echo $1 >> marks', mark, '{{ args.n }}'], destructive: true, \
+         input: { type: object, properties: { n: { type: integer } } } } }\n",
+    );
+    let args = ["run", "c.yaml", "-q", "--config", "segue.yaml"];
+    let marks = || fs::read_to_string(world.path("marks")).map_or(0, |text| text.lines().count());
+    world.segue(&args).exits(3);
+    at_a_terminal(&world, "n", &args).exits(3);
+    assert_eq!(marks(), 0, "after a no nothing is called");
+    let said = at_a_terminal(&world, "y", &args).exits(0).stdout;
+    assert_eq!(said.matches("[y/N]").count(), 1, "{said}");
+    assert_eq!(marks(), 6);
+    let text = fs::read_to_string(world.path("c.yaml")).unwrap();
+    world.file("c.yaml", text.replace("atomic: true\n", ""));
+    let said = at_a_terminal(&world, "y|y|y|y|y|y", &args).exits(0).stdout;
+    assert_eq!(said.matches("[y/N]").count(), 6, "{said}");
+}
+
 #[test]
 fn an_interrupted_run_ends_with_130() {
     use std::io::{BufRead as _, BufReader};
