@@ -8,6 +8,7 @@
 pub mod compile;
 pub mod composition;
 pub mod diagnostic;
+pub mod expose;
 pub mod expr;
 pub mod id;
 pub mod limits;
@@ -18,6 +19,7 @@ pub mod run;
 pub mod schema;
 pub mod shape;
 pub mod tool;
+pub mod toolset;
 pub mod types;
 pub mod value;
 pub mod view;

@@ -14,6 +14,7 @@ use crate::diagnostic::nearest;
 use crate::id::ToolId;
 use crate::schema::Schema;
 use crate::shape::Shape;
+use crate::toolset::Toolset;
 use crate::value::Value;
 
 /// What a tool does to the world, as far as it is known. `None` is "nobody said".
@@ -115,12 +116,40 @@ pub struct ToolSpec {
     pub scopes: Vec<Arc<str>>,
     /// Words that it is found by.
     pub tags: Vec<Arc<str>>,
+    /// The kind of tools that its operator counts it among. No part of the definition.
+    pub category: Option<Arc<str>>,
+    /// What stands behind it. No part of the definition.
+    pub backend: Backend,
     /// The composition behind it, when it is one.
     pub composition: Option<Arc<Composition>>,
     /// What earlier calls have shown. No part of the definition.
     pub observed: Option<Observed>,
     /// The hash of the definition as its source gave it, fields included that nobody here knows.
     pub pin: Option<Arc<str>>,
+}
+
+/// What stands behind a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// This process: a built-in, a composition, a tool of a program that embeds Segue.
+    #[default]
+    Local,
+    /// An MCP server.
+    Mcp,
+    /// A program that is started for each call.
+    Command,
+    /// An HTTP operation of a provider.
+    Http,
+}
+
+impl Backend {
+    /// The format in which its definition came.
+    pub fn format(self) -> &'static str {
+        match self {
+            Backend::Mcp => "mcp",
+            Backend::Local | Backend::Command | Backend::Http => "canonical",
+        }
+    }
 }
 
 /// What earlier calls of a tool have shown.
@@ -158,6 +187,8 @@ impl ToolSpec {
             confirm: Confirm::ByEffect,
             scopes: Vec::new(),
             tags: Vec::new(),
+            category: None,
+            backend: Backend::Local,
             composition: None,
             observed: None,
             pin: None,
@@ -246,6 +277,8 @@ pub struct Catalog {
     tools: BTreeMap<ToolId, Arc<ToolSpec>>,
     /// Short names, and the ids that end in them.
     names: BTreeMap<Arc<str>, Vec<ToolId>>,
+    /// What compositions are held to.
+    within: Option<Toolset>,
 }
 
 impl Catalog {
@@ -264,6 +297,17 @@ impl Catalog {
         if self.tools.insert(id.clone(), tool).is_none() {
             self.names.entry(id.name().into()).or_default().push(id);
         }
+    }
+
+    /// Holds compositions that are compiled against this catalog to a toolset: others of its tools
+    /// are known and may not be called.
+    pub fn restrict(&mut self, toolset: Toolset) {
+        self.within = Some(toolset);
+    }
+
+    /// The toolset that compositions are held to.
+    pub fn within(&self) -> Option<&Toolset> {
+        self.within.as_ref()
     }
 
     /// Every tool, by id.

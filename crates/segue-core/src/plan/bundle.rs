@@ -19,7 +19,7 @@ use crate::diagnostic::Severity;
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::tool::{Annotations, Catalog, Confirm, DeclaredRollback, Lookup, ToolSpec};
+use crate::tool::{Annotations, Backend, Catalog, Confirm, DeclaredRollback, Lookup, ToolSpec};
 use crate::value::{Value, from_value};
 
 /// The number of the form in which bundles are written.
@@ -256,6 +256,9 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         confirm: bundled.confirm,
         scopes: bundled.scopes.clone(),
         tags: bundled.tags.clone(),
+        // Who may call it was decided when it was planned.
+        category: None,
+        backend: Backend::default(),
         composition,
         // What was observed changes from day to day; a plan is the same all the same.
         observed: None,

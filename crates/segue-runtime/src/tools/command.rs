@@ -20,7 +20,7 @@ use segue_core::expr::ArgsTemplate;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec};
+use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
@@ -97,6 +97,7 @@ fn spec(name: &str, config: &CommandConfig) -> ToolSpec {
             open_world: None,
         },
         rollback: if reads { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
+        backend: Backend::Command,
         ..ToolSpec::new(
             ToolId::new(COMMAND, name),
             config.description.as_str(),

@@ -21,7 +21,7 @@ use segue_core::expr::{ArgsTemplate, EvalError, Piece, Template};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec};
+use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
 
 use super::{Call, Tool, ToolError, ToolRunner};
@@ -97,6 +97,7 @@ fn spec(name: &str, config: &HttpConfig, method: &str) -> ToolSpec {
             open_world: Some(true),
         },
         rollback: if read_only { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
+        backend: Backend::Http,
         ..ToolSpec::new(
             ToolId::new(HTTP, name),
             config.description.as_str(),

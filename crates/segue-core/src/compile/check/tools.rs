@@ -8,7 +8,8 @@ use crate::composition::{Body, Composition, Params, Step, StepKind, StepRollback
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{Root, Template};
 use crate::limits::Limits;
-use crate::tool::{COMPOSITION, Catalog, DeclaredRollback, Impact, Lookup};
+use crate::tool::{COMPOSITION, Catalog, DeclaredRollback, Impact, Lookup, ToolSpec};
+use crate::toolset::Toolset;
 use crate::value::Value;
 
 /// Finds the tool of every call.
@@ -109,7 +110,10 @@ fn attach_one(
 ) {
     let inner = unquoted(source, call.name_span);
     match catalog.find(&call.name) {
-        Lookup::Found(tool) => call.tool = Some(tool.clone()),
+        Lookup::Found(tool) => {
+            findings.extend(catalog.within().and_then(|toolset| refused(call, tool, toolset)));
+            call.tool = Some(tool.clone());
+        }
         Lookup::Ambiguous(ids) => {
             let ids: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
             let message = format!("`{}` could be {}", call.name, ids.join(" or "));
@@ -128,6 +132,31 @@ fn attach_one(
             });
         }
     }
+}
+
+/// A call that a toolset does not allow: of the tool itself, or, where that is a composition, of one
+/// that it calls.
+fn refused(call: &ToolCall, tool: &ToolSpec, toolset: &Toolset) -> Option<Diagnostic> {
+    let (code, message) = match toolset.refusal(&tool.id) {
+        Some(refusal) => refusal,
+        None => {
+            let (code, message) = refused_inside(tool, toolset)?;
+            (code, format!("`{}` cannot be called: {message}", tool.id))
+        }
+    };
+    let help = format!("`segue tools --toolset {}` lists what it has", toolset.name());
+    Some(Diagnostic::error(code, message, call.name_span).help(help))
+}
+
+fn refused_inside(tool: &ToolSpec, toolset: &Toolset) -> Option<(Code, String)> {
+    let inner = tool.composition.as_ref()?;
+    let mut refusal = None;
+    inner.body.walk_calls(&mut |call| {
+        if let (None, Some(tool)) = (&refusal, &call.tool) {
+            refusal = toolset.refusal(&tool.id).or_else(|| refused_inside(tool, toolset));
+        }
+    });
+    refusal
 }
 
 fn is_own(called: &str, own_name: &str) -> bool {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use segue_core::id::ToolId;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec, hex_digest};
+use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec, hex_digest};
 use segue_core::value::Value;
 
 /// Length of a name.
@@ -129,6 +129,7 @@ fn read_one(
         annotations,
         rollback: if reads { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
         pin: Some(pin.clone()),
+        backend: Backend::Mcp,
         ..ToolSpec::new(
             ToolId::new(server, name),
             visible(description, DESCRIPTION_CHARS_MAX),

@@ -1,0 +1,580 @@
+//! A schema → the part of it that a host takes, and the way back.
+//!
+//! The result says as much as it can: references are put in place, what cannot be said becomes words
+//! in the description, and what cannot be described at all is given as text.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::back::{Member, Way};
+use super::flatten::{Flat, words};
+use super::profile::{Profile, is_annotation};
+use super::{Done, Lost, Meaning, name};
+use crate::limits::Limits;
+use crate::schema::Schema;
+use crate::value::{Map, Value};
+
+/// The longest piece of a schema that a description repeats.
+const NOTE_CHARS_MAX: usize = 200;
+
+/// What arguments are called where they cannot be the whole object.
+const ARGUMENTS: &str = "arguments";
+
+/// Why a schema cannot be converted.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) message: String,
+    /// Whether it could be without `strict`.
+    pub(super) is_only_strict: bool,
+}
+
+impl Wrong {
+    pub(super) fn new(message: impl Into<String>) -> Wrong {
+        Wrong { message: message.into(), is_only_strict: false }
+    }
+}
+
+pub(super) type Outcome<T> = Result<T, Wrong>;
+
+/// A schema as a host takes it, and the way back from it.
+pub(super) type Converted = (Value, Way);
+
+pub(super) struct Converter<'a> {
+    profile: &'static Profile,
+    limits: &'a Limits,
+    pub(super) root: &'a Value,
+    /// References that are being put in place.
+    pub(super) open: Vec<String>,
+    pub(super) lost: Vec<Lost>,
+    nodes: usize,
+    depth: usize,
+    objects_deep: usize,
+    members: usize,
+    choices: usize,
+}
+
+/// The schema of arguments for a host that takes every schema of an object.
+pub(super) fn object_schema(json: &Value) -> Result<Value, String> {
+    let mut schema = match json {
+        Value::Object(schema) => (**schema).clone(),
+        Value::Bool(true) => Map::new(),
+        _ => return Err("its input is no schema of an object".to_owned()),
+    };
+    let types = schema.get("type").map(words);
+    if types.as_ref().is_some_and(|types| !types.contains(&"object")) {
+        return Err("its input is not an object".to_owned());
+    }
+    if types.is_none() {
+        schema.shift_insert(0, "type".into(), Value::from("object"));
+    } else {
+        schema.insert("type".into(), Value::from("object"));
+    }
+    Ok(schema.into())
+}
+
+impl<'a> Converter<'a> {
+    pub(super) fn new(
+        profile: &'static Profile,
+        root: &'a Value,
+        limits: &'a Limits,
+    ) -> Converter<'a> {
+        Converter {
+            profile,
+            limits,
+            root,
+            open: Vec::new(),
+            lost: Vec::new(),
+            nodes: 0,
+            depth: 0,
+            objects_deep: 0,
+            members: 0,
+            choices: 0,
+        }
+    }
+
+    pub(super) fn lose(&mut self, path: &str, feature: &str, done: Done, arguments: Meaning) {
+        self.lost.push(Lost::new(path, feature, done, arguments));
+    }
+
+    /// Counts a schema. References that are put in place many times could make a small schema endless.
+    pub(super) fn count(&mut self) -> Outcome<()> {
+        self.nodes += 1;
+        if self.nodes > self.limits.document_nodes_max {
+            let max = self.limits.document_nodes_max;
+            return Err(Wrong::new(format!("with its references it has more than {max} schemas")));
+        }
+        Ok(())
+    }
+
+    /// What only the strict form of a host has a bound for.
+    fn bounded(&self) -> Outcome<()> {
+        let bounds = &self.profile.bounds;
+        let within = self.members <= bounds.members
+            && self.choices <= bounds.choices
+            && self.objects_deep <= bounds.objects_deep;
+        if within {
+            return Ok(());
+        }
+        let message = "its schema is larger than the strict form takes".to_owned();
+        Err(Wrong { message, is_only_strict: true })
+    }
+
+    /// The schema of a tool's arguments, which are an object whatever it says.
+    pub(super) fn arguments(&mut self, path: &str) -> Outcome<Converted> {
+        let schema = object_schema(self.root).map_err(Wrong::new)?;
+        let Value::Object(schema) = schema else { unreachable!("it is an object's schema") };
+        let Flat::Plain(mut flat) = self.flatten(&schema, path)? else {
+            return Err(Wrong::new("its input contains nothing but itself"));
+        };
+        let types = flat.get("type").map_or_else(Vec::new, words);
+        if !types.contains(&"object") {
+            return Err(Wrong::new("its input is not an object"));
+        }
+        flat.insert("type".into(), Value::from("object"));
+        let union = ["anyOf", "oneOf"].into_iter().find(|keyword| flat.contains_key(*keyword));
+        let is_open = needs_text(&flat).then_some("additionalProperties");
+        if let Some(reason) = union.or(is_open).filter(|_| self.profile.closed) {
+            self.lose(path, reason, Done::Wrapped, Meaning::Same);
+            let (inner, way) = self.flat(&flat, path)?;
+            let mut members = Map::new();
+            members.insert(ARGUMENTS.into(), inner);
+            let required = Value::from(vec![Value::from(ARGUMENTS)]);
+            let wrapped = Value::object([
+                ("type", Value::from("object")),
+                ("properties", members.into()),
+                ("required", required),
+                ("additionalProperties", Value::Bool(false)),
+            ]);
+            return Ok((wrapped, Way::Inside(ARGUMENTS.into(), Box::new(way))));
+        }
+        let (schema, way) = self.plain(&flat, path, true)?;
+        let Value::Object(schema) = schema else { unreachable!("a converted schema is an object") };
+        let mut schema = (*schema).clone();
+        // Some hosts refuse an object without a list of members, even of none.
+        schema.entry("properties".into()).or_insert_with(Value::empty_object);
+        Ok((schema.into(), way))
+    }
+
+    /// The schema of any value.
+    pub(super) fn value(&mut self, path: &str) -> Outcome<Value> {
+        let root = self.root;
+        self.schema(root, path).map(|(schema, _)| schema)
+    }
+
+    pub(super) fn schema(&mut self, schema: &Value, path: &str) -> Outcome<Converted> {
+        self.count()?;
+        let open = self.open.len();
+        self.depth += 1;
+        if self.depth > self.limits.document_depth_max {
+            let max = self.limits.document_depth_max;
+            return Err(Wrong::new(format!("its schema is nested more than {max} deep")));
+        }
+        let converted = match schema {
+            Value::Bool(true) => self.anything(path, "any", Meaning::Same),
+            // Nothing fits it, and no host can be told so.
+            Value::Bool(false) => self.anything(path, "false", Meaning::Wider),
+            Value::Object(schema) => match self.flatten(schema, path)? {
+                Flat::Plain(flat) => self.flat(&flat, path)?,
+                Flat::Recursive => self.anything(path, "$ref", Meaning::Wider),
+            },
+            _ => return Err(Wrong::new(format!("there is no schema at {path}"))),
+        };
+        self.depth -= 1;
+        self.open.truncate(open);
+        Ok(converted)
+    }
+
+    /// A value of which nothing can be said.
+    fn anything(&mut self, path: &str, feature: &str, meaning: Meaning) -> Converted {
+        if self.profile.closed {
+            self.lose(path, feature, Done::Encoded, meaning);
+            return (text_schema(&Map::new()), Way::Text);
+        }
+        if meaning != Meaning::Same {
+            self.lose(path, feature, Done::Dropped, meaning);
+        }
+        (Value::empty_object(), Way::Same)
+    }
+
+    pub(super) fn flat(&mut self, flat: &Map, path: &str) -> Outcome<Converted> {
+        if !self.profile.closed || !needs_text(flat) {
+            return self.plain(flat, path, false);
+        }
+        let constrained = flat.keys().any(|keyword| !is_annotation(keyword));
+        let (feature, meaning) =
+            if constrained { ("object", Meaning::Wider) } else { ("any", Meaning::Same) };
+        self.lose(path, feature, Done::Encoded, meaning);
+        Ok((text_schema(flat), Way::Text))
+    }
+
+    /// A schema without references, keyword by keyword.
+    fn plain(&mut self, flat: &Map, path: &str, at_root: bool) -> Outcome<Converted> {
+        for keyword in ["anyOf", "oneOf"] {
+            if flat.contains_key(keyword)
+                && let Some(converted) = self.union(flat, keyword, path, at_root)?
+            {
+                return Ok(converted);
+            }
+        }
+        let (mut out, mut notes) = (Map::new(), Vec::new());
+        for (keyword, value) in flat {
+            self.keyword(keyword, value, flat, path, &mut out, &mut notes);
+        }
+        if self.profile.closed && !out.contains_key("type") {
+            out.shift_insert(0, "type".into(), inferred_type(flat));
+        }
+        let types: Vec<String> =
+            out.get("type").map_or_else(Vec::new, words).into_iter().map(str::to_owned).collect();
+        let has = |keywords: &[&str], kind: &str| {
+            keywords.iter().any(|keyword| flat.contains_key(*keyword))
+                || (self.profile.closed && types.iter().any(|word| word == kind))
+        };
+        let is_object = has(&["properties", "required", "additionalProperties"], "object");
+        let is_array = has(&["items", "prefixItems"], "array");
+        let mut way = Way::Same;
+        if is_object {
+            way = self.object(flat, path, &mut out)?;
+        }
+        if is_array {
+            let items = self.array(flat, path, &mut out, &mut notes)?;
+            way = Way::both(way, items);
+        }
+        describe(flat, &notes, &mut out);
+        self.bounded()?;
+        Ok((out.into(), way))
+    }
+
+    /// One keyword that has no schemas in it.
+    pub(super) fn keyword(
+        &mut self,
+        keyword: &Arc<str>,
+        value: &Value,
+        flat: &Map,
+        path: &str,
+        out: &mut Map,
+        notes: &mut Vec<String>,
+    ) {
+        let at = format!("{path}/{keyword}");
+        match &**keyword {
+            "description" | "properties" | "required" | "additionalProperties" => {}
+            "items" | "prefixItems" | "additionalItems" => {}
+            "$defs" | "definitions" => self.lose(&at, keyword, Done::Inlined, Meaning::Same),
+            "patternProperties" => {
+                let is_closed = flat.get("additionalProperties") == Some(&Value::Bool(false));
+                let meaning = if is_closed { Meaning::Narrower } else { Meaning::Wider };
+                self.note(&at, keyword, value, meaning, notes);
+            }
+            "anyOf" | "oneOf" => {
+                self.note(&at, keyword, value, Meaning::Wider, notes);
+                if let (false, Some(types)) = (flat.contains_key("type"), types_of(value)) {
+                    out.insert("type".into(), types);
+                }
+            }
+            "const" if !self.profile.knows("const") => {
+                let only = Value::from(vec![value.clone()]);
+                if self.profile.takes("enum", &only) {
+                    self.lose(&at, keyword, Done::Converted, Meaning::Same);
+                    out.insert("enum".into(), only);
+                } else {
+                    self.note(&at, keyword, value, Meaning::Wider, notes);
+                }
+            }
+            known if self.profile.takes(known, value) => {
+                if known == "enum" {
+                    self.choices += value.as_array().map_or(0, |values| values.len());
+                }
+                out.insert(keyword.clone(), value.clone());
+            }
+            "default" | "examples" | "example" => {
+                self.note(&at, keyword, value, Meaning::Same, notes);
+            }
+            known if is_annotation(known) => {
+                self.lose(&at, keyword, Done::Dropped, Meaning::Same);
+            }
+            _ => self.note(&at, keyword, value, Meaning::Wider, notes),
+        }
+    }
+
+    /// Says in words what cannot be said in the schema, where that is short enough to be read.
+    fn note(
+        &mut self,
+        at: &str,
+        keyword: &str,
+        value: &Value,
+        meaning: Meaning,
+        notes: &mut Vec<String>,
+    ) {
+        let note = format!("{keyword}: {}", value.to_json());
+        if note.chars().count() > NOTE_CHARS_MAX {
+            return self.lose(at, keyword, Done::Dropped, meaning);
+        }
+        self.lose(at, keyword, Done::Described, meaning);
+        notes.push(note);
+    }
+
+    /// Members: their names, which of them must be there, and what others there may be.
+    fn object(&mut self, flat: &Map, path: &str, out: &mut Map) -> Outcome<Way> {
+        let empty = Map::new();
+        let properties = match flat.get("properties") {
+            Some(Value::Object(properties)) => properties,
+            _ => &empty,
+        };
+        let required: Vec<Arc<str>> = flat.get("required").map_or_else(Vec::new, texts);
+        let mut names: Vec<Arc<str>> = properties.keys().cloned().collect();
+        // What must be there and is not described can be anything.
+        let undescribed = required.iter().filter(|name| !properties.contains_key(*name));
+        names.extend(undescribed.filter(|_| self.profile.closed).cloned());
+        let exposed = match self.profile.members {
+            Some(rule) => name::members(&names, rule),
+            None => names.clone(),
+        };
+        let is_open =
+            !self.profile.closed && flat.get("additionalProperties") != Some(&Value::Bool(false));
+        self.members += names.len();
+        self.objects_deep += 1;
+        self.bounded()?;
+        let (mut members, mut ways, mut must) = (Map::new(), BTreeMap::new(), Vec::new());
+        for (name, exposed) in names.iter().zip(exposed) {
+            let at = format!("{path}/properties/{}", escaped(name));
+            if *name != exposed {
+                // Its own name is then one of those that may be given without being listed.
+                let meaning = if is_open { Meaning::Wider } else { Meaning::Same };
+                self.lose(&at, "name", Done::Renamed, meaning);
+            }
+            let schema = properties.get(name).unwrap_or(&Value::Bool(true));
+            let (mut schema, way) = self.schema(schema, &at)?;
+            let mut is_absent_when_null = false;
+            let is_required = required.contains(name);
+            if !is_required && self.profile.all_required {
+                is_absent_when_null =
+                    !Schema::new(schema.clone()).violations(&Value::Null).is_empty();
+                if is_absent_when_null {
+                    schema = nullable(schema);
+                }
+                // Where `null` is a value of its own, leaving it out cannot be said any more.
+                let meaning = if is_absent_when_null { Meaning::Same } else { Meaning::Narrower };
+                self.lose(&at, "optional", Done::Required, meaning);
+            }
+            if is_required || self.profile.all_required {
+                must.push(Value::String(exposed.clone()));
+            }
+            members.insert(exposed.clone(), schema);
+            ways.insert(exposed, Member { name: name.clone(), way, is_absent_when_null });
+        }
+        self.objects_deep -= 1;
+        let undescribed = required.iter().filter(|name| !names.contains(name));
+        must.extend(undescribed.map(|name| Value::String(name.clone())));
+        if !members.is_empty() || self.profile.closed {
+            out.insert("properties".into(), members.into());
+        }
+        if !must.is_empty() || self.profile.all_required {
+            out.insert("required".into(), must.into());
+        }
+        let rest = self.other_members(flat, path, out)?;
+        Ok(Way::object(ways, rest))
+    }
+
+    /// Members that are not listed.
+    fn other_members(&mut self, flat: &Map, path: &str, out: &mut Map) -> Outcome<Way> {
+        let key = "additionalProperties";
+        let others = flat.get(key);
+        if self.profile.closed {
+            if others != Some(&Value::Bool(false)) {
+                self.lose(&format!("{path}/{key}"), key, Done::Closed, Meaning::Narrower);
+            }
+            out.insert(key.into(), Value::Bool(false));
+            return Ok(Way::Same);
+        }
+        match others {
+            None => Ok(Way::Same),
+            Some(flag @ Value::Bool(_)) => {
+                out.insert(key.into(), flag.clone());
+                Ok(Way::Same)
+            }
+            // It spoke of those only that no pattern fits.
+            Some(_) if flat.contains_key("patternProperties") => {
+                self.lose(&format!("{path}/{key}"), key, Done::Dropped, Meaning::Wider);
+                Ok(Way::Same)
+            }
+            Some(schema) => {
+                let (schema, way) = self.schema(schema, &format!("{path}/{key}"))?;
+                out.insert(key.into(), schema);
+                Ok(way)
+            }
+        }
+    }
+
+    fn array(
+        &mut self,
+        flat: &Map,
+        path: &str,
+        out: &mut Map,
+        notes: &mut Vec<String>,
+    ) -> Outcome<Way> {
+        let items = flat.get("items");
+        // Older drafts list the first items where newer ones describe the others.
+        let listed = flat.get("prefixItems").or(items.filter(|items| items.as_array().is_some()));
+        let rest = items.filter(|items| items.as_array().is_none());
+        let Some(listed) = listed else {
+            let Some(rest) = rest.or(self.profile.closed.then_some(&Value::Bool(true))) else {
+                return Ok(Way::Same);
+            };
+            let (schema, way) = self.schema(rest, &format!("{path}/items"))?;
+            out.insert("items".into(), schema);
+            return Ok(Way::array(Vec::new(), way));
+        };
+        let at = format!("{path}/prefixItems");
+        if !self.profile.knows("prefixItems") {
+            self.note(&at, "prefixItems", listed, Meaning::Wider, notes);
+            if !self.profile.closed {
+                return Ok(Way::Same);
+            }
+            let (schema, way) = self.schema(&Value::Bool(true), &format!("{path}/items"))?;
+            out.insert("items".into(), schema);
+            return Ok(Way::array(Vec::new(), way));
+        }
+        let (mut schemas, mut ways) = (Vec::new(), Vec::new());
+        for (index, item) in listed.as_array().into_iter().flat_map(|l| l.iter()).enumerate() {
+            let (schema, way) = self.schema(item, &format!("{at}/{index}"))?;
+            schemas.push(schema);
+            ways.push(way);
+        }
+        out.insert("prefixItems".into(), schemas.into());
+        let rest = match rest {
+            Some(rest @ Value::Object(_)) => {
+                let (schema, way) = self.schema(rest, &format!("{path}/items"))?;
+                out.insert("items".into(), schema);
+                way
+            }
+            Some(Value::Bool(false)) => {
+                self.lose(&format!("{path}/items"), "items", Done::Dropped, Meaning::Wider);
+                Way::Same
+            }
+            _ => Way::Same,
+        };
+        Ok(Way::array(ways, rest))
+    }
+
+    pub(super) fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+}
+
+/// Whether a host that wants every object listed can only be given the text of a value's JSON.
+fn needs_text(flat: &Map) -> bool {
+    let has = |keywords: &[&str]| keywords.iter().any(|keyword| flat.contains_key(*keyword));
+    if has(&["enum", "const", "anyOf", "oneOf"]) {
+        return false;
+    }
+    let names_members = |keyword: &str| match flat.get(keyword) {
+        Some(Value::Object(members)) => !members.is_empty(),
+        Some(Value::Array(names)) => !names.is_empty(),
+        _ => false,
+    };
+    if names_members("properties") || names_members("required") {
+        return false;
+    }
+    let types = flat.get("type").map_or_else(Vec::new, words);
+    let is_open = flat.get("additionalProperties") != Some(&Value::Bool(false));
+    match types.as_slice() {
+        [] => !has(&["items", "prefixItems"]),
+        types => types.contains(&"object") && is_open,
+    }
+}
+
+fn text_schema(flat: &Map) -> Value {
+    let words = flat.get("description").and_then(Value::as_str).unwrap_or_default();
+    let mut shown = flat.clone();
+    shown.shift_remove("description");
+    let json = Value::from(shown.clone()).to_json();
+    let how = if shown.is_empty() || json.chars().count() > NOTE_CHARS_MAX {
+        "the JSON of a value, as text".to_owned()
+    } else {
+        format!("the JSON of a value, as text; its schema: {json}")
+    };
+    let description = if words.is_empty() { how } else { format!("{words} ({how})") };
+    Value::object([("type", Value::from("string")), ("description", Value::from(description))])
+}
+
+/// The description, with what could not be said otherwise.
+pub(super) fn describe(flat: &Map, notes: &[String], out: &mut Map) {
+    let own = flat.get("description").and_then(Value::as_str).unwrap_or_default();
+    let description = match (own, notes) {
+        (own, []) => own.to_owned(),
+        ("", notes) => notes.join(", "),
+        (own, notes) => format!("{own} ({})", notes.join(", ")),
+    };
+    if !description.is_empty() {
+        out.insert("description".into(), Value::from(description));
+    }
+}
+
+/// A schema that `null` does not fit, so that it does.
+pub(super) fn nullable(schema: Value) -> Value {
+    let Value::Object(members) = &schema else { return schema };
+    let mut out = (**members).clone();
+    let null = || Value::from("null");
+    if let Some(types) = out.get("type") {
+        let mut types: Vec<Value> = words(types).into_iter().map(Value::from).collect();
+        if !types.contains(&null()) {
+            types.push(null());
+            out.insert("type".into(), types.into());
+        }
+        let only = out.shift_remove("const");
+        let choices = match (out.get("enum"), only) {
+            (Some(Value::Array(values)), _) => Some(values.to_vec()),
+            (_, only) => only.map(|only| vec![only]),
+        };
+        if let Some(mut choices) = choices.filter(|choices| !choices.contains(&Value::Null)) {
+            choices.push(Value::Null);
+            out.insert("enum".into(), choices.into());
+        }
+        return out.into();
+    }
+    let mut branches = match out.get("anyOf") {
+        Some(Value::Array(branches)) => branches.to_vec(),
+        _ => return schema,
+    };
+    branches.push(Value::object([("type", null())]));
+    out.insert("anyOf".into(), branches.into());
+    out.into()
+}
+
+/// The type of what a schema without one describes.
+fn inferred_type(flat: &Map) -> Value {
+    let values: Vec<&Value> = match (flat.get("enum"), flat.get("const")) {
+        (Some(Value::Array(values)), _) => values.iter().collect(),
+        (_, Some(value)) => vec![value],
+        _ if flat.contains_key("items") || flat.contains_key("prefixItems") => {
+            return Value::from("array");
+        }
+        _ => return Value::from("object"),
+    };
+    let mut types: Vec<Value> = values.iter().map(|value| Value::from(value.kind())).collect();
+    let mut known = Vec::new();
+    types.retain(|word| !known.contains(word) && (known.push(word.clone()), true).1);
+    if types.len() == 1 { types.remove(0) } else { types.into() }
+}
+
+/// The types of all branches, where each says its own.
+fn types_of(branches: &Value) -> Option<Value> {
+    let mut types: Vec<Value> = Vec::new();
+    for branch in branches.as_array()?.iter() {
+        for word in words(branch.get("type")?) {
+            if !types.contains(&Value::from(word)) {
+                types.push(Value::from(word));
+            }
+        }
+    }
+    Some(if types.len() == 1 { types.remove(0) } else { types.into() })
+}
+
+fn texts(value: &Value) -> Vec<Arc<str>> {
+    let items = value.as_array().into_iter().flat_map(|items| items.iter());
+    items.filter_map(Value::as_str).map(Arc::from).collect()
+}
+
+/// A name in a JSON pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,262 @@
+//! What each host takes of JSON Schema, as tables.
+//!
+//! The plain form of a format is for every server that speaks it, and so keeps only what all of them
+//! take. The strict form is for its inventor, who says which part of a schema is then held.
+
+use super::{Adapter, Format};
+use crate::value::Value;
+
+/// What one host takes.
+pub(super) struct Profile {
+    /// Keywords that it takes as they are.
+    keywords: &'static [&'static str],
+    /// Formats of text, where `format` is among the keywords.
+    formats: Option<&'static [&'static str]>,
+    /// Values that an `enum` may have.
+    choices: fn(&Value) -> bool,
+    /// Whether every object has a fixed list of members.
+    pub(super) closed: bool,
+    /// Whether every member has to be there.
+    pub(super) all_required: bool,
+    /// The largest `minItems`.
+    min_items_max: u64,
+    /// How large a schema may be.
+    pub(super) bounds: Bounds,
+    /// What members may be called; absent when any name is taken.
+    pub(super) members: Option<MemberNames>,
+}
+
+/// How large a schema may be at most that a model is held to.
+pub(super) struct Bounds {
+    /// Members of all objects.
+    pub(super) members: usize,
+    /// Values of all enumerations.
+    pub(super) choices: usize,
+    /// Objects in objects.
+    pub(super) objects_deep: usize,
+}
+
+const UNBOUNDED: Bounds =
+    Bounds { members: usize::MAX, choices: usize::MAX, objects_deep: usize::MAX };
+
+/// What members may be called: at most 64 letters, digits and some others.
+#[derive(Clone, Copy)]
+pub(super) struct MemberNames {
+    /// The others.
+    pub(super) others: &'static str,
+    /// Whether any of them may come first; only letters and `_` otherwise.
+    pub(super) begin_anyhow: bool,
+}
+
+macro_rules! portable {
+    ($($more:literal),*) => {
+        &[
+            "type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+            "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties",
+            "maxProperties", "enum", "const", "default" $(, $more)*
+        ]
+    };
+}
+
+const OPENAI: Profile = Profile {
+    keywords: portable!(),
+    formats: None,
+    choices: any_value,
+    closed: false,
+    all_required: false,
+    min_items_max: u64::MAX,
+    bounds: UNBOUNDED,
+    members: None,
+};
+
+const OPENAI_STRICT: Profile = Profile {
+    keywords: &[
+        "type",
+        "title",
+        "enum",
+        "const",
+        "anyOf",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minItems",
+        "maxItems",
+    ],
+    formats: Some(&[
+        "date-time",
+        "time",
+        "date",
+        "duration",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "uuid",
+    ]),
+    choices: is_scalar,
+    closed: true,
+    all_required: true,
+    min_items_max: u64::MAX,
+    bounds: Bounds { members: 5_000, choices: 1_000, objects_deep: 10 },
+    members: None,
+};
+
+const ANTHROPIC: Profile = Profile {
+    keywords: portable!("anyOf"),
+    members: Some(MemberNames { others: "_.-", begin_anyhow: true }),
+    ..OPENAI
+};
+
+const ANTHROPIC_STRICT: Profile = Profile {
+    keywords: &["type", "title", "enum", "const", "anyOf", "format", "minItems"],
+    formats: Some(&[
+        "date-time",
+        "time",
+        "date",
+        "duration",
+        "email",
+        "hostname",
+        "uri",
+        "ipv4",
+        "ipv6",
+        "uuid",
+    ]),
+    choices: is_scalar,
+    closed: true,
+    all_required: false,
+    min_items_max: 1,
+    bounds: UNBOUNDED,
+    members: Some(MemberNames { others: "_.-", begin_anyhow: true }),
+};
+
+const GEMINI: Profile = Profile {
+    keywords: &[
+        "type",
+        "title",
+        "format",
+        "enum",
+        "anyOf",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "minimum",
+        "maximum",
+    ],
+    formats: None,
+    choices: is_text_or_number,
+    closed: false,
+    all_required: false,
+    min_items_max: u64::MAX,
+    bounds: UNBOUNDED,
+    members: Some(MemberNames { others: "_", begin_anyhow: false }),
+};
+
+fn any_value(_: &Value) -> bool {
+    true
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+fn is_text_or_number(value: &Value) -> bool {
+    matches!(value, Value::String(_) | Value::Number(_))
+}
+
+impl Profile {
+    /// The table for an adapter; MCP takes every schema as it is and has none.
+    pub(super) fn of(adapter: Adapter) -> Option<&'static Profile> {
+        match (adapter.format, adapter.strict) {
+            (Format::Mcp, _) => None,
+            (Format::OpenAi | Format::OpenAiResponses, false) => Some(&OPENAI),
+            (Format::OpenAi | Format::OpenAiResponses, true) => Some(&OPENAI_STRICT),
+            (Format::Anthropic, false) => Some(&ANTHROPIC),
+            (Format::Anthropic, true) => Some(&ANTHROPIC_STRICT),
+            (Format::Gemini, _) => Some(&GEMINI),
+        }
+    }
+
+    /// Whether it takes a keyword at all.
+    pub(super) fn knows(&self, keyword: &str) -> bool {
+        self.keywords.contains(&keyword)
+    }
+
+    /// Whether it takes a keyword with this value.
+    pub(super) fn takes(&self, keyword: &str, value: &Value) -> bool {
+        let fits = match keyword {
+            "format" => match (self.formats, value.as_str()) {
+                (Some(formats), Some(format)) => formats.contains(&format),
+                (None, Some(_)) => true,
+                (_, None) => false,
+            },
+            "pattern" => value.as_str().is_some_and(is_simple_pattern),
+            "minItems" => value.as_u64().is_some_and(|min| min <= self.min_items_max),
+            "enum" => value.as_array().is_some_and(|values| values.iter().all(self.choices)),
+            "const" => (self.choices)(value),
+            _ => true,
+        };
+        fits && self.knows(keyword)
+    }
+}
+
+/// Whether a pattern has nothing that looks around or back, which no grammar can hold a model to.
+fn is_simple_pattern(pattern: &str) -> bool {
+    let hard = ["(?=", "(?!", "(?<", "\\b", "\\B", "\\1", "\\2", "\\k"];
+    !hard.iter().any(|part| pattern.contains(part))
+}
+
+/// Keywords that say something to people and nothing about which values fit.
+pub(super) fn is_annotation(keyword: &str) -> bool {
+    !CONSTRAINTS.contains(&keyword)
+}
+
+/// Keywords that decide which values fit. What nobody knows decides nothing.
+const CONSTRAINTS: &[&str] = &[
+    "type",
+    "enum",
+    "const",
+    "pattern",
+    "format",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "items",
+    "additionalItems",
+    "prefixItems",
+    "unevaluatedItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+];

@@ -1,0 +1,188 @@
+//! Toolsets: the tools that there are for somebody.
+//!
+//! `source → filters → policy → toolset`, in this order and no other. Filters say what belongs to a
+//! toolset, the policy says what of it may be used. Building calls nothing and looks nothing up: who
+//! builds brings the tools. A toolset never changes, so any number of threads may read it.
+//!
+//! Not here: what a toolset looks like to a model ([`crate::expose`]), and how compositions are held to
+//! one ([`crate::tool::Catalog::restrict`]).
+
+mod rule;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::diagnostic::Code;
+use crate::id::ToolId;
+use crate::tool::{Catalog, ToolSpec};
+
+pub use rule::{Filter, Pattern, Policy, Predicate};
+
+/// A toolset was built without saying where its tools come from.
+///
+/// More likely a slip than a wish for nothing; an empty list is a source.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the toolset `{toolset}` has no source")]
+pub struct NoSource {
+    /// Which toolset.
+    pub toolset: Arc<str>,
+}
+
+impl NoSource {
+    /// The permanent name of this error.
+    pub fn code(&self) -> Code {
+        Code::NoSource
+    }
+}
+
+/// What a toolset is made of. It is configured, then built, once.
+#[derive(Clone, Debug)]
+pub struct ToolsetBuilder {
+    name: Arc<str>,
+    source: Option<Vec<Arc<ToolSpec>>>,
+    filters: Vec<Filter>,
+    policy: Policy,
+}
+
+impl ToolsetBuilder {
+    /// Takes these tools; of equal ids the last one counts.
+    #[must_use]
+    pub fn from_tools(mut self, tools: impl IntoIterator<Item = Arc<ToolSpec>>) -> ToolsetBuilder {
+        self.source.get_or_insert_default().extend(tools);
+        self
+    }
+
+    /// Takes every tool of a catalog.
+    #[must_use]
+    pub fn from_catalog(self, catalog: &Catalog) -> ToolsetBuilder {
+        self.from_tools(catalog.tools().cloned())
+    }
+
+    /// Keeps tools of this namespace.
+    #[must_use]
+    pub fn with_namespace(self, namespace: &str) -> ToolsetBuilder {
+        self.filter(Filter::Namespaces(vec![namespace.into()]))
+    }
+
+    /// Adds a filter. A tool must pass all of them; they are asked in this order.
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> ToolsetBuilder {
+        self.filters.push(filter);
+        self
+    }
+
+    /// Sets the policy, which is asked after the filters. Without one everything is allowed.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> ToolsetBuilder {
+        self.policy = policy;
+        self
+    }
+
+    /// The toolset.
+    pub fn build(self) -> Result<Toolset, NoSource> {
+        let Some(source) = self.source else { return Err(NoSource { toolset: self.name }) };
+        let mut tools: BTreeMap<ToolId, Arc<ToolSpec>> =
+            source.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
+        tools.retain(|_, tool| self.filters.iter().all(|filter| filter.keeps(tool)));
+        let mut denied = BTreeSet::new();
+        tools.retain(|id, tool| {
+            let allowed = self.policy.allows(tool);
+            if !allowed {
+                denied.insert(id.clone());
+            }
+            allowed
+        });
+        Ok(Toolset { name: self.name, tools: Arc::new(tools), denied: Arc::new(denied) })
+    }
+}
+
+/// What a toolset says of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may be used.
+    Allowed,
+    /// It does not belong to the toolset.
+    Outside,
+    /// It would belong to it, and the policy forbids it.
+    Denied,
+}
+
+/// A named selection of tools. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Toolset {
+    name: Arc<str>,
+    tools: Arc<BTreeMap<ToolId, Arc<ToolSpec>>>,
+    denied: Arc<BTreeSet<ToolId>>,
+}
+
+impl Toolset {
+    /// A new toolset's parts.
+    pub fn builder(name: impl Into<Arc<str>>) -> ToolsetBuilder {
+        let policy = Policy::AllowAll;
+        ToolsetBuilder { name: name.into(), source: None, filters: Vec::new(), policy }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The ids of its tools, in byte order.
+    pub fn ids(&self) -> impl Iterator<Item = &ToolId> {
+        self.tools.keys()
+    }
+
+    /// Its tools, in byte order of their ids.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.tools.values()
+    }
+
+    /// The tool of this id.
+    pub fn get(&self, id: &ToolId) -> Option<&Arc<ToolSpec>> {
+        self.tools.get(id)
+    }
+
+    /// How many tools it has.
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// What it says of a tool. One that nobody knows is outside.
+    pub fn verdict(&self, id: &ToolId) -> Verdict {
+        if self.tools.contains_key(id) {
+            Verdict::Allowed
+        } else if self.denied.contains(id) {
+            Verdict::Denied
+        } else {
+            Verdict::Outside
+        }
+    }
+
+    /// Why a tool may not be used, when it may not: a code and what to say.
+    pub fn refusal(&self, id: &ToolId) -> Option<(Code, String)> {
+        let name = &self.name;
+        match self.verdict(id) {
+            Verdict::Allowed => None,
+            Verdict::Outside => {
+                Some((Code::ToolNotAllowed, format!("`{id}` is not in the toolset `{name}`")))
+            }
+            Verdict::Denied => Some((
+                Code::PolicyViolation,
+                format!("the policy of the toolset `{name}` does not allow `{id}`"),
+            )),
+        }
+    }
+
+    /// A toolset of those of its tools that pass a filter.
+    #[must_use]
+    pub fn filtered(&self, filter: &Filter) -> Toolset {
+        let kept = self.tools.iter().filter(|(_, tool)| filter.keeps(tool));
+        let tools = kept.map(|(id, tool)| (id.clone(), tool.clone())).collect();
+        Toolset { tools: Arc::new(tools), ..self.clone() }
+    }
+}

@@ -1,0 +1,239 @@
+//! The rules of a toolset: filters, policies, and patterns of ids.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::expr::{Root, Scope, Template};
+use crate::id::ToolId;
+use crate::limits::Limits;
+use crate::tool::ToolSpec;
+use crate::value::{Map, Value};
+
+/// Somebody's own yes or no. It must be safe to ask from any thread, because toolsets are shared.
+#[derive(Clone)]
+pub struct Predicate(Arc<dyn Fn(&ToolSpec) -> bool + Send + Sync>);
+
+impl Predicate {
+    /// The answer of a function.
+    pub fn new(ask: impl Fn(&ToolSpec) -> bool + Send + Sync + 'static) -> Predicate {
+        Predicate(Arc::new(ask))
+    }
+
+    /// The answer of an expression over `tool`: its definition, with `namespace`, `name` and `category`.
+    /// Yes is `true` and nothing else; what cannot be evaluated is no.
+    pub fn expression(text: &str, limits: &Limits) -> Result<Predicate, String> {
+        let text = if text.contains("{{") { text.to_owned() } else { format!("{{{{ {text} }}}}") };
+        // Of the names that expressions have, `args` is what they are asked about.
+        let template = Template::over(&Value::from(text), &[("tool", Root::Args)], limits)?;
+        let limits = limits.clone();
+        Ok(Predicate::new(move |tool| {
+            let scope = About(described(tool));
+            template.eval(&scope, &limits).is_ok_and(|value| value == Value::Bool(true))
+        }))
+    }
+}
+
+/// The one value that an expression is asked about.
+struct About(Value);
+
+impl Scope for About {
+    fn lookup(&self, _: &Root) -> Option<Cow<'_, Value>> {
+        Some(Cow::Borrowed(&self.0))
+    }
+}
+
+fn described(tool: &ToolSpec) -> Value {
+    let text = |text: &str| Value::from(text);
+    let more = [
+        ("namespace", text(tool.id.namespace())),
+        ("name", text(tool.id.name())),
+        ("category", tool.category.as_deref().map_or(Value::Null, text)),
+    ];
+    let mut described = match tool.definition() {
+        Value::Object(definition) => (*definition).clone(),
+        _ => Map::new(),
+    };
+    described.extend(more.map(|(name, value)| (Arc::from(name), value)));
+    described.into()
+}
+
+impl fmt::Debug for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Predicate")
+    }
+}
+
+/// A tool's id, or its name without the namespace, with `*` for any characters and `?` for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(Arc<str>);
+
+impl From<&str> for Pattern {
+    fn from(text: &str) -> Pattern {
+        Pattern(text.into())
+    }
+}
+
+impl Pattern {
+    /// Whether a tool is meant. A pattern without a colon is held against the name.
+    pub fn fits(&self, id: &ToolId) -> bool {
+        let text = if self.0.contains(':') { id.as_str() } else { id.name() };
+        fits(self.0.as_bytes(), text.as_bytes())
+    }
+
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Goes back to the last `*` only, which is enough and cannot take exponentially long.
+fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut read) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while read < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, read));
+                at += 1;
+            }
+            // One character, which may be several bytes.
+            Some(b'?') => {
+                at += 1;
+                read += 1;
+                while text.get(read).is_some_and(|byte| byte & 0xC0 == 0x80) {
+                    read += 1;
+                }
+            }
+            Some(byte) if *byte == text[read] => {
+                at += 1;
+                read += 1;
+            }
+            _ => match &mut star {
+                Some((star_at, taken)) => {
+                    *taken += 1;
+                    (at, read) = (*star_at + 1, *taken);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// What belongs to a toolset.
+///
+/// "One of these" of nothing is nothing; "all of these" and "none of these" of nothing is everything.
+#[derive(Clone, Debug)]
+pub enum Filter {
+    /// Tools of one of these namespaces.
+    Namespaces(Vec<Arc<str>>),
+    /// Tools that have all of these tags.
+    TagsAll(Vec<Arc<str>>),
+    /// Tools that have one of these tags.
+    TagsAny(Vec<Arc<str>>),
+    /// Tools that have none of these tags.
+    TagsNone(Vec<Arc<str>>),
+    /// Tools of one of these categories.
+    Categories(Vec<Arc<str>>),
+    /// Tools that one of these patterns means.
+    Allow(Vec<Pattern>),
+    /// Tools that none of these patterns means.
+    Deny(Vec<Pattern>),
+    /// Tools of which somebody says yes.
+    Custom(Predicate),
+}
+
+impl Filter {
+    /// Whether a tool passes.
+    pub fn keeps(&self, tool: &ToolSpec) -> bool {
+        let has = |tag: &Arc<str>| tool.tags.contains(tag);
+        let fits = |pattern: &Pattern| pattern.fits(&tool.id);
+        match self {
+            Filter::Namespaces(names) => names.iter().any(|name| **name == *tool.id.namespace()),
+            Filter::TagsAll(tags) => tags.iter().all(has),
+            Filter::TagsAny(tags) => tags.iter().any(has),
+            Filter::TagsNone(tags) => !tags.iter().any(has),
+            Filter::Categories(names) => {
+                tool.category.as_ref().is_some_and(|category| names.contains(category))
+            }
+            Filter::Allow(patterns) => patterns.iter().any(fits),
+            Filter::Deny(patterns) => !patterns.iter().any(fits),
+            Filter::Custom(Predicate(ask)) => ask(tool),
+        }
+    }
+}
+
+/// What of a toolset may be used: yes or no, nothing between. Richer ones are made of these.
+#[derive(Clone, Debug, Default)]
+pub enum Policy {
+    /// Everything.
+    #[default]
+    AllowAll,
+    /// Nothing.
+    DenyAll,
+    /// Tools of these namespaces.
+    AllowNamespaces(Vec<Arc<str>>),
+    /// Tools without any of these tags.
+    DenyTags(Vec<Arc<str>>),
+    /// Tools whose every right is among these. One that needs no rights is allowed.
+    AllowScopes(Vec<Arc<str>>),
+    /// What somebody says yes to.
+    Custom(Predicate),
+    /// What all of these allow.
+    Every(Vec<Policy>),
+}
+
+impl Policy {
+    /// Whether a tool may be used.
+    pub fn allows(&self, tool: &ToolSpec) -> bool {
+        match self {
+            Policy::AllowAll => true,
+            Policy::DenyAll => false,
+            Policy::AllowNamespaces(names) => {
+                names.iter().any(|name| **name == *tool.id.namespace())
+            }
+            Policy::DenyTags(tags) => !tags.iter().any(|tag| tool.tags.contains(tag)),
+            Policy::AllowScopes(scopes) => tool.scopes.iter().all(|scope| scopes.contains(scope)),
+            Policy::Custom(Predicate(ask)) => ask(tool),
+            Policy::Every(policies) => policies.iter().all(|policy| policy.allows(tool)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_answer_yes_or_no() {
+        let id = ToolId::new("crm", "find");
+        let mut tool = ToolSpec::new(id, "", crate::schema::Schema::any_object());
+        tool.annotations.read_only = Some(true);
+        tool.tags.push("safe".into());
+        let ask = |text: &str| {
+            let predicate = Predicate::expression(text, &Limits::default()).unwrap();
+            (predicate.0)(&tool)
+        };
+        assert!(ask("tool.annotations.read_only"));
+        assert!(ask("{{ tool.namespace == 'crm' and 'safe' in tool.tags }}"));
+        assert!(!ask("tool.category == 'x'") && !ask("tool.nothing.at.all") && !ask("tool.name"));
+        assert!(Predicate::expression("tool.", &Limits::default()).is_err());
+        assert!(Predicate::expression("input.x", &Limits::default()).is_err());
+    }
+
+    #[test]
+    fn patterns_mean_what_they_say() {
+        let fits = |pattern: &str, id: &str| Pattern::from(pattern).fits(&ToolId::from(id));
+        assert!(fits("crm:delete_*", "crm:delete_user"));
+        assert!(!fits("crm:delete_*", "crm:undelete_user"));
+        assert!(fits("*:delete_*", "files:delete_all"));
+        assert!(fits("delete_*", "crm:delete_user"), "without a colon the name is meant");
+        assert!(!fits("crm", "crm:delete_user"));
+        assert!(fits("crm:?et", "crm:get") && fits("crm:?et", "crm:ßet"));
+        assert!(fits("*", "crm:get") && fits("", "") && !fits("", "a"));
+        assert!(fits("a*b*c", "aXbYbZc") && !fits("a*b*c", "aXbYbZ"));
+        // Would take for ever if every star were tried everywhere.
+        assert!(!fits(&"*a".repeat(40), &"a".repeat(39)));
+    }
+}
