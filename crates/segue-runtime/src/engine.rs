@@ -21,6 +21,7 @@ use segue_core::plan::{self, Plan};
 use segue_core::rehearsal;
 use segue_core::run::{self, Failure, Options, Purpose, Reused, Run, Started};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, Observed, ToolSpec};
+use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 
@@ -31,7 +32,7 @@ use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::orphans::Orphans;
 use crate::tools::secret::Secrets;
-use crate::tools::{Call, Registry, Tool, ToolError};
+use crate::tools::{Call, Registry, Tool, ToolError, allowed};
 
 pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening};
@@ -65,6 +66,7 @@ pub struct EngineBuilder {
     secrets: Option<Secrets>,
     observed: BTreeMap<ToolId, Observed>,
     compositions: Vec<Source>,
+    toolset: Option<ToolsetBuilder>,
 }
 
 /// A composition that could not be loaded, and why.
@@ -134,6 +136,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Holds everything that is compiled and called to a toolset of the engine's own tools.
+    #[must_use]
+    pub fn toolset(mut self, toolset: ToolsetBuilder) -> EngineBuilder {
+        self.toolset = Some(toolset);
+        self
+    }
+
     /// The engine, and the compositions that it could not load.
     pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
         self.registry.observe(&self.observed);
@@ -149,6 +158,12 @@ impl EngineBuilder {
         if let Some(faults) = self.faults {
             registry = registry.map(|tool| faults.around_tool(tool));
             store = faults.around_store(store);
+        }
+        if let Some(toolset) = self.toolset {
+            let toolset = toolset.from_catalog(&catalog).build();
+            let toolset = toolset.expect("a catalog is a source");
+            registry = registry.map(|tool| allowed::around_tool(tool, &toolset));
+            catalog.restrict(toolset);
         }
         let (orphans, chance) = (Arc::default(), Arc::default());
         let ears = Ears::new(store.clone());
@@ -322,6 +337,15 @@ impl Engine {
     /// The tools that are known.
     pub fn catalog(&self) -> &Catalog {
         &self.inner.catalog
+    }
+
+    /// The tools that may be used: those of the toolset, or all when there is none.
+    pub fn toolset(&self) -> Toolset {
+        let catalog = &self.inner.catalog;
+        catalog.within().cloned().unwrap_or_else(|| {
+            let all = Toolset::builder("all").from_catalog(catalog).build();
+            all.expect("a catalog is a source")
+        })
     }
 
     /// The limits in force.

@@ -3,6 +3,7 @@
 //! A runner calls, once, and says how it went. It never retries, waits for its turn or decides
 //! anything: that is the core's. Dropping a call's future ends the call, child processes included.
 
+pub(crate) mod allowed;
 pub(crate) mod ask;
 pub mod builtin;
 pub mod command;

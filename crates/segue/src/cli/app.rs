@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use segue_core::compile::source::{Source, Span};
-use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::diagnostic::{Code, Diagnostic, nearest};
 use segue_core::plan::Plan;
 use segue_core::tool::ToolSpec;
+use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, EngineBuilder, EngineError, Unloaded};
 use segue_runtime::inject::{Fault, Faults};
@@ -119,12 +120,17 @@ impl App {
             complain(&message, None);
             Exit::Usage
         })?;
-        let builder = Engine::builder()
+        let toolset =
+            global.toolset.as_deref().map(|name| toolset_of(&config, name)).transpose()?;
+        let mut builder = Engine::builder()
             .tools(tools)
             .concurrency(concurrency)
             .limits(config.limits.clone())
             .secrets(Secrets::new(config.secrets.iter().cloned()))
             .compositions(composition_files(&config));
+        if let Some(toolset) = toolset {
+            builder = builder.toolset(toolset);
+        }
         let (engine, unloaded) = change(builder).build();
         if !global.quiet {
             upstream.notes.iter().for_each(|note| say(&format!("note: {}", clean(note))));
@@ -223,6 +229,20 @@ impl App {
             header.is_some_and(|header| &*header.name == name)
         })
     }
+}
+
+/// The toolset that is meant, saying so when there is none.
+fn toolset_of(config: &Config, name: &str) -> Result<ToolsetBuilder, Exit> {
+    config.toolsets.get(name).cloned().ok_or_else(|| {
+        let names: Vec<&str> = config.toolsets.keys().map(|name| &**name).collect();
+        let help = match (nearest(name, names.iter().copied()), names.as_slice()) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, []) => "`toolsets` in `segue.yaml` defines them".to_owned(),
+            (None, names) => format!("configured toolsets: {}", names.join(", ")),
+        };
+        complain(&format!("there is no toolset `{name}`"), Some(&help));
+        Exit::Usage
+    })
 }
 
 /// Reads a file, refusing one that no document may be as large as before it costs memory.
@@ -356,6 +376,9 @@ fn apply_override(
     if let Some(rollback) = &known.rollback {
         spec.rollback = rollback.clone();
     }
+    spec.tags = known.tags.clone().unwrap_or(spec.tags);
+    spec.scopes = known.scopes.clone().unwrap_or(spec.scopes);
+    spec.category = known.category.clone().or(spec.category);
     tool.spec = Arc::new(spec);
     Ok(())
 }

@@ -11,6 +11,7 @@ mod completions;
 mod convert;
 mod doctor;
 mod explain;
+mod export;
 mod import;
 mod init;
 mod input;
@@ -99,6 +100,9 @@ pub(crate) struct Global {
     /// Where runs and checkpoints are kept: `memory` or `sqlite:FILE`
     #[arg(long, global = true, value_name = "STORE")]
     store: Option<String>,
+    /// Use only the tools of this toolset of the configuration
+    #[arg(long, global = true, value_name = "NAME")]
+    toolset: Option<String>,
     /// Say only what went wrong
     #[arg(short, long, global = true)]
     quiet: bool,
@@ -164,6 +168,8 @@ enum Command {
     Mcp(mcp::McpArgs),
     /// Serve the configured compositions over HTTP: MCP at `/mcp`
     Serve(serve::ServeArgs),
+    /// Print definitions of the tools for another host, and what is lost on the way
+    Export(export::ExportArgs),
     /// Explain an error code
     Explain(explain::ExplainArgs),
     /// Print the JSON Schema of compositions
@@ -208,6 +214,7 @@ impl Cli {
             Command::Call(args) => call::call(&global, &args),
             Command::Mcp(args) => mcp::mcp(&global, &args),
             Command::Serve(args) => serve::serve(&global, &args),
+            Command::Export(args) => export::export(&global, &args),
             Command::Explain(args) => explain::explain(&global, &args),
             Command::Schema(args) => schema::schema(&args),
             Command::Init(args) => init::init(&global, &args),

@@ -75,7 +75,8 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
         let text = format!("{} {}", tool.id, tool.description).to_lowercase();
         words.iter().all(|word| text.contains(word))
     };
-    let found: Vec<_> = app.engine.catalog().tools().filter(fits).collect();
+    let toolset = app.engine.toolset();
+    let found: Vec<_> = toolset.tools().filter(fits).collect();
     if global.is_json() {
         let tools: Vec<_> = found.iter().map(|tool| definition(tool)).collect();
         print_data(&to_json(&json!({ "tools": tools })));

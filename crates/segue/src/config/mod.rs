@@ -7,6 +7,7 @@ pub(crate) mod expand;
 pub(crate) mod jsonc;
 mod read;
 pub(crate) mod servers;
+mod toolsets;
 mod trust;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
 use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
@@ -65,6 +67,12 @@ pub struct ToolOverride {
     pub confirm: Option<Confirm>,
     /// Calls of it that may be under way at once.
     pub max_concurrency: Option<u32>,
+    /// Words that it is found by, in place of its own.
+    pub tags: Option<Vec<Arc<str>>>,
+    /// Rights that it needs, in place of its own.
+    pub scopes: Option<Vec<Arc<str>>>,
+    /// The kind of tools that it is counted among.
+    pub category: Option<Arc<str>>,
 }
 
 /// A configuration. Not `Debug`: it holds secrets.
@@ -94,6 +102,8 @@ pub struct Config {
     pub sources: BTreeMap<Arc<str>, u32>,
     /// What is known of tools.
     pub tools: BTreeMap<Arc<str>, ToolOverride>,
+    /// Toolsets by name, which still want their source.
+    pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
     /// Patterns of files with compositions.
     pub compositions: Vec<String>,
     /// Where things are kept.

@@ -40,7 +40,7 @@ const TOP: &[&str] = &[
 ];
 
 /// What has a place in the file and is not used by this version.
-const LATER: &[&str] = &["inputs", "openapi", "toolsets", "templates", "driver", "llm"];
+const LATER: &[&str] = &["inputs", "openapi", "templates", "driver", "llm"];
 
 const COMMAND: &[&str] = &[
     "argv",
@@ -70,8 +70,17 @@ const HTTP: &[&str] = &[
     "timeout",
 ];
 
-const TOOL: &[&str] =
-    &["rollback", "idempotent", "read_only", "destructive", "confirm", "max_concurrency"];
+const TOOL: &[&str] = &[
+    "rollback",
+    "idempotent",
+    "read_only",
+    "destructive",
+    "confirm",
+    "max_concurrency",
+    "tags",
+    "scopes",
+    "category",
+];
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -146,6 +155,7 @@ impl Reader<'_> {
                         .map(|(k, v)| (k.into(), v))
                         .collect();
                 }
+                "toolsets" => config.toolsets = self.toolsets(value),
                 "compositions" => config.compositions = self.texts(value, "`compositions`"),
                 "store" => config.store = self.store(value),
                 "limits" => config.limits = self.limits(value),
@@ -201,7 +211,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    fn text(&mut self, node: &Node, what: &str) -> Option<String> {
+    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let Some(text) = node.as_str() else {
             self.error(node.span, format!("{what} must be text, found {}", node.kind_word()));
             return None;
@@ -215,7 +225,7 @@ impl Reader<'_> {
         }
     }
 
-    fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
+    pub(super) fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
         if node.as_str().is_some() {
             return self.text(node, what).into_iter().collect();
         }
@@ -382,6 +392,12 @@ impl Reader<'_> {
             destructive: self.flag(node, "destructive"),
             confirm: node.get("confirm").and_then(|confirm| self.confirm(confirm)),
             max_concurrency: self.max_concurrency(node),
+            tags: node.get("tags").map(|tags| self.words(tags, "`tags`")),
+            scopes: node.get("scopes").map(|scopes| self.words(scopes, "`scopes`")),
+            category: node
+                .get("category")
+                .and_then(|category| self.text(category, "`category`"))
+                .map(Arc::from),
         })
     }
 

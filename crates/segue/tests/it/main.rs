@@ -21,3 +21,4 @@ mod serve;
 mod support;
 mod tidy;
 mod tools;
+mod toolsets;

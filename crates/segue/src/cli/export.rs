@@ -1,0 +1,114 @@
+//! `segue export`
+
+use std::collections::BTreeMap;
+
+use clap::{Args, ValueEnum};
+use segue_core::expose::{self, Adapter, Export, Format, Loss, Unconverted};
+use segue_core::value::Value;
+use serde::Serialize;
+
+use super::app::App;
+use super::upstream::Wanted;
+use super::{Exit, Global, complain, print_data, print_json, say, to_json};
+use crate::print::clean;
+
+const EXAMPLES: &str = "\
+Examples:
+  segue export --format openai --strict --toolset support > tools.json
+  segue export --format mcp --json    definitions, losses, errors and names in one document";
+
+/// Print definitions of the tools for another host, and what is lost on the way
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ExportArgs {
+    /// The shape that the host takes
+    #[arg(long, value_enum)]
+    format: Shape,
+    /// Have the host hold its model to the schemas
+    #[arg(long)]
+    strict: bool,
+}
+
+/// The shape that a host takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// What an MCP server answers to `tools/list`
+    Mcp,
+    /// OpenAI's Chat Completions, and what speaks the same
+    Openai,
+    /// OpenAI's Responses
+    OpenaiResponses,
+    /// Anthropic's Messages
+    Anthropic,
+    /// Gemini
+    Gemini,
+}
+
+impl Shape {
+    fn format(self) -> Format {
+        match self {
+            Shape::Mcp => Format::Mcp,
+            Shape::Openai => Format::OpenAi,
+            Shape::OpenaiResponses => Format::OpenAiResponses,
+            Shape::Anthropic => Format::Anthropic,
+            Shape::Gemini => Format::Gemini,
+        }
+    }
+}
+
+pub(super) fn export(global: &Global, args: &ExportArgs) -> Exit {
+    let format = args.format.format();
+    let adapter = if args.strict { Adapter::strict(format) } else { Some(Adapter::new(format)) };
+    if adapter.is_none() {
+        let message = format!("`{}` has no strict form", format.as_str());
+        complain(&message, Some("`openai`, `openai-responses` and `anthropic` have one"));
+        return Exit::Usage;
+    }
+    let app = match App::open(global, &Wanted::Everything) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let export = match expose::export(Some(&app.engine.toolset()), adapter, app.engine.limits()) {
+        Ok(export) => export,
+        Err(error) => {
+            complain(&error.to_string(), None);
+            return Exit::Usage;
+        }
+    };
+    show(global, &export);
+    for (name, why) in &app.upstream.failed {
+        complain(&format!("the MCP server `{name}` cannot be used: {}", clean(why)), None);
+    }
+    match (export.errors.is_empty(), app.upstream.failed.is_empty()) {
+        (_, false) => Exit::Unreachable,
+        (false, true) => Exit::RunFailed,
+        (true, true) => Exit::Success,
+    }
+}
+
+/// Everything about an export in one document.
+#[derive(Serialize)]
+struct Report<'a> {
+    tools: Value,
+    losses: &'a [Loss],
+    errors: &'a [Unconverted],
+    /// The tool behind each name.
+    names: BTreeMap<&'a str, &'a str>,
+}
+
+fn show(global: &Global, export: &Export) {
+    let tools = export.definitions();
+    if global.is_json() {
+        let names = export.tools.iter().map(|tool| (&*tool.name, tool.id().as_str())).collect();
+        let (losses, errors) = (&*export.losses, &*export.errors);
+        print_json(global, &Report { tools, losses, errors, names });
+    } else {
+        print_data(&to_json(&tools));
+    }
+    if !global.quiet {
+        export.losses.iter().for_each(|loss| say(&clean(&loss.to_string())));
+    }
+    for error in &export.errors {
+        complain(&format!("`{}` was not exported: {}", error.tool, error.message), None);
+    }
+}

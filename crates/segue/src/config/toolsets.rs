@@ -1,0 +1,118 @@
+//! `toolsets` → what toolsets are built of. Their source is all tools that are configured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use segue_core::compile::document::{Node, NodeKind};
+use segue_core::limits::Limits;
+use segue_core::toolset::{Filter, Pattern, Policy, Predicate, Toolset, ToolsetBuilder};
+
+use super::read::Reader;
+
+const TOOLSET: &[&str] = &[
+    "namespaces",
+    "tags_all",
+    "tags_any",
+    "tags_none",
+    "categories",
+    "allow",
+    "deny",
+    "where",
+    "policy",
+];
+
+const POLICY: &[&str] = &["allow_namespaces", "deny_tags", "allow_scopes", "where"];
+
+impl Reader<'_> {
+    pub(super) fn toolsets(&mut self, node: &Node) -> BTreeMap<Arc<str>, ToolsetBuilder> {
+        if !matches!(node.kind, NodeKind::Object(_)) {
+            self.error(node.span, format!("expected an object, found {}", node.kind_word()));
+        }
+        let toolsets = node.members().iter();
+        toolsets.map(|m| (m.key.clone(), self.toolset(&m.key, &m.value))).collect()
+    }
+
+    fn toolset(&mut self, name: &Arc<str>, node: &Node) -> ToolsetBuilder {
+        let mut toolset = Toolset::builder(name.clone());
+        if !self.keys(node, TOOLSET, "a toolset") {
+            return toolset;
+        }
+        for member in node.members() {
+            let (key, value) = (&*member.key, &member.value);
+            let filter = match key {
+                "namespaces" => Filter::Namespaces(self.words(value, "`namespaces`")),
+                "tags_all" => Filter::TagsAll(self.words(value, "`tags_all`")),
+                "tags_any" => Filter::TagsAny(self.words(value, "`tags_any`")),
+                "tags_none" => Filter::TagsNone(self.words(value, "`tags_none`")),
+                "categories" => Filter::Categories(self.words(value, "`categories`")),
+                "allow" => Filter::Allow(self.patterns(value, "`allow`")),
+                "deny" => Filter::Deny(self.patterns(value, "`deny`")),
+                "where" => match self.predicate(value) {
+                    Some(predicate) => Filter::Custom(predicate),
+                    None => continue,
+                },
+                "policy" => {
+                    toolset = toolset.policy(self.policy(value));
+                    continue;
+                }
+                _ => continue,
+            };
+            toolset = toolset.filter(filter);
+        }
+        toolset
+    }
+
+    fn policy(&mut self, node: &Node) -> Policy {
+        match node.as_str().map(|word| &**word) {
+            Some("allow_all") => return Policy::AllowAll,
+            Some("deny_all") => return Policy::DenyAll,
+            Some(other) => {
+                let message = format!(
+                    "`policy` is `allow_all`, `deny_all` or an object of rules, not `{other}`"
+                );
+                self.error(node.span, message);
+                return Policy::DenyAll;
+            }
+            None => {}
+        }
+        if !self.keys(node, POLICY, "`policy`") {
+            return Policy::DenyAll;
+        }
+        let rules = node.members().iter().filter_map(|member| {
+            let value = &member.value;
+            Some(match &*member.key {
+                "allow_namespaces" => {
+                    Policy::AllowNamespaces(self.words(value, "`allow_namespaces`"))
+                }
+                "deny_tags" => Policy::DenyTags(self.words(value, "`deny_tags`")),
+                "allow_scopes" => Policy::AllowScopes(self.words(value, "`allow_scopes`")),
+                "where" => Policy::Custom(self.predicate(value)?),
+                _ => return None,
+            })
+        });
+        Policy::Every(rules.collect())
+    }
+
+    fn predicate(&mut self, node: &Node) -> Option<Predicate> {
+        // An expression, in which `${…}` would be nobody's.
+        let Some(text) = node.as_str() else {
+            self.error(node.span, "`where` must be an expression over `tool`");
+            return None;
+        };
+        match Predicate::expression(text, &Limits::default()) {
+            Ok(predicate) => Some(predicate),
+            Err(message) => {
+                self.error(node.span, message);
+                None
+            }
+        }
+    }
+
+    pub(super) fn words(&mut self, node: &Node, what: &str) -> Vec<Arc<str>> {
+        self.texts(node, what).into_iter().map(Arc::from).collect()
+    }
+
+    fn patterns(&mut self, node: &Node, what: &str) -> Vec<Pattern> {
+        self.texts(node, what).iter().map(|text| Pattern::from(text.as_str())).collect()
+    }
+}
