@@ -12,6 +12,7 @@ toolsets:
   safe: { tags_all: [safe] }
   files: { categories: [files], policy: { deny_tags: [danger] } }
   scoped: { namespaces: [builtin], policy: { allow_scopes: [] } }
+  writing: { allow: [files_write, fail] }
   nothing: { policy: deny_all }
   picky: { where: \"tool.annotations.read_only and tool.name != 'echo'\" }
 ";
@@ -121,7 +122,7 @@ fn a_run_goes_on_within_a_toolset() {
     let world = world();
     world.file("c.yaml", TIDY);
     let store = ["--store", "sqlite:runs.db"];
-    world.segue(&[&["run", "c.yaml", "--inject", "crash-after=4"], &store[..]].concat());
+    world.segue(&[&["run", "c.yaml", "--inject", "crash-after=2"], &store[..]].concat());
     let runs = world.segue(&[&["runs", "--json"], &store[..]].concat()).exits(0).json();
     let run = runs["runs"][0]["run_id"].as_str().unwrap().to_owned();
     let view = world
@@ -133,6 +134,28 @@ fn a_run_goes_on_within_a_toolset() {
         (error["step"].as_str(), error["code"].as_str()),
         (Some("b"), Some("tool-not-allowed"))
     );
+}
+
+/// What takes a step back by the tool's own word is part of the tool, and goes on being allowed.
+#[test]
+fn what_was_done_is_taken_back_within_a_toolset() {
+    let world = world();
+    world.file(
+        "c.yaml",
+        "
+name: undone
+error_handling: { rollback_on_failure: true }
+steps:
+  - { id: a, tool: files_write, parameters: { path: x.txt, content: x } }
+  - { id: b, tool: fail, parameters: {}, depends_on: [a] }
+",
+    );
+    let view = world.run(1, &["--toolset", "writing"]);
+    assert_eq!(view["status"], "rolled_back");
+    assert!(!world.path("x.txt").exists());
+    let undo =
+        world.segue(&["call", "files_restore", "--input", "{}", "--yes", "--toolset", "writing"]);
+    assert_ne!(undo.code, Some(0));
 }
 
 fn named(export: &Json, name: &str) -> bool {
