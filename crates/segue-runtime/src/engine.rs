@@ -146,9 +146,17 @@ impl EngineBuilder {
     /// The engine, and the compositions that it could not load.
     pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
         self.registry.observe(&self.observed);
-        let limits = Arc::new(self.limits);
         let mut catalog = self.registry.catalog();
-        let unloaded = load_compositions(&mut catalog, self.compositions, &limits);
+        let unloaded = load_compositions(&mut catalog, self.compositions, &self.limits);
+        if let Some(toolset) = self.toolset {
+            let toolset = toolset.from_catalog(&catalog).build();
+            let toolset = toolset.expect("a catalog is a source");
+            self.registry = self.registry.map(|tool| allowed::around_tool(tool, &toolset));
+            let own = toolset.guards().max_tool_calls.unwrap_or(u64::MAX);
+            self.limits.run_calls_max = self.limits.run_calls_max.min(own);
+            catalog.restrict(toolset);
+        }
+        let limits = Arc::new(self.limits);
         let gate = Arc::new(Gate::new(self.registry.ids(), &self.concurrency, &limits));
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
@@ -158,12 +166,6 @@ impl EngineBuilder {
         if let Some(faults) = self.faults {
             registry = registry.map(|tool| faults.around_tool(tool));
             store = faults.around_store(store);
-        }
-        if let Some(toolset) = self.toolset {
-            let toolset = toolset.from_catalog(&catalog).build();
-            let toolset = toolset.expect("a catalog is a source");
-            registry = registry.map(|tool| allowed::around_tool(tool, &toolset));
-            catalog.restrict(toolset);
         }
         let (orphans, chance) = (Arc::default(), Arc::default());
         let ears = Ears::new(store.clone());
@@ -510,7 +512,12 @@ impl Engine {
         stillborn(errors.collect())
     }
 
-    fn started(&self, plan: &Plan, input: Value, context: Value, options: Options) -> Started {
+    fn started(&self, plan: &Plan, input: Value, context: Value, mut options: Options) -> Started {
+        let guard = self.inner.catalog.within().and_then(|toolset| toolset.guards().timeout_ms);
+        if let Some(guard) = guard {
+            let own = options.timeout_ms.or(plan.composition.timeout_ms);
+            options.timeout_ms = Some(own.map_or(guard, |own| own.min(guard)));
+        }
         let chance = &self.inner.chance;
         // A stored plan belongs to the request that it was made for.
         let known = |name: &str, prefix: &str| {

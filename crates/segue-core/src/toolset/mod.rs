@@ -35,6 +35,17 @@ impl NoSource {
     }
 }
 
+/// Bounds of whatever is made of a toolset's tools; absent means none of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guards {
+    /// Steps of a composition, bodies included.
+    pub max_steps: Option<usize>,
+    /// Calls that a run may make, attempts included.
+    pub max_tool_calls: Option<u64>,
+    /// How long a run may take.
+    pub timeout_ms: Option<u64>,
+}
+
 /// What a toolset is made of. It is configured, then built, once.
 #[derive(Clone, Debug)]
 pub struct ToolsetBuilder {
@@ -42,6 +53,7 @@ pub struct ToolsetBuilder {
     source: Option<Vec<Arc<ToolSpec>>>,
     filters: Vec<Filter>,
     policy: Policy,
+    guards: Guards,
 }
 
 impl ToolsetBuilder {
@@ -78,6 +90,13 @@ impl ToolsetBuilder {
         self
     }
 
+    /// Sets the bounds of what is made of its tools.
+    #[must_use]
+    pub fn guards(mut self, guards: Guards) -> ToolsetBuilder {
+        self.guards = guards;
+        self
+    }
+
     /// The toolset.
     pub fn build(self) -> Result<Toolset, NoSource> {
         let Some(source) = self.source else { return Err(NoSource { toolset: self.name }) };
@@ -92,7 +111,8 @@ impl ToolsetBuilder {
             }
             allowed
         });
-        Ok(Toolset { name: self.name, tools: Arc::new(tools), denied: Arc::new(denied) })
+        let (tools, denied) = (Arc::new(tools), Arc::new(denied));
+        Ok(Toolset { name: self.name, tools, denied, guards: self.guards })
     }
 }
 
@@ -113,18 +133,24 @@ pub struct Toolset {
     name: Arc<str>,
     tools: Arc<BTreeMap<ToolId, Arc<ToolSpec>>>,
     denied: Arc<BTreeSet<ToolId>>,
+    guards: Guards,
 }
 
 impl Toolset {
     /// A new toolset's parts.
     pub fn builder(name: impl Into<Arc<str>>) -> ToolsetBuilder {
-        let policy = Policy::AllowAll;
-        ToolsetBuilder { name: name.into(), source: None, filters: Vec::new(), policy }
+        let (policy, guards) = (Policy::AllowAll, Guards::default());
+        ToolsetBuilder { name: name.into(), source: None, filters: Vec::new(), policy, guards }
     }
 
     /// What it is called.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The bounds of what is made of its tools.
+    pub fn guards(&self) -> Guards {
+        self.guards
     }
 
     /// The ids of its tools, in byte order.

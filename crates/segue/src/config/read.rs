@@ -267,7 +267,7 @@ impl Reader<'_> {
         members.filter_map(|m| self.text(&m.value, what).map(|t| (m.key.to_string(), t))).collect()
     }
 
-    fn timeout(&mut self, node: &Node) -> Option<std::time::Duration> {
+    pub(super) fn timeout(&mut self, node: &Node) -> Option<std::time::Duration> {
         let value = node.get("timeout")?;
         let text = self.text(value, "`timeout`")?;
         let millis = parse_duration(&text);

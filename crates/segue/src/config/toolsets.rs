@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use segue_core::compile::document::{Node, NodeKind};
 use segue_core::limits::Limits;
-use segue_core::toolset::{Filter, Pattern, Policy, Predicate, Toolset, ToolsetBuilder};
+use segue_core::toolset::{Filter, Guards, Pattern, Policy, Predicate, Toolset, ToolsetBuilder};
 
 use super::read::Reader;
 
@@ -19,7 +19,10 @@ const TOOLSET: &[&str] = &[
     "deny",
     "where",
     "policy",
+    "guards",
 ];
+
+const GUARDS: &[&str] = &["max_steps", "max_tool_calls", "timeout"];
 
 const POLICY: &[&str] = &["allow_namespaces", "deny_tags", "allow_scopes", "where"];
 
@@ -55,11 +58,37 @@ impl Reader<'_> {
                     toolset = toolset.policy(self.policy(value));
                     continue;
                 }
+                "guards" => {
+                    toolset = toolset.guards(self.guards(value));
+                    continue;
+                }
                 _ => continue,
             };
             toolset = toolset.filter(filter);
         }
         toolset
+    }
+
+    fn guards(&mut self, node: &Node) -> Guards {
+        if !self.keys(node, GUARDS, "`guards`") {
+            return Guards::default();
+        }
+        let timeout = self.timeout(node).map(|timeout| timeout.as_millis());
+        Guards {
+            max_steps: self.bound(node, "max_steps").and_then(|max| usize::try_from(max).ok()),
+            max_tool_calls: self.bound(node, "max_tool_calls"),
+            timeout_ms: timeout.and_then(|ms| u64::try_from(ms).ok()),
+        }
+    }
+
+    /// A bound; 0 is none.
+    fn bound(&mut self, node: &Node, key: &str) -> Option<u64> {
+        let value = node.get(key)?;
+        let Some(bound) = value.to_value().as_u64() else {
+            self.error(value.span, format!("`{key}` must be a whole number; 0 is no bound"));
+            return None;
+        };
+        Some(bound).filter(|bound| *bound > 0)
     }
 
     fn policy(&mut self, node: &Node) -> Policy {

@@ -13,6 +13,11 @@ toolsets:
   files: { categories: [files], policy: { deny_tags: [danger] } }
   scoped: { namespaces: [builtin], policy: { allow_scopes: [] } }
   writing: { allow: [files_write, fail] }
+  short: { guards: { max_steps: 2 } }
+  shorter: { guards: { max_steps: 1, max_tool_calls: 0 } }
+  few: { guards: { max_tool_calls: 1 } }
+  quick: { guards: { timeout: 50ms } }
+  patient: { guards: { timeout: 1h } }
   nothing: { policy: deny_all }
   picky: { where: \"tool.annotations.read_only and tool.name != 'echo'\" }
 ";
@@ -53,12 +58,16 @@ fn what_is_wrong_with_a_toolset_is_said() {
     assert!(done.stderr.contains("did you mean `safe`?"), "{done:?}");
     world.file(
         "bad.yaml",
-        "toolsets:\n  a: { namespace: [x] }\n  b: { policy: perhaps }\n  c: { where: \"tool.\" }\n  d: { policy: { allow_tags: [x] } }\n",
+        "toolsets:\n  a: { namespace: [x] }\n  b: { policy: perhaps }\n  c: { where: \"tool.\" }\n  d: { policy: { allow_tags: [x] } }\n  e: { guards: { max_steps: many } }\n",
     );
     let done = world.segue(&["--config", "bad.yaml", "tools"]).exits(2);
-    for part in
-        ["did you mean `namespaces`?", "not `perhaps`", "bad.yaml:4", "no field `allow_tags`"]
-    {
+    for part in [
+        "did you mean `namespaces`?",
+        "not `perhaps`",
+        "bad.yaml:4",
+        "no field `allow_tags`",
+        "bad.yaml:6",
+    ] {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }
 }
@@ -134,6 +143,33 @@ fn a_run_goes_on_within_a_toolset() {
         (error["step"].as_str(), error["code"].as_str()),
         (Some("b"), Some("tool-not-allowed"))
     );
+}
+
+/// S2-43, S2-44, S2-47, SX-05: exactly at the limit passes, and no limit is none.
+#[test]
+fn guards_bound_what_runs() {
+    let world = world();
+    world.file("c.yaml", TIDY);
+    world.run(0, &["--toolset", "short"]);
+    let checked = world.json(2, &["check", "c.yaml", "--json", "--toolset", "shorter"]);
+    let finding = &checked["diagnostics"][0];
+    assert_eq!(
+        (finding["code"].as_str(), finding["line"].as_u64()),
+        (Some("max-steps-exceeded"), Some(5))
+    );
+    let view = world.run(1, &["--toolset", "few"]);
+    let error = &view["errors"][0];
+    assert_eq!((error["step"].as_str(), error["code"].as_str()), (Some("b"), Some("limit")));
+    world
+        .file("c.yaml", "name: slow\nsteps: [{ id: a, tool: sleep, parameters: { ms: 60000 } }]\n");
+    let view = world.run(1, &["--toolset", "quick", "--timeout", "50s"]);
+    assert!(view["errors"].to_string().contains("timeout"), "{view}");
+    // A guard takes time away and never gives any.
+    let slow =
+        "name: slow\ntimeout: 50ms\nsteps: [{ id: a, tool: sleep, parameters: { ms: 60000 } }]\n";
+    world.file("c.yaml", slow);
+    let view = world.run(1, &["--toolset", "patient"]);
+    assert!(view["errors"].to_string().contains("timeout"), "{view}");
 }
 
 /// What takes a step back by the tool's own word is part of the tool, and goes on being allowed.

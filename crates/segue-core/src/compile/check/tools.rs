@@ -24,7 +24,23 @@ pub(in crate::compile) fn attach(
         attach_one(call, &name, source, catalog, &mut findings);
     });
     attach_undos(&mut composition.body, catalog, &mut findings);
+    findings.extend(catalog.within().and_then(|toolset| too_many_steps(composition, toolset)));
     findings
+}
+
+/// More steps than a toolset allows, at the first that is too many.
+fn too_many_steps(composition: &Composition, toolset: &Toolset) -> Option<Diagnostic> {
+    let max = toolset.guards().max_steps?;
+    let (mut count, mut first) = (0, None);
+    composition.body.walk(&mut |step| {
+        count += 1;
+        if count > max {
+            first.get_or_insert(step.id_span);
+        }
+    });
+    let name = toolset.name();
+    let message = format!("the composition has {count} steps, the toolset `{name}` allows {max}");
+    Some(Diagnostic::error(Code::MaxStepsExceeded, message, first?))
 }
 
 /// What takes each step back: the author's word, else what the tool declares.
