@@ -289,3 +289,26 @@ steps:
     assert_eq!((found[0].0, found[0].1), (Code::PolicyViolation, 6));
     assert_eq!(found[0].2, "the policy of the toolset `support` does not allow `github:issue`");
 }
+
+/// SX-05: a skill and a plan call by other words, and are held to the same.
+#[test]
+fn every_dialect_is_held_to_a_toolset() {
+    let catalog = restricted(|builder| builder.with_namespace("github"));
+    let skill = "
+name: t
+steps:
+  - { id: a, tool_id: 'github:search', inputs: {} }
+  - { id: b, tool_id: 'crm:find', inputs: {} }
+";
+    let plan = "
+tools:
+  - { name: 'github:search', parameters: {} }
+  - { name: 'crm:find', parameters: {} }
+";
+    for (text, line) in [(skill, 5), (plan, 4)] {
+        let found = found(text, &catalog);
+        let refused: Vec<(Code, usize)> =
+            found.iter().map(|(code, line, _)| (*code, *line)).collect();
+        assert_eq!(refused, [(Code::ToolNotAllowed, line)], "{found:?}");
+    }
+}
