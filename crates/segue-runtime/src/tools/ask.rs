@@ -22,7 +22,7 @@ pub struct Asker(UnboundedSender<Asking>);
 #[derive(Debug)]
 pub(crate) struct Asking {
     message: Arc<str>,
-    schema: Option<Arc<Schema>>,
+    schema: Arc<Schema>,
     reply: oneshot::Sender<Option<Decision>>,
 }
 
@@ -36,7 +36,7 @@ impl Asker {
     /// What a person gives; nothing when nobody is there, says no, or gives what does not fit.
     pub async fn ask(&self, message: Arc<str>, schema: Arc<Schema>) -> Option<Value> {
         let (reply, answer) = oneshot::channel();
-        self.0.send(Asking { message, schema: Some(schema.clone()), reply }).ok()?;
+        self.0.send(Asking { message, schema: schema.clone(), reply }).ok()?;
         let decision = answer.await.ok().flatten().filter(|decision| decision.granted)?;
         let data = match decision.data {
             Value::Null => Value::empty_object(),
@@ -65,7 +65,7 @@ pub(crate) async fn with_questions(
         let question = Question {
             id: QuestionId { node, seq: UNWRITTEN },
             step: step.clone(),
-            kind: QuestionKind::Approval { message, schema },
+            kind: QuestionKind::Approval { message, schema: Some(schema) },
         };
         tokio::select! {
             biased;
