@@ -497,20 +497,27 @@ fn who_goes_away_loses_nothing() {
     }
 }
 
-/// Killed in the middle, a run goes on at the next start and is found under its id. Runs whose tools
-/// are not ours are left alone.
+/// A host whose Segue gets a signal while a slow run is under way, and what was told of that run.
 #[cfg(unix)]
-#[test]
-fn a_killed_run_goes_on_at_the_next_start() {
-    let world = world("", &[("slow", SLOW)]);
-    let mut host = Host::legacy(&world, &json!({}));
+fn ended_in_the_middle(world: &World, signal: rustix::process::Signal) -> (Host, Json) {
+    let mut host = Host::legacy(world, &json!({}));
     host.begin(
         "tools/call",
         json!({ "name": "slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } }),
     );
     let told = host.notification("notifications/progress")["params"].clone();
     let pid = rustix::process::Pid::from_raw(i32::try_from(host.pid()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+    (host, told)
+}
+
+/// Killed in the middle, a run goes on at the next start and is found under its id. Runs whose tools
+/// are not ours are left alone.
+#[cfg(unix)]
+#[test]
+fn a_killed_run_goes_on_at_the_next_start() {
+    let world = world("", &[("slow", SLOW)]);
+    let (host, told) = ended_in_the_middle(&world, rustix::process::Signal::KILL);
     drop(host);
     let run_id = told["_meta"]["segue/runId"].as_str().unwrap().to_owned();
     let mut host = Host::modern(&world, &json!({}));
@@ -587,14 +594,7 @@ steps:
 #[test]
 fn a_run_is_left_where_it_was_when_segue_is_told_to_end() {
     let world = world("", &[("slow", SLOW)]);
-    let mut host = Host::legacy(&world, &json!({}));
-    host.begin(
-        "tools/call",
-        json!({ "name": "slow", "arguments": { "ms": 1_000 }, "_meta": { "progressToken": 1 } }),
-    );
-    let told = host.notification("notifications/progress")["params"].clone();
-    let pid = rustix::process::Pid::from_raw(i32::try_from(host.pid()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let (host, told) = ended_in_the_middle(&world, rustix::process::Signal::TERM);
     assert_eq!(host.leave(), Some(0));
     let mut host = Host::legacy(&world, &json!({}));
     let run = json!({ "run_id": told["_meta"]["segue/runId"], "wait_ms": 30_000 });
