@@ -140,7 +140,7 @@ fn engine(sum: &Sum, keeps: bool) -> Engine {
     spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
     let tool = Tool { spec: Arc::new(spec), runner: Arc::new(sum.clone()) };
     let builder = Engine::builder().tools([tool]).limits(graph::limits());
-    if keeps { builder.build().0 } else { builder.store(Arc::new(Nowhere)).build().0 }
+    if keeps { builder.build().0 } else { builder.store(Arc::new(Nowhere::default())).build().0 }
 }
 
 fn plan(engine: &Engine, name: &str, text: String) -> Arc<Plan> {

@@ -15,8 +15,8 @@ use segue_core::value::Value;
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
-    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver,
-    ToolStats, Word,
+    Lease, MemoryStore, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store,
+    StoreError, TakeOver, ToolStats, Word,
 };
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use serde_json::{Value as Json, json};
@@ -53,8 +53,11 @@ impl ToolRunner for Echo {
     }
 }
 
-/// Keeps nothing.
-pub(crate) struct Nowhere;
+/// Keeps no runs.
+#[derive(Default)]
+pub(crate) struct Nowhere {
+    beside: MemoryStore,
+}
 
 #[async_trait]
 impl Store for Nowhere {
@@ -113,10 +116,14 @@ impl Store for Nowhere {
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
         Ok(Vec::new())
     }
+
+    fn shelves(&self) -> &dyn Shelves {
+        self.beside.shelves()
+    }
 }
 
 fn engine() -> Engine {
-    engine_with(Arc::new(Nowhere))
+    engine_with(Arc::new(Nowhere::default()))
 }
 
 /// An engine with the one tool, that keeps its runs there.

@@ -20,7 +20,7 @@ use segue_core::run::{Entry, Purpose};
 use segue_core::value::Value;
 
 use crate::store::{
-    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError, TakeOver,
+    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store, StoreError, TakeOver,
     ToolStats, Word,
 };
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
@@ -348,6 +348,10 @@ impl Store for Mortal {
 
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
         self.inner.tools().await
+    }
+
+    fn shelves(&self) -> &dyn Shelves {
+        self.inner.shelves()
     }
 }
 

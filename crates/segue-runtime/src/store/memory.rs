@@ -9,10 +9,10 @@ use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
 
-use super::rules::{begun, composition_ended, fence, fits, is_over};
+use super::rules::{begun, composition_ended, fence, fits, is_over, next_version};
 use super::{
-    Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError,
-    TakeOver, ToolStats, Word,
+    Expect, Item, Items, Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf,
+    Shelves, Store, StoreError, TakeOver, ToolStats, Word,
 };
 
 /// Runs that are over and kept at most; the one that ended first goes first.
@@ -36,6 +36,7 @@ struct Kept {
     ended: VecDeque<u64>,
     tools: BTreeMap<ToolId, ToolStats>,
     words: Vec<Word>,
+    shelves: BTreeMap<Shelf, Vec<(u64, Item)>>,
     /// Numbers given so far, to runs and to handles.
     given: u64,
 }
@@ -245,5 +246,64 @@ impl Store for MemoryStore {
 
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
         Ok(self.kept().tools.values().cloned().collect())
+    }
+
+    fn shelves(&self) -> &dyn Shelves {
+        self
+    }
+}
+
+#[async_trait]
+impl Shelves for MemoryStore {
+    async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError> {
+        let mut kept = self.kept();
+        let number = kept.next_number();
+        let items = kept.shelves.entry(shelf).or_default();
+        let there = items.iter_mut().find(|(_, there)| there.key == item.key);
+        let version = there.as_ref().map(|(_, there)| there.version);
+        let version = next_version(item, version, expect)?;
+        let item = Item { version, ..item.clone() };
+        match there {
+            Some((_, there)) => *there = item,
+            None => items.push((number, item)),
+        }
+        Ok(version)
+    }
+
+    async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError> {
+        let mut kept = self.kept();
+        let mut items = kept.shelves.entry(shelf).or_default().iter().map(|(_, item)| item);
+        Ok(items.find(|item| item.key == *key).cloned())
+    }
+
+    async fn page(
+        &self,
+        shelf: Shelf,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Items, StoreError> {
+        let mut kept = self.kept();
+        let items = kept.shelves.entry(shelf).or_default().iter();
+        let behind = items.filter(|(number, _)| after.is_none_or(|after| *number > after));
+        let some: Vec<_> = behind.take(limit).cloned().collect();
+        let next = some.last().filter(|_| some.len() == limit).map(|(number, _)| *number);
+        let items = some.into_iter().map(|(_, item)| item).collect();
+        Ok(Items { items, damaged: Vec::new(), next })
+    }
+
+    async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError> {
+        let mut kept = self.kept();
+        let items = kept.shelves.entry(shelf).or_default();
+        let before = items.len();
+        items.retain(|(_, item)| item.key != *key);
+        Ok(items.len() < before)
+    }
+
+    async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError> {
+        let mut kept = self.kept();
+        let items = kept.shelves.entry(shelf).or_default();
+        let before = items.len();
+        items.retain(|(_, item)| item.at_ms >= before_ms);
+        Ok((before - items.len()) as u64)
     }
 }

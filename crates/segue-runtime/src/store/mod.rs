@@ -85,6 +85,25 @@ pub enum StoreError {
         /// Why not.
         reason: BundleError,
     },
+    /// What is kept under this key is not what the writer thought: look again.
+    #[error("`{key}` was changed meanwhile: {}", match version {
+        Some(version) => format!("it has version {version}"),
+        None => "it is not there".to_owned(),
+    })]
+    Changed {
+        /// The key.
+        key: Arc<str>,
+        /// Its version, when it is there.
+        version: Option<u64>,
+    },
+    /// What was kept under this key is not what was written: set it aside.
+    #[error("what is kept as `{key}` among the {} is damaged", shelf.as_str())]
+    Spoiled {
+        /// The shelf.
+        shelf: Shelf,
+        /// The key, as far as it can be read.
+        key: Arc<str>,
+    },
     /// The store as a whole cannot be used: somebody has to look at it.
     #[error("the store cannot be used: {what}")]
     Broken {
@@ -214,6 +233,66 @@ pub struct Word {
     pub text: Arc<str>,
 }
 
+/// Where texts are kept beside the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shelf {
+    /// Compositions to start from.
+    Templates,
+    /// Plans that were made of words, by plan id.
+    Plans,
+    /// What somebody asked for in words, by request id.
+    Requests,
+    /// What was answered to requests that may come twice, by their key.
+    Answers,
+}
+
+impl Shelf {
+    /// Its name in a store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Shelf::Templates => "templates",
+            Shelf::Plans => "plans",
+            Shelf::Requests => "requests",
+            Shelf::Answers => "answers",
+        }
+    }
+}
+
+/// A text on a shelf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name, one of a kind on its shelf.
+    pub key: Arc<str>,
+    /// The text; a store does not read it.
+    pub text: Arc<str>,
+    /// Grows each time the text is replaced, from 1.
+    pub version: u64,
+    /// When it was written, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// Texts of a shelf, and what could not be read among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Items {
+    /// The one that was kept first comes first.
+    pub items: Vec<Item>,
+    /// Those that are set aside.
+    pub damaged: Vec<StoreError>,
+    /// Where to go on, unless these are known to be the last ones.
+    pub next: Option<u64>,
+}
+
+/// What has to be under a key for it to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Whatever is there is replaced.
+    Anything,
+    /// Nothing.
+    Absent,
+    /// This version.
+    Version(u64),
+}
+
 /// Keeps runs.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -259,4 +338,32 @@ pub trait Store: Send + Sync {
 
     /// What was measured of every tool that was called, by id; a composition counts as a tool.
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError>;
+
+    /// The texts that it keeps beside the runs.
+    fn shelves(&self) -> &dyn Shelves;
+}
+
+/// Keeps a few texts, each under a key. Part of a store, so that whoever wraps one passes it on.
+#[async_trait]
+pub trait Shelves: Send + Sync {
+    /// Keeps a text under the key of `item`, if what is there is as expected; the answer is its
+    /// version, whatever that of `item` says. Durable when this returns.
+    async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError>;
+
+    /// The text under a key.
+    async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError>;
+
+    /// The texts of a shelf, those behind `after`, so many at most.
+    async fn page(
+        &self,
+        shelf: Shelf,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Items, StoreError>;
+
+    /// Throws away what is under a key, damaged or not; the answer is whether there was something.
+    async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError>;
+
+    /// Throws away what was written before then; the answer is how many that were.
+    async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError>;
 }

@@ -9,7 +9,7 @@ use segue_core::tool::COMPOSITION;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 
-use super::{Lease, Measured, NewRun, Record, RunQuery, RunRow, StoreError};
+use super::{Expect, Item, Lease, Measured, NewRun, Record, RunQuery, RunRow, StoreError};
 
 /// Whether nothing more happens in a run that stands so.
 pub(super) fn is_over(status: RunStatus) -> bool {
@@ -34,6 +34,23 @@ pub(super) fn fence(row: &RunRow, lease: &Lease, expected: u64) -> Result<(), St
         return Err(StoreError::Fenced { run_id, expected, actual: row.length });
     }
     Ok(())
+}
+
+/// The version that a text gets, if the one that is there is as expected.
+pub(super) fn next_version(
+    item: &Item,
+    there: Option<u64>,
+    expect: Expect,
+) -> Result<u64, StoreError> {
+    let fits = match expect {
+        Expect::Anything => true,
+        Expect::Absent => there.is_none(),
+        Expect::Version(version) => there == Some(version),
+    };
+    if !fits {
+        return Err(StoreError::Changed { key: item.key.clone(), version: there });
+    }
+    Ok(there.unwrap_or(0).saturating_add(1))
 }
 
 /// A composition is a tool, so a run of it is a call that ended.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
-use segue_runtime::store::{RunQuery, SqliteOptions, SqliteStore, Store, StoreError};
+use segue_runtime::store::{
+    Expect, Item, RunQuery, Shelf, Shelves as _, SqliteOptions, SqliteStore, Store, StoreError,
+};
 use tempfile::TempDir;
 
 use crate::stores::{begin, entry, finish, plan_named, record};
@@ -36,6 +38,11 @@ async fn answers(path: &Path) -> Vec<Result<String, StoreError>> {
             Ok(format!("{:?}", found.runs))
         }));
     }
+    let texts = store.page(Shelf::Plans, None, 10).await;
+    answers.push(texts.and_then(|mut found| match found.damaged.pop() {
+        Some(damage) => Err(damage),
+        None => Ok(format!("{:?}", found.items)),
+    }));
     answers
 }
 
@@ -57,6 +64,10 @@ async fn small_store(path: &Path) {
     for seq in 1..3 {
         let entries = [entry(seq, Value::from("large ".repeat(40)))];
         store.append(&large, record(seq, &entries, RunStatus::Waiting)).await.unwrap();
+    }
+    for key in ["one", "two"] {
+        let item = Item { key: key.into(), text: "kept ".repeat(9).into(), version: 0, at_ms: 7 };
+        store.keep(Shelf::Plans, &item, Expect::Absent).await.unwrap();
     }
     drop(store);
     let raw = rusqlite::Connection::open(path).unwrap();

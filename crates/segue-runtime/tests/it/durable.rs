@@ -18,8 +18,8 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::engine::{Engine, EngineError, RunRequest};
 use segue_runtime::store::{
-    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, SqliteOptions, SqliteStore, Store,
-    StoreError, TakeOver, ToolStats, Word,
+    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, SqliteOptions, SqliteStore,
+    Store, StoreError, TakeOver, ToolStats, Word,
 };
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
@@ -230,6 +230,10 @@ impl Store for Failing {
 
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
         self.store.tools().await
+    }
+
+    fn shelves(&self) -> &dyn Shelves {
+        self.store.shelves()
     }
 }
 

@@ -14,8 +14,8 @@ use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::engine::Engine;
 use segue_runtime::store::{
-    Lease, Measured, MemoryStore, NewRun, Record, Retention, RunQuery, SqliteOptions, SqliteStore,
-    Store, StoreError, TakeOver,
+    Expect, Item, Lease, Measured, MemoryStore, NewRun, Record, Retention, RunQuery, Shelf,
+    Shelves, SqliteOptions, SqliteStore, Store, StoreError, TakeOver,
 };
 use tempfile::TempDir;
 
@@ -68,6 +68,7 @@ async fn keeps_the_contract(two: impl Fn() -> Two) {
     ended_runs_are_forgotten(two()).await;
     calls_are_counted(two()).await;
     words_are_left(two()).await;
+    texts_are_kept(two()).await;
 }
 
 async fn journals_are_kept((store, other): Two) {
@@ -233,6 +234,47 @@ async fn words_are_left((store, other): Two) {
     assert_eq!(late, Err(ended));
     let nobody = other.leave_word(&"run-3".into(), &"end".into()).await;
     assert_eq!(nobody, Err(StoreError::Unknown { run_id: "run-3".into() }));
+}
+
+async fn texts_are_kept((store, other): Two) {
+    let (store, other) = (store.shelves(), other.shelves());
+    let item = |key: &str, text: &str, at_ms| Item {
+        key: key.into(),
+        text: text.into(),
+        version: 0,
+        at_ms,
+    };
+    let a: Arc<str> = "a".into();
+    assert_eq!(store.kept(Shelf::Plans, &a).await, Ok(None));
+    let keep = async |store: &dyn Shelves, item: &Item, expect| {
+        store.keep(Shelf::Plans, item, expect).await
+    };
+    let changed = |version| Err(StoreError::Changed { key: "a".into(), version });
+    let first = item("a", "one", 10);
+    assert_eq!(keep(store, &first, Expect::Version(1)).await, changed(None));
+    assert_eq!(keep(store, &first, Expect::Absent).await, Ok(1));
+    assert_eq!(keep(other, &first, Expect::Absent).await, changed(Some(1)), "only once");
+    let second = item("a", "two", 20);
+    assert_eq!(keep(other, &second, Expect::Version(1)).await, Ok(2));
+    assert_eq!(keep(store, &second, Expect::Version(1)).await, changed(Some(2)), "one wins");
+    assert_eq!(keep(store, &second, Expect::Anything).await, Ok(3));
+    let is = Item { version: 3, ..second };
+    assert_eq!(other.kept(Shelf::Plans, &a).await, Ok(Some(is.clone())));
+    assert_eq!(other.kept(Shelf::Templates, &a).await, Ok(None), "shelves do not mix");
+    for key in ["c", "b"] {
+        keep(store, &item(key, "x", 30), Expect::Anything).await.unwrap();
+    }
+    store.keep(Shelf::Requests, &item("d", "x", 5), Expect::Anything).await.unwrap();
+    let page = store.page(Shelf::Plans, None, 2).await.unwrap();
+    let keys = |items: &[Item]| items.iter().map(|item| item.key.to_string()).collect::<Vec<_>>();
+    assert_eq!(keys(&page.items), ["a", "c"], "in the order in which they came");
+    let rest = store.page(Shelf::Plans, page.next, 2).await.unwrap();
+    assert_eq!((keys(&rest.items), rest.next), (vec!["b".to_owned()], None));
+    assert_eq!(store.clear(Shelf::Plans, 30).await, Ok(1), "only what is older, only here");
+    assert_eq!(other.discard(Shelf::Plans, &"b".into()).await, Ok(true));
+    assert_eq!(other.discard(Shelf::Plans, &"b".into()).await, Ok(false));
+    assert_eq!(keys(&store.page(Shelf::Plans, None, 9).await.unwrap().items), ["c"]);
+    assert_eq!(keys(&store.page(Shelf::Requests, None, 9).await.unwrap().items), ["d"]);
 }
 
 async fn calls_are_counted((store, _other): Two) {

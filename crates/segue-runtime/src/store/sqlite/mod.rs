@@ -12,6 +12,7 @@ mod owner;
 mod pack;
 mod row;
 mod schema;
+mod shelf;
 mod word;
 mod writer;
 
@@ -31,8 +32,8 @@ use tokio::sync::OnceCell;
 
 use super::rules::{begun, is_over};
 use super::{
-    Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Store, StoreError,
-    TakeOver, ToolStats, Word,
+    Expect, Item, Items, Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf,
+    Shelves, Store, StoreError, TakeOver, ToolStats, Word,
 };
 use fault::Fault;
 use journal::PackedRecord;
@@ -268,6 +269,41 @@ impl Store for SqliteStore {
 
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
         self.read(history::tools).await
+    }
+
+    fn shelves(&self) -> &dyn Shelves {
+        self
+    }
+}
+
+#[async_trait]
+impl Shelves for SqliteStore {
+    async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError> {
+        let item = item.clone();
+        self.writer.write(move |connection| shelf::keep(connection, shelf, &item, expect)).await
+    }
+
+    async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError> {
+        let key = key.clone();
+        self.read(move |connection| shelf::kept(connection, shelf, &key)).await
+    }
+
+    async fn page(
+        &self,
+        shelf: Shelf,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Items, StoreError> {
+        self.read(move |connection| shelf::page(connection, shelf, after, limit)).await
+    }
+
+    async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError> {
+        let key = key.clone();
+        self.writer.write(move |connection| shelf::discard(connection, shelf, &key)).await
+    }
+
+    async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError> {
+        self.writer.write(move |connection| shelf::clear(connection, shelf, before_ms)).await
     }
 }
 

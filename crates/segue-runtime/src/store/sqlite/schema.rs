@@ -76,6 +76,40 @@ const MIGRATIONS: &[&str] = &[
         text TEXT NOT NULL
     ) STRICT;
 ",
+    "
+    CREATE TABLE shelf_templates (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        text TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        checksum BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE shelf_plans (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        text TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        checksum BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE shelf_requests (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        text TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        checksum BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE shelf_answers (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        text TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        at_ms INTEGER NOT NULL,
+        checksum BLOB NOT NULL
+    ) STRICT;
+",
 ];
 
 /// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's

@@ -1,0 +1,128 @@
+//! Texts beside the runs, a table for each shelf. Each text has a checksum over its place and all
+//! that is kept of it: what is damaged is named, and nobody acts on it.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::fault::Fault;
+use super::pack::{Hash, hash};
+use crate::store::rules::next_version;
+use crate::store::{Expect, Item, Items, Shelf, StoreError};
+
+const COLUMNS: &str = "number, key, text, version, at_ms, checksum";
+
+/// Keeps a text, if what is there is as expected. It stays where it was first kept.
+pub(super) fn keep(
+    connection: &Connection,
+    shelf: Shelf,
+    item: &Item,
+    expect: Expect,
+) -> Result<u64, Fault> {
+    let table = shelf.as_str();
+    let sql = format!("SELECT number, version FROM shelf_{table} WHERE key = ?1");
+    let mut select = connection.prepare_cached(&sql)?;
+    let there: Option<(i64, i64)> =
+        select.query_row([&*item.key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let version = there.map(|(_, version)| version.unsigned_abs());
+    let item = Item { version: next_version(item, version, expect)?, ..item.clone() };
+    let sql = format!("SELECT coalesce(max(number), 0) + 1 FROM shelf_{table}");
+    let number = match there {
+        Some((number, _)) => number,
+        None => connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?,
+    };
+    let sql =
+        format!("INSERT OR REPLACE INTO shelf_{table} ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
+    connection.prepare_cached(&sql)?.execute(params![
+        number,
+        &*item.key,
+        &*item.text,
+        signed(item.version),
+        signed(item.at_ms),
+        checksum(number, &item),
+    ])?;
+    Ok(item.version)
+}
+
+/// The text under a key.
+pub(super) fn kept(
+    connection: &Connection,
+    shelf: Shelf,
+    key: &Arc<str>,
+) -> Result<Option<Item>, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM shelf_{} WHERE key = ?1", shelf.as_str());
+    let mut select = connection.prepare_cached(&sql)?;
+    let found = select.query_row([&**key], |row| Ok(read(shelf, row))).optional()?;
+    Ok(found.transpose()?.map(|(_, item)| item))
+}
+
+/// A page of a shelf.
+pub(super) fn page(
+    connection: &Connection,
+    shelf: Shelf,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Items, Fault> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM shelf_{} WHERE number > ?1 ORDER BY number LIMIT ?2",
+        shelf.as_str()
+    );
+    let mut select = connection.prepare_cached(&sql)?;
+    let mut rows = select.query([signed(after.unwrap_or(0)), signed(limit as u64)])?;
+    let (mut page, mut last) = (Items::default(), None);
+    while let Some(row) = rows.next()? {
+        last = Some(row.get::<_, i64>(0)?.unsigned_abs());
+        match read(shelf, row) {
+            Ok((_, item)) => page.items.push(item),
+            Err(damage) => page.damaged.push(damage),
+        }
+    }
+    page.next = last.filter(|_| page.items.len() + page.damaged.len() == limit);
+    Ok(page)
+}
+
+/// Throws away what is under a key.
+pub(super) fn discard(
+    connection: &Connection,
+    shelf: Shelf,
+    key: &Arc<str>,
+) -> Result<bool, Fault> {
+    let sql = format!("DELETE FROM shelf_{} WHERE key = ?1", shelf.as_str());
+    Ok(connection.prepare_cached(&sql)?.execute([&**key])? > 0)
+}
+
+/// Throws away what is older.
+pub(super) fn clear(connection: &Connection, shelf: Shelf, before_ms: u64) -> Result<u64, Fault> {
+    let sql = format!("DELETE FROM shelf_{} WHERE at_ms < ?1", shelf.as_str());
+    Ok(connection.prepare_cached(&sql)?.execute([signed(before_ms)])? as u64)
+}
+
+fn read(shelf: Shelf, row: &Row<'_>) -> Result<(i64, Item), StoreError> {
+    let read = || -> rusqlite::Result<(i64, Item, Hash)> {
+        let item = Item {
+            key: row.get::<_, String>(1)?.into(),
+            text: row.get::<_, String>(2)?.into(),
+            version: row.get::<_, i64>(3)?.unsigned_abs(),
+            at_ms: row.get::<_, i64>(4)?.unsigned_abs(),
+        };
+        Ok((row.get(0)?, item, row.get(5)?))
+    };
+    match read() {
+        Ok((number, item, sum)) if checksum(number, &item) == sum => Ok((number, item)),
+        _ => {
+            let key = row.get::<_, String>(1).unwrap_or_default().into();
+            Err(StoreError::Spoiled { shelf, key })
+        }
+    }
+}
+
+/// The length of the key stands before it, so that it cannot lend letters to the text.
+fn checksum(number: i64, item: &Item) -> Hash {
+    let Item { key, text, version, at_ms } = item;
+    let head = format!("{number} {version} {at_ms} {} {key}", key.len());
+    hash(&[head.as_bytes(), text.as_bytes()].concat())
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
