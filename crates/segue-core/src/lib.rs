@@ -18,8 +18,13 @@ pub mod result;
 pub mod run;
 pub mod schema;
 pub mod shape;
+pub mod template;
 pub mod tool;
 pub mod toolset;
 pub mod types;
 pub mod value;
 pub mod view;
+
+/// The version of the language of compositions that this Segue reads: what `min_version` of a
+/// template is held against. It grows with what can be written, not with each release.
+pub const LANGUAGE_VERSION: semver::Version = semver::Version::new(1, 0, 0);

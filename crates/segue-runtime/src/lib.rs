@@ -6,6 +6,7 @@ pub mod chains;
 pub mod driver;
 pub mod engine;
 pub mod inject;
+pub mod library;
 mod rehearse;
 pub mod store;
 pub mod tools;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
+use crate::template::Template;
 use crate::tool::Catalog;
 use crate::types::Type;
 use dialect::Reading;
@@ -50,6 +51,10 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
     };
     let Reading { composition, findings: mut diagnostics, lowered } =
         dialect::read(source, &root, limits);
+    if let Some((_, findings)) = dialect::template::read(source, &root, limits) {
+        diagnostics.extend(findings);
+        diagnostics.extend(dialect::template::missing_tools(&root, catalog));
+    }
     let Some(mut composition) = composition else {
         return finish(None, diagnostics, limits);
     };
@@ -67,6 +72,20 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
 pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
     let root = document::read(source, Budget::for_documents(limits)).ok()?;
     dialect::read(source, &root, limits).composition
+}
+
+/// Reads what a template says of its composition, without compiling that.
+pub fn read_template(source: &Source, limits: &Limits) -> Result<Template, Vec<Diagnostic>> {
+    let root = document::read(source, Budget::for_documents(limits))?;
+    let read = dialect::template::read(source, &root, limits);
+    let (template, findings) = read.ok_or_else(|| {
+        let message = "a template has `id` and `composition`";
+        vec![Diagnostic::error(Code::InvalidField, message, Span::default())]
+    })?;
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+        return Err(findings);
+    }
+    Ok(template)
 }
 
 /// What is known of a composition's result.

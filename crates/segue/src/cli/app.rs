@@ -13,6 +13,7 @@ use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, EngineBuilder, EngineError, Unloaded};
 use segue_runtime::inject::{Fault, Faults};
+use segue_runtime::library::{Library, Unread};
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
@@ -28,6 +29,7 @@ use crate::print::{Look, clean, draw};
 pub(super) struct App {
     pub(super) engine: Engine,
     pub(super) config: Config,
+    pub(super) library: Library,
     pub(super) unloaded: Vec<Unloaded>,
     // Last, because everything else may still hold connections of its servers.
     pub(super) upstream: Upstream,
@@ -139,7 +141,8 @@ impl App {
                 say(&format!("note: `{}` was not loaded: {reason}", source.name()));
             }
         }
-        Ok(App { engine, config, unloaded, upstream })
+        let library = library(global, &config, &engine);
+        Ok(App { engine, config, library, unloaded, upstream })
     }
 
     /// What calls are made on.
@@ -175,18 +178,22 @@ impl App {
         if self.upstream.failed.is_empty() { Exit::Usage } else { Exit::Unreachable }
     }
 
-    /// The text of a composition: a file, or the name of one that is configured. The error is what
-    /// is wrong and what to do.
+    /// The text of a composition: a file, the name of one that is configured, or the id of a
+    /// template. The error is what is wrong and what to do.
     pub(super) fn find(&self, name: &str) -> Result<Source, (String, Option<String>)> {
         let file = Path::new(name).is_file().then(|| PathBuf::from(name));
         let Some(path) = file.or_else(|| self.file_of(name)) else {
+            if let Ok(volume) = self.runtime().block_on(self.library.volume(name)) {
+                return Ok(volume.source);
+            }
             let names = self.names();
             let help = if names.is_empty() {
                 "`segue init` writes an example".to_owned()
             } else {
                 format!("configured compositions: {}", names.join(", "))
             };
-            return Err((format!("there is no file and no composition `{name}`"), Some(help)));
+            let message = format!("there is no file, no composition and no template `{name}`");
+            return Err((message, Some(help)));
         };
         read_source(&path, self.config.limits.document_bytes_max).map_err(|message| (message, None))
     }
@@ -261,9 +268,19 @@ pub(super) fn read_source(path: &Path, bytes_max: usize) -> Result<Source, Strin
 }
 
 pub(super) fn composition_paths(config: &Config) -> Vec<PathBuf> {
+    documents(config, &config.compositions)
+}
+
+/// The files of the configured templates.
+pub(super) fn template_paths(config: &Config) -> Vec<PathBuf> {
+    documents(config, &config.templates)
+}
+
+/// Files of documents that patterns of the configuration mean.
+fn documents(config: &Config, patterns: &[String]) -> Vec<PathBuf> {
     let folder = config.folder();
     let mut paths = Vec::new();
-    for pattern in &config.compositions {
+    for pattern in patterns {
         let pattern = folder.join(pattern);
         let Some(pattern) = pattern.to_str() else { continue };
         let Ok(found) = glob::glob(pattern) else { continue };
@@ -278,7 +295,23 @@ pub(super) fn composition_paths(config: &Config) -> Vec<PathBuf> {
 }
 
 pub(super) fn composition_files(config: &Config) -> Vec<Source> {
-    let paths = composition_paths(config);
+    sources(config, &composition_paths(config))
+}
+
+/// The library of an engine; files that are no templates are named.
+pub(super) fn library(global: &Global, config: &Config, engine: &Engine) -> Library {
+    let files = sources(config, &template_paths(config));
+    let (library, unread) = Library::new(engine.clone(), files);
+    if !global.quiet {
+        for Unread { source, diagnostics } in &unread {
+            let reason = diagnostics.first().map_or("", |finding| &finding.message);
+            say(&format!("note: `{}` is no template: {}", source.name(), clean(reason)));
+        }
+    }
+    library
+}
+
+fn sources(config: &Config, paths: &[PathBuf]) -> Vec<Source> {
     paths.iter().filter_map(|p| read_source(p, config.limits.document_bytes_max).ok()).collect()
 }
 

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use tokio::sync::{oneshot, watch};
 
-use super::app::{App, composition_files, load_config};
+use super::app::{App, composition_files, composition_paths, library, load_config, template_paths};
 use super::run::interrupted;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
-use crate::config::{Config, data_folder};
+use crate::config::Config;
 use crate::print::clean;
 use crate::serve::hall::Hall;
 use crate::serve::{mcp, own};
@@ -39,9 +39,8 @@ pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
     let (open, opening) = watch::channel(None);
     let (gone, is_gone) = oneshot::channel();
     let limits = Arc::new(config.limits.clone());
-    let templates = data_folder().map(|folder| folder.join("templates"));
     let door = std::thread::Builder::new().name("mcp".to_owned()).spawn(move || {
-        super::run::runtime().block_on(mcp::serve_stdio(opening, limits, templates));
+        super::run::runtime().block_on(mcp::serve_stdio(opening, limits));
         let _ = gone.send(());
     });
     if let Err(error) = door {
@@ -54,11 +53,17 @@ pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let hall = Hall::new(app.engine.clone(), own::names(), app.runtime().handle().clone());
+    let hall = hall(&app);
     app.runtime().block_on(recover(global, &hall));
     open.send_replace(Some(hall.clone()));
     app.runtime().block_on(serve(global, &app.config, &hall, seen, is_gone));
     Exit::Success
+}
+
+/// What the configured engine serves.
+pub(super) fn hall(app: &App) -> Arc<Hall> {
+    let handle = app.runtime().handle().clone();
+    Hall::new(app.engine.clone(), app.library.clone(), own::names(), handle)
 }
 
 /// Goes on with what was interrupted. Whoever asks for such a run finds it under way.
@@ -101,7 +106,8 @@ pub(super) async fn look_after(
             continue;
         }
         seen = now;
-        for unloaded in hall.reload(composition_files(config)) {
+        let files = composition_files(config);
+        for unloaded in hall.reload(files, |engine| library(global, config, engine)) {
             if !global.quiet {
                 let reason = unloaded.diagnostics.first().map_or("", |finding| &finding.message);
                 say(&format!(
@@ -118,7 +124,7 @@ pub(super) async fn look_after(
 pub(super) type Stamp = (PathBuf, Option<SystemTime>, u64);
 
 pub(super) fn stamps(config: &Config) -> Vec<Stamp> {
-    let paths = super::app::composition_paths(config).into_iter();
+    let paths = composition_paths(config).into_iter().chain(template_paths(config));
     paths
         .map(|path| {
             let known = std::fs::metadata(&path).ok();

@@ -23,6 +23,7 @@ mod run;
 mod runs;
 mod schema;
 mod serve;
+mod templates;
 mod tools;
 mod trust;
 mod upstream;
@@ -162,6 +163,7 @@ enum Command {
     Convert(convert::ConvertArgs),
     /// List the tools, or show one
     Tools(tools::ToolsArgs),
+    Templates(templates::TemplatesArgs),
     /// Call one tool
     Call(call::CallArgs),
     /// Serve the configured compositions to an MCP host, over standard input and output
@@ -211,6 +213,7 @@ impl Cli {
             Command::Plan(args) => plan::plan(&global, &args),
             Command::Convert(args) => convert::convert(&args),
             Command::Tools(args) => tools::tools(&global, &args),
+            Command::Templates(args) => templates::templates(&global, &args),
             Command::Call(args) => call::call(&global, &args),
             Command::Mcp(args) => mcp::mcp(&global, &args),
             Command::Serve(args) => serve::serve(&global, &args),

@@ -7,14 +7,11 @@ use axum::serve::ListenerExt as _;
 use clap::Args;
 
 use super::app::{App, load_config};
-use super::mcp::{look_after, recover, stamps};
+use super::mcp::{hall, look_after, recover, stamps};
 use super::run::interrupted;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
-use crate::config::data_folder;
-use crate::serve::hall::Hall;
 use crate::serve::http::House;
-use crate::serve::own;
 
 /// Where it listens unless told otherwise: on this machine only.
 const LISTEN: &str = "127.0.0.1:7433";
@@ -59,7 +56,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let hall = Hall::new(app.engine.clone(), own::names(), app.runtime().handle().clone());
+    let hall = hall(&app);
     app.runtime().block_on(async {
         recover(global, &hall).await;
         let listener = match tokio::net::TcpListener::bind(at).await {
@@ -76,7 +73,6 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         }
         let house = House {
             hall: hall.clone(),
-            templates: data_folder().map(|folder| folder.join("templates")),
             at,
             token,
             allowed_origins: config.server.allowed_origins.clone(),

@@ -12,6 +12,7 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::tool::{COMPOSITION, DeclaredRollback};
 use segue_core::value::Value;
+use segue_runtime::library::shipped;
 use segue_runtime::tools::mcp::{Listing, Server, ServerConfig};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tokio::runtime::Runtime;
@@ -254,7 +255,14 @@ impl Needs<'_> {
                     {
                         Some(Ok(source)) => self.calls(&source, &mut names),
                         Some(Err(_)) => {}
-                        None => names.push((*name).into()),
+                        None if self.compositions().contains_key(*name) => {
+                            names.push((*name).into());
+                        }
+                        None => match shipped(name) {
+                            Some(source) => self.calls(&source, &mut names),
+                            // Perhaps a template of the store, which is not open yet.
+                            None => return self.upstream.servers.keys().cloned().collect(),
+                        },
                     }
                 }
             }

@@ -106,6 +106,8 @@ pub struct Config {
     pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
     /// Patterns of files with compositions.
     pub compositions: Vec<String>,
+    /// Patterns of files with templates.
+    pub templates: Vec<String>,
     /// Where things are kept.
     pub store: StoreAt,
     /// Bounds.

@@ -40,7 +40,7 @@ const TOP: &[&str] = &[
 ];
 
 /// What has a place in the file and is not used by this version.
-const LATER: &[&str] = &["inputs", "openapi", "templates", "driver", "llm"];
+const LATER: &[&str] = &["inputs", "openapi", "driver", "llm"];
 
 const COMMAND: &[&str] = &[
     "argv",
@@ -157,6 +157,7 @@ impl Reader<'_> {
                 }
                 "toolsets" => config.toolsets = self.toolsets(value),
                 "compositions" => config.compositions = self.texts(value, "`compositions`"),
+                "templates" => config.templates = self.texts(value, "`templates`"),
                 "store" => config.store = self.store(value),
                 "limits" => config.limits = self.limits(value),
                 "server" => config.server = self.server(value),

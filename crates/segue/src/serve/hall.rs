@@ -15,6 +15,7 @@ use segue_runtime::driver::Later;
 use segue_runtime::engine::{
     Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
 };
+use segue_runtime::library::Library;
 use segue_runtime::store::StoreError;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -29,6 +30,8 @@ pub struct Served {
     pub engine: Engine,
     /// Its compositions, as they are offered.
     pub offers: Arc<Offers>,
+    /// Its templates.
+    pub library: Library,
 }
 
 /// The hall.
@@ -60,11 +63,16 @@ pub struct Wanted {
 }
 
 impl Hall {
-    /// A hall for the compositions of an engine, whose runs are driven by `handle`.
-    pub fn new(engine: Engine, taken: BTreeSet<&'static str>, handle: Handle) -> Arc<Hall> {
+    /// A hall for the compositions and templates of an engine, whose runs are driven by `handle`.
+    pub fn new(
+        engine: Engine,
+        library: Library,
+        taken: BTreeSet<&'static str>,
+        handle: Handle,
+    ) -> Arc<Hall> {
         let offers = Arc::new(Offers::of(&engine, &taken));
         Arc::new(Hall {
-            served: RwLock::new(Served { engine, offers }),
+            served: RwLock::new(Served { engine, offers, library }),
             taken,
             handle,
             active: Mutex::default(),
@@ -93,13 +101,20 @@ impl Hall {
         self.changes.subscribe()
     }
 
-    /// Serves other compositions from now on. Runs that are under way keep theirs.
-    pub fn reload(&self, sources: Vec<Source>) -> Vec<Unloaded> {
+    /// Serves other compositions from now on, and the templates that `library` makes of an engine.
+    /// Runs that are under way keep theirs.
+    pub fn reload(
+        &self,
+        sources: Vec<Source>,
+        library: impl FnOnce(&Engine) -> Library,
+    ) -> Vec<Unloaded> {
         let before = self.served();
         let (engine, unloaded) = before.engine.with_compositions(sources);
         let offers = Arc::new(Offers::of(&engine, &self.taken));
         let changed = offers.fingerprint() != before.offers.fingerprint();
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) = Served { engine, offers };
+        let library = library(&engine);
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) =
+            Served { engine, offers, library };
         if changed {
             self.changes.send_modify(|count| *count += 1);
         }

@@ -4,7 +4,6 @@
 //! allowed. Otherwise a page that somebody looks at could use what runs on their machine.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -22,8 +21,6 @@ use super::mcp::{self, Guests};
 pub struct House {
     /// The hall.
     pub hall: Arc<Hall>,
-    /// The folder of templates.
-    pub templates: Option<PathBuf>,
     /// Where it listens.
     pub at: SocketAddr,
     /// What every request must bring; none lets everybody in.
@@ -37,7 +34,7 @@ pub struct House {
 impl House {
     /// Every door behind the token, and a word for whoever looks whether we are there.
     pub fn router(self) -> Router {
-        let House { hall, templates, at, token, allowed_origins, allowed_hosts } = self;
+        let House { hall, at, token, allowed_origins, allowed_hosts } = self;
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
         let mut origins: Vec<String> =
             names.iter().map(|name| format!("http://{name}:{}", at.port())).collect();
@@ -47,7 +44,7 @@ impl House {
         if !at.ip().is_unspecified() {
             hosts.push(at.ip().to_string());
         }
-        let doors = mcp::router(hall, templates, Guests { hosts, origins });
+        let doors = mcp::router(hall, Guests { hosts, origins });
         let doors = match token {
             None => doors,
             Some(token) => doors.layer(from_fn_with_state(Token::new(&token), with_token)),

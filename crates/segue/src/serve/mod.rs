@@ -5,7 +5,7 @@
 //! mcp/ ── a door: requests of a protocol → what the hall does → answers of the protocol
 //! hall.rs, active.rs                  which compositions are served; runs that are under way
 //! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
-//! own.rs, library.rs                  tools of ours beside the compositions; stored compositions
+//! own.rs                              tools of ours beside the compositions
 //! ```
 //!
 //! A run belongs to the hall and not to the request that began it: who goes away loses nothing.
@@ -14,7 +14,6 @@
 pub mod active;
 pub mod hall;
 pub mod http;
-pub mod library;
 pub mod mcp;
 pub mod offer;
 pub mod own;

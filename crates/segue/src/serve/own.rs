@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use segue_core::compile::dialect::parse_duration;
+use segue_core::compile::document::{self, Budget};
 use segue_core::compile::source::Source;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::plan::Plan;
 use segue_core::run::Options;
 use segue_core::tool::Annotations;
-use segue_core::value::{Map, Value};
+use segue_core::value::Value;
 use segue_core::view::{PlanView, RunStatus};
+use segue_runtime::library::LibraryError;
 
 use super::hall::Hall;
-use super::library::Library;
 use super::told::{Told, run_value};
 
 /// What one of our tools is.
@@ -86,8 +87,8 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_list_templates",
-        description: "The templates: stored compositions to start from.",
-        input: r#"{"type":"object","properties":{},"additionalProperties":false}"#,
+        description: "The templates: compositions to start from, with how often they were used and how well that went.",
+        input: r#"{"type":"object","properties":{"search":{"type":"string","description":"words that it should have"}},"additionalProperties":false}"#,
         output: r#"{"type":"object","properties":{"templates":{"type":"array","items":{"type":"object"}}},"required":["templates"]}"#,
         annotations: READS,
     },
@@ -165,20 +166,17 @@ pub struct Execution {
 pub struct Desk<'a> {
     /// The hall.
     pub hall: &'a Arc<Hall>,
-    /// Stored compositions.
-    pub library: Option<&'a Library>,
 }
 
 impl Desk<'_> {
     /// What `composition_execute` is to run; the error is the answer.
-    pub fn execution(&self, args: &Value) -> Result<Execution, Told> {
+    pub async fn execution(&self, args: &Value) -> Result<Execution, Told> {
         let given = ["composition", "template_id", "name"].map(|name| args.get(name));
         let plan = match given {
             [Some(composition), None, None] => self.plan(composition)?,
             [None, Some(id), None] => {
-                let template = self.library()?.get(id.as_str().unwrap_or(""));
-                let template = template.map_err(Told::error)?;
-                self.plan(template.get("composition").unwrap_or(&Value::Null))?
+                let library = self.hall.served().library;
+                library.plan(id.as_str().unwrap_or("")).await.map_err(|e| refused(&e))?
             }
             [None, None, Some(name)] => {
                 let name = name.as_str().unwrap_or("");
@@ -222,29 +220,27 @@ impl Desk<'_> {
         let text = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or("");
         match own.name {
             "composition_validate" => self.validate(args.get("composition")),
-            "composition_list_templates" => self.library().map_or_else(
-                |told| told,
-                |library| {
-                    let short = |template: &Value| without(template, "composition");
-                    let templates: Vec<Value> = library.list().iter().map(short).collect();
-                    self.told(Value::object([("templates", Value::from(templates))]))
-                },
-            ),
-            "composition_get_template" => self.library().map_or_else(
-                |told| told,
-                |library| library.get(text("id")).map_or_else(Told::error, |t| self.told(t)),
-            ),
-            "composition_create_template" => self.create(args).unwrap_or_else(|told| told),
-            "composition_delete_template" => self.library().map_or_else(
-                |told| told,
-                |library| match library.delete(text("id")) {
-                    Err(error) => Told::error(error),
+            "composition_list_templates" => {
+                let library = self.hall.served().library;
+                match library.list(text("search")).await {
+                    Ok(list) => self.told(Value::object([("templates", json_of(&list))])),
+                    Err(error) => refused(&error),
+                }
+            }
+            "composition_get_template" => match self.hall.served().library.get(text("id")).await {
+                Ok(template) => self.told(json_of(&template)),
+                Err(error) => refused(&error),
+            },
+            "composition_create_template" => self.create(args).await.unwrap_or_else(|told| told),
+            "composition_delete_template" => {
+                match self.hall.served().library.remove(text("id")).await {
+                    Err(error) => refused(&error),
                     Ok(()) => self.told(Value::object([
                         ("id", Value::from(text("id"))),
                         ("deleted", Value::Bool(true)),
                     ])),
-                },
-            ),
+                }
+            }
             "run_cancel" => match self.hall.cancel(text("run_id")).await {
                 Ok(view) => self.told(run_value(&view, false)),
                 Err(error) => Told::error(error.to_string()),
@@ -287,43 +283,26 @@ impl Desk<'_> {
         self.told(Value::object(answer))
     }
 
-    fn create(&self, args: &Value) -> Result<Told, Told> {
-        let library = self.library()?;
-        let plan = self.plan(args.get("composition").unwrap_or(&Value::Null))?;
-        let id = args.get("id").and_then(Value::as_str).unwrap_or("");
+    async fn create(&self, args: &Value) -> Result<Told, Told> {
         let mut template = (**args.as_object().expect("arguments are an object")).clone();
         let may_replace =
             template.shift_remove("replace").is_some_and(|r| r.as_bool() == Some(true));
-        let composition = &plan.composition;
-        template.entry("name".into()).or_insert_with(|| Value::String(composition.name.clone()));
-        template
-            .entry("description".into())
-            .or_insert_with(|| Value::String(composition.description.clone()));
-        let tools = plan.declared().into_iter().map(|call| Value::from(call.tool.as_str()));
-        let validation = Value::object([("required_tools", tools.collect::<Vec<_>>().into())]);
-        template.insert("validation".into(), validation);
-        let template = Value::from(template);
-        library.put(id, &template, may_replace).map_err(Told::error)?;
-        Ok(self.told(template))
+        if let Some(Value::String(text)) = template.get("composition") {
+            let source = Source::new("composition", text.clone());
+            let read = document::read(&source, Budget::for_documents(&self.hall.limits()));
+            let composition = read.map_err(|findings| not_compiled(&findings, &source))?.to_value();
+            template.insert("composition".into(), composition);
+        }
+        let text = Value::from(template).to_json();
+        let put = self.hall.served().library.put(&text, may_replace).await;
+        put.map(|template| self.told(json_of(&template))).map_err(|error| refused(&error))
     }
 
     /// The plan of a composition that somebody sent; the error says everything that is wrong.
     fn plan(&self, composition: &Value) -> Result<Arc<Plan>, Told> {
         let source = source(composition);
         let (plan, diagnostics) = self.hall.engine().plan(&source);
-        plan.ok_or_else(|| {
-            let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
-            let lines = errors.map(|finding| {
-                let view = finding.view(&source);
-                let help = finding.help.as_ref().map(|h| format!(" ({h})")).unwrap_or_default();
-                format!("- line {}: {} [{}]{help}\n", view.line, view.message, view.code)
-            });
-            Told::error(format!("the composition does not compile:\n{}", lines.collect::<String>()))
-        })
-    }
-
-    fn library(&self) -> Result<&Library, Told> {
-        self.library.ok_or_else(|| Told::error("there is no folder to keep templates in"))
+        plan.ok_or_else(|| not_compiled(&diagnostics, &source))
     }
 
     fn told(&self, value: Value) -> Told {
@@ -351,8 +330,20 @@ fn json_of(view: &impl serde::Serialize) -> Value {
     node.map(|node| node.to_value()).unwrap_or_default()
 }
 
-fn without(value: &Value, name: &str) -> Value {
-    let Some(members) = value.as_object() else { return value.clone() };
-    let kept = members.iter().filter(|(key, _)| &***key != name);
-    kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map>().into()
+/// Everything that is wrong with a text.
+fn not_compiled(diagnostics: &[Diagnostic], source: &Source) -> Told {
+    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
+    let lines = errors.map(|finding| {
+        let view = finding.view(source);
+        let help = finding.help.as_ref().map(|h| format!(" ({h})")).unwrap_or_default();
+        format!("- line {}: {} [{}]{help}\n", view.line, view.message, view.code)
+    });
+    Told::error(format!("the composition does not compile:\n{}", lines.collect::<String>()))
+}
+
+fn refused(error: &LibraryError) -> Told {
+    match error {
+        LibraryError::Wrong { text, diagnostics } => not_compiled(diagnostics, text),
+        other => Told::error(other.to_string()),
+    }
 }

@@ -19,6 +19,7 @@ mod run;
 mod runs;
 mod serve;
 mod support;
+mod templates;
 mod tidy;
 mod tools;
 mod toolsets;

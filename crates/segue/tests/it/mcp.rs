@@ -223,7 +223,7 @@ pub(crate) fn real_servers() -> &'static Path {
 }
 
 /// Runs the program where the real servers are found.
-fn with_servers(world: &World, args: &[&str]) -> Done {
+pub(crate) fn with_servers(world: &World, args: &[&str]) -> Done {
     let mut path = real_servers().join("bin").into_os_string();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());

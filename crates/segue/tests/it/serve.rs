@@ -238,9 +238,10 @@ fn a_composition_of_the_caller_is_checked_and_run() {
     value(&host.call("composition_create_template", template.clone()));
     assert!(error(&host.call("composition_create_template", template)).contains("replace"));
     assert!(
-        error(&host.call("composition_get_template", json!({ "id": "../x" }))).contains("no id")
+        error(&host.call("composition_get_template", json!({ "id": "../x" })))
+            .contains("no template")
     );
-    let listed = value(&host.call("composition_list_templates", json!({})));
+    let listed = value(&host.call("composition_list_templates", json!({ "search": "greet" })));
     assert_eq!(listed["templates"][0]["validation"]["required_tools"], json!(["builtin:echo"]));
     let ran = value(&host.call("composition_execute", json!({ "template_id": "greet" })));
     assert_eq!(ran["output"]["a"], json!({ "hi": 1 }));

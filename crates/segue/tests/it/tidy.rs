@@ -22,6 +22,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "jaq-std",
     "jsonschema",
     "minijinja",
+    "semver",
     "serde",
     "serde_json",
     "sha2",

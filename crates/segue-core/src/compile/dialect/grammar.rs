@@ -135,6 +135,21 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "metadata": Object, "Author, tags, estimated duration and the like.";
 });
 
+record!(pub TEMPLATE "template" "A composition to start from, with what is known of it." requires ["id", "composition"] {
+    "$schema": Text, "The schema that editors check this file against.";
+    "id": Name, "How it is found.";
+    "name": Text, "How people call it.";
+    "description": Text, "What it is good for.";
+    "composition": Object, "The composition, in any dialect.";
+    "metadata": Object, "Category, tags, estimated duration and the like.";
+    "validation": Of(&VALIDATION), "What it needs.";
+});
+
+record!(pub VALIDATION "validation" "What a template needs." requires [] {
+    "required_tools": List(&Text), "Tools that have to be there.";
+    "min_version": Version, "The version of compositions that it needs at least.";
+});
+
 record!(pub CHAIN "document" "Tools composed into one tool, step by step, with jumps." requires ["name"] {
     "$schema": Text, "The schema that editors check this file against.";
     "dialect": Words(&["chain"]), "Forces the dialect.";

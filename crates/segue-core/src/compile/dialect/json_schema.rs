@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::grammar::{
-    ARAZZO, CHAIN, COMPOSITION, Field, PLAN, Record, SKILL, STEP_KINDS, Shape, TOOLHIVE,
+    ARAZZO, CHAIN, COMPOSITION, Field, PLAN, Record, SKILL, STEP_KINDS, Shape, TEMPLATE, TOOLHIVE,
 };
 use crate::composition::Dialect;
 use crate::value::{Map, Value};
@@ -50,6 +50,11 @@ pub fn composition_schema(draft: Draft) -> Value {
         let condition = any_of(vec![says(dialect), condition]);
         schema = Value::object([("if", condition), ("then", then), ("else", schema)]);
     }
+    let has_steps = Value::object([("not", has(&["steps"]))]);
+    let is_template = Value::object([("allOf", vec![has(&["composition"]), has_steps].into())]);
+    writer.dialect = Dialect::Composition;
+    let template = writer.reference(&TEMPLATE);
+    schema = Value::object([("if", is_template), ("then", template), ("else", schema)]);
     writer.definitions.sort_unstable_keys();
     Value::object([
         ("$schema", Value::from(draft.uri())),

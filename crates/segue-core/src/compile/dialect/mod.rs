@@ -13,6 +13,7 @@ mod plan;
 mod reader;
 mod skill;
 mod step;
+pub(super) mod template;
 mod toolhive;
 
 pub(super) use chain::is_reserved_in_state;

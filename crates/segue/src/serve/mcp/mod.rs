@@ -14,7 +14,6 @@ mod server;
 mod stdio;
 mod wire;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rmcp::ServiceExt as _;
@@ -24,7 +23,6 @@ use segue_core::limits::Limits;
 use tokio::sync::watch;
 
 use super::hall::Hall;
-use super::library::Library;
 use server::Server;
 use stdio::{Line, Pipe};
 
@@ -32,11 +30,10 @@ use stdio::{Line, Pipe};
 pub type Opening = watch::Receiver<Option<Arc<Hall>>>;
 
 /// Serves one client over standard input and output, until it goes away.
-pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>, templates: Option<PathBuf>) {
+pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>) {
     let line = Line::default();
-    let library = templates.map(|folder| Library::new(folder, limits.clone()));
     // Whoever started us holds the other end of the pipe.
-    let server = Server::new("stdio", opening, &limits, library, line.clone());
+    let server = Server::new("stdio", opening, &limits, line.clone());
     let (read, write) = rmcp::transport::stdio_pipes();
     let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
     // A client that goes away before it has said anything wants nothing.
@@ -54,11 +51,10 @@ pub struct Guests {
 }
 
 /// The door over HTTP, at `/mcp`.
-pub fn router(hall: Arc<Hall>, templates: Option<PathBuf>, guests: Guests) -> axum::Router {
+pub fn router(hall: Arc<Hall>, guests: Guests) -> axum::Router {
     let limits = hall.limits();
-    let library = templates.map(|folder| Library::new(folder, limits.clone()));
     let (_, opening) = watch::channel(Some(hall));
-    let server = Server::new("http", opening, &limits, library, Line::default());
+    let server = Server::new("http", opening, &limits, Line::default());
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(guests.hosts)
         .with_allowed_origins(guests.origins)

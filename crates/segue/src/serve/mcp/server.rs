@@ -26,7 +26,6 @@ use super::stdio::Line;
 use super::wire;
 use crate::serve::active::Outcome;
 use crate::serve::hall::Hall;
-use crate::serve::library::Library;
 use crate::serve::own::{self, Desk, Execution};
 use crate::serve::told::{Shape, Telling, Told, run_of_uri};
 
@@ -47,7 +46,6 @@ struct Shared {
     principal: &'static str,
     opening: Opening,
     seal: Seal,
-    library: Option<Library>,
     line: Line,
     shapes: Mutex<HashMap<Arc<str>, Shape>>,
 }
@@ -57,11 +55,10 @@ impl Server {
         principal: &'static str,
         opening: Opening,
         limits: &Limits,
-        library: Option<Library>,
         line: Line,
     ) -> Server {
         let seal = Seal::new(Duration::from_millis(limits.served_question_ms));
-        let shared = Shared { principal, opening, seal, library, line, shapes: Mutex::default() };
+        let shared = Shared { principal, opening, seal, line, shapes: Mutex::default() };
         Server { shared: Arc::new(shared) }
     }
 
@@ -217,14 +214,15 @@ impl ServerHandler for Server {
             if let Some(violation) = own.violation(&args) {
                 return Ok(told(Told::error(violation)));
             }
-            let desk = Desk { hall: &hall, library: self.shared.library.as_ref() };
+            let desk = Desk { hall: &hall };
             if own.name != "composition_execute" {
                 return Ok(told(desk.answer(own, &args).await));
             }
-            let Execution { plan, input, context, options, dry_run } = match desk.execution(&args) {
-                Ok(execution) => execution,
-                Err(refusal) => return Ok(told(refusal)),
-            };
+            let Execution { plan, input, context, options, dry_run } =
+                match desk.execution(&args).await {
+                    Ok(execution) => execution,
+                    Err(refusal) => return Ok(told(refusal)),
+                };
             if dry_run {
                 let outcome: Outcome = Ok(hall.engine().dry_run(&plan, input, context));
                 return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));

@@ -1,0 +1,272 @@
+//! The library of templates: those that come with Segue, those in files, and those in the store.
+//!
+//! An id is found in that order backwards: a file may stand in for a template of ours, but what is
+//! in the store has ids of its own. How often a template was used and with what success is counted
+//! by its runs, which are those of its composition.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use segue_core::compile::read_template;
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::Diagnostic;
+use segue_core::id::{ToolId, is_composition_name};
+use segue_core::plan::Plan;
+use segue_core::template::{Origin, Practice, Template, TemplateView};
+use segue_core::tool::COMPOSITION;
+
+use crate::driver::now_ms;
+use crate::engine::Engine;
+use crate::store::{Expect, Item, Shelf, StoreError};
+
+/// Templates of a page of the store.
+const PAGE: usize = 256;
+
+macro_rules! shipped {
+    ($($id:literal),* $(,)?) => {
+        &[$((
+            concat!("templates/", $id, ".yaml"),
+            include_str!(concat!("../../../templates/", $id, ".yaml")),
+        )),*]
+    };
+}
+
+/// The templates that come with Segue, each with the name of its file.
+const SHIPPED: &[(&str, &str)] = shipped![
+    "changelog-entry-v1",
+    "collect-todos-v1",
+    "compare-files-v1",
+    "copy-folder-v1",
+    "fetch-json-v1",
+    "folder-report-v1",
+    "folder-to-webhook-v1",
+    "git-digest-v1",
+    "json-table-v1",
+    "log-errors-v1",
+    "merge-checkpoints-v1",
+    "notes-to-graph-v1",
+    "recall-brief-v1",
+    "remember-folder-v1",
+    "replace-in-files-v1",
+    "search-fold-store-v1",
+    "sync-records-v1",
+    "wait-until-up-v1",
+];
+
+/// The text of a template that comes with Segue.
+pub fn shipped(id: &str) -> Option<Source> {
+    let file = format!("templates/{id}.yaml");
+    let (name, text) = SHIPPED.iter().find(|(name, _)| **name == *file)?;
+    Some(Source::new(*name, *text))
+}
+
+/// The library.
+#[derive(Clone)]
+pub struct Library {
+    engine: Engine,
+    /// By id.
+    given: Arc<BTreeMap<Arc<str>, Volume>>,
+}
+
+/// A template, and the text that it was read from.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// What it says.
+    pub template: Template,
+    /// Its text: what is compiled.
+    pub source: Source,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// A file that is no template, and why.
+#[derive(Debug)]
+pub struct Unread {
+    /// Its text.
+    pub source: Source,
+    /// What is wrong with it.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Why the library could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// There is no such template.
+    #[error("there is no template `{0}`")]
+    Unknown(Arc<str>),
+    /// There is one already.
+    #[error("there is a template `{id}` already{}", if *.may_replace { ": `replace` replaces it" } else { ", which is not in the store" })]
+    Taken {
+        /// The id.
+        id: Arc<str>,
+        /// Whether it could be replaced.
+        may_replace: bool,
+    },
+    /// It comes from elsewhere: there is nothing to take away.
+    #[error("the template `{0}` is not in the store, so it cannot be removed from there")]
+    Given(Arc<str>),
+    /// It is none, or its composition does not compile.
+    #[error("the template cannot be used: {}", .diagnostics.first().map_or("", |first| &first.message))]
+    Wrong {
+        /// Its text.
+        text: Source,
+        /// Everything that was found.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// The store has a difficulty.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Library {
+    /// The library of an engine and its store, with the templates of these files.
+    pub fn new(engine: Engine, files: Vec<Source>) -> (Library, Vec<Unread>) {
+        let limits = engine.limits();
+        let mut given = BTreeMap::new();
+        let mut unread = Vec::new();
+        let shipped =
+            SHIPPED.iter().map(|(name, text)| (Source::new(*name, *text), Origin::Shipped));
+        let files = files.into_iter().map(|source| (source, Origin::File));
+        for (source, origin) in shipped.chain(files) {
+            match read_template(&source, limits) {
+                Ok(template) => {
+                    given.insert(template.id.clone(), Volume { template, source, origin });
+                }
+                Err(diagnostics) => unread.push(Unread { source, diagnostics }),
+            }
+        }
+        (Library { engine, given: Arc::new(given) }, unread)
+    }
+
+    /// Every template, by id.
+    pub async fn volumes(&self) -> Result<Vec<Volume>, LibraryError> {
+        let mut all = (*self.given).clone();
+        let mut after = None;
+        loop {
+            let page = self.engine.store().shelves().page(Shelf::Templates, after, PAGE).await?;
+            for volume in page.items.iter().filter_map(|item| volume(item, &self.engine)) {
+                all.entry(volume.template.id.clone()).or_insert(volume);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(all.into_values().collect());
+            }
+        }
+    }
+
+    /// Every template that answers to these words, the best first; all of them by id without words.
+    /// They come without their compositions.
+    pub async fn list(&self, words: &str) -> Result<Vec<TemplateView>, LibraryError> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
+        let volumes = self.volumes().await?;
+        let mut found: Vec<(u32, Volume)> = volumes
+            .into_iter()
+            .filter_map(|volume| Some((volume.template.fits(&words)?, volume)))
+            .collect();
+        found.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+        let practice = self.practice().await?;
+        let views = found.into_iter().map(|(_, volume)| {
+            let view = volume.view(&self.engine, &practice);
+            TemplateView { composition: None, ..view }
+        });
+        Ok(views.collect())
+    }
+
+    /// The template of an id.
+    pub async fn get(&self, id: &str) -> Result<TemplateView, LibraryError> {
+        let volume = self.volume(id).await?;
+        Ok(volume.view(&self.engine, &self.practice().await?))
+    }
+
+    /// The template of an id, with its text.
+    pub async fn volume(&self, id: &str) -> Result<Volume, LibraryError> {
+        if let Some(volume) = self.given.get(id) {
+            return Ok(volume.clone());
+        }
+        let key: Arc<str> = id.into();
+        let item = self.engine.store().shelves().kept(Shelf::Templates, &key).await?;
+        item.as_ref().and_then(|item| volume(item, &self.engine)).ok_or(LibraryError::Unknown(key))
+    }
+
+    /// What a template runs.
+    pub async fn plan(&self, id: &str) -> Result<Arc<Plan>, LibraryError> {
+        let Volume { source, .. } = self.volume(id).await?;
+        let (plan, diagnostics) = self.engine.plan(&source);
+        plan.ok_or(LibraryError::Wrong { text: source, diagnostics })
+    }
+
+    /// Puts a template into the store, if it compiles.
+    pub async fn put(&self, text: &str, may_replace: bool) -> Result<TemplateView, LibraryError> {
+        let source = Source::new("template", text);
+        let template = match read_template(&source, self.engine.limits()) {
+            Ok(template) => template,
+            Err(diagnostics) => return Err(LibraryError::Wrong { text: source, diagnostics }),
+        };
+        let id = template.id.clone();
+        if self.given.contains_key(&id) {
+            return Err(LibraryError::Taken { id, may_replace: false });
+        }
+        let (plan, diagnostics) = self.engine.plan(&source);
+        let Some(plan) = plan else {
+            return Err(LibraryError::Wrong { text: source, diagnostics });
+        };
+        let item = Item { key: id.clone(), text: text.into(), version: 0, at_ms: now_ms() };
+        let expect = if may_replace { Expect::Anything } else { Expect::Absent };
+        match self.engine.store().shelves().keep(Shelf::Templates, &item, expect).await {
+            Ok(_) => {}
+            Err(StoreError::Changed { .. }) => {
+                return Err(LibraryError::Taken { id, may_replace: true });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let practice = self.practice().await?.of(&template);
+        Ok(template.view(Origin::Store, practice, Some(&plan)))
+    }
+
+    /// Takes a template out of the store.
+    pub async fn remove(&self, id: &str) -> Result<(), LibraryError> {
+        let key: Arc<str> = id.into();
+        if self.given.contains_key(id) {
+            return Err(LibraryError::Given(key));
+        }
+        let gone = self.engine.store().shelves().discard(Shelf::Templates, &key).await?;
+        if gone { Ok(()) } else { Err(LibraryError::Unknown(key)) }
+    }
+
+    async fn practice(&self) -> Result<Practiced, LibraryError> {
+        let stats = self.engine.store().tools().await?.into_iter();
+        let runs = stats.filter(|stats| stats.tool.namespace() == COMPOSITION);
+        let practice = runs.filter_map(|stats| {
+            let seen = stats.observed()?;
+            let practice =
+                Practice { runs: seen.calls, failures: seen.failures, p50_ms: Some(seen.p50_ms) };
+            Some((stats.tool, practice))
+        });
+        Ok(Practiced(practice.collect()))
+    }
+}
+
+/// What runs have shown, by composition.
+struct Practiced(BTreeMap<ToolId, Practice>);
+
+impl Practiced {
+    fn of(&self, template: &Template) -> Practice {
+        let tool = ToolId::new(COMPOSITION, &template.composition_name);
+        self.0.get(&tool).copied().unwrap_or_default()
+    }
+}
+
+impl Volume {
+    fn view(&self, engine: &Engine, practice: &Practiced) -> TemplateView {
+        let is_said = self.template.required_tools.is_some();
+        let plan = if is_said { None } else { engine.plan(&self.source).0 };
+        self.template.view(self.origin, practice.of(&self.template), plan.as_deref())
+    }
+}
+
+/// What is in the store was a template when it was put there.
+fn volume(item: &Item, engine: &Engine) -> Option<Volume> {
+    let source = Source::new(format!("template {}", item.key), item.text.clone());
+    let template = read_template(&source, engine.limits()).ok()?;
+    is_composition_name(&template.id).then_some(Volume { template, source, origin: Origin::Store })
+}
