@@ -5,7 +5,7 @@
 //! beside the clock, and are the same on a busy machine.
 //!
 //! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it: `instructions`
-//! counts only, `time w1` times one workload, `durable` measures the store, `repeat w1 engine 1000`
+//! counts only, `time w1` times one workload, `durable` measures the store, `durable w3` a part of it, `repeat w1 engine 1000`
 //! does the work for a profiler. Apart from it: `scale` checks large runs and their memory.
 
 mod count;
@@ -47,7 +47,10 @@ fn main() -> Result<(), String> {
             let times = times.parse().map_err(|_| format!("`{times}` is not a number"))?;
             count::repeat(key, side, times)?;
         }
-        ["durable"] => measure::print(&measure::table(&durable::rows())),
+        ["durable"] => measure::print(&measure::table(&durable::rows(&durable::PARTS))),
+        ["durable", parts @ ..] if parts.iter().all(|part| durable::PARTS.contains(part)) => {
+            measure::print(&measure::table(&durable::rows(parts)));
+        }
         ["scale"] => scale::report()?,
         ["scale", case, size] => {
             let size = size.parse().map_err(|_| format!("`{size}` is not a number"))?;
@@ -55,7 +58,7 @@ fn main() -> Result<(), String> {
         }
         ["large"] => count::large(),
         _ => {
-            return Err("instructions | time KEY | repeat KEY SIDE TIMES | durable | \
+            return Err("instructions | time KEY | repeat KEY SIDE TIMES | durable [PART…] | \
                         scale [CASE SIZE] | large"
                 .to_owned());
         }
@@ -89,7 +92,7 @@ fn everything() {
     rows.extend(start::rows());
     let memory = measure::table(&rows);
     measure::print(&memory);
-    let durable = measure::table(&durable::rows());
+    let durable = measure::table(&durable::rows(&durable::PARTS));
     measure::print(&durable);
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/RESULTS.md");
     if let Err(error) = std::fs::write(file, measure::page(&memory, &durable)) {
