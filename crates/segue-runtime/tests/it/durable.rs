@@ -473,7 +473,7 @@ async fn many_unfinished_runs_are_read_fast() {
     futures_util::future::join_all(runs).await;
     drop(store);
     let raw = rusqlite::Connection::open(&path).unwrap();
-    raw.execute("UPDATE entry SET bytes = CAST(replace(bytes, '7', '8') AS BLOB) WHERE run = (SELECT number FROM run WHERE run_id = 'run-77')", []).unwrap();
+    raw.execute("UPDATE turn SET bytes = CAST(replace(bytes, '7', '8') AS BLOB) WHERE run = (SELECT number FROM run WHERE run_id = 'run-77')", []).unwrap();
     drop(raw);
 
     let begun = Instant::now();

@@ -19,7 +19,7 @@ pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fa
     whole(&transaction)?;
     let mut page = Runs::default();
     let before = query.after.map_or(i64::MAX, signed);
-    let sql = "NOT INDEXED WHERE number < ?1 ORDER BY number DESC";
+    let sql = "WHERE number < ?1 ORDER BY number DESC";
     StoredRun::scan(&transaction, sql, [before], |stored| {
         match stored {
             Err(damaged) => page.damaged.push(damaged),
@@ -61,7 +61,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
     let numbers = select.query_map([], |row| row.get::<_, i64>(0))?;
     let mut indexed = numbers.collect::<Result<BTreeSet<i64>, _>>()?;
     let mut found = Runs::default();
-    let sql = "NOT INDEXED WHERE ended_ms IS NULL ORDER BY number DESC";
+    let sql = "WHERE ended_ms IS NULL ORDER BY number DESC";
     StoredRun::scan(&transaction, sql, [], |stored| {
         match stored {
             Ok(stored) => {
@@ -112,7 +112,18 @@ fn forget(connection: &Connection, run: i64) -> Result<(), Fault> {
         connection.prepare_cached(sql)?.execute([run])?;
         Ok(())
     };
-    run_sql("DELETE FROM entry WHERE run = ?1")?;
+    // The chain is followed as far as it is whole.
+    run_sql(
+        "WITH RECURSIVE chain (number, before) AS (
+             SELECT number, before FROM turn
+             WHERE number = (SELECT last FROM run WHERE number = ?1) AND run = ?1
+             UNION ALL
+             SELECT turn.number, turn.before FROM chain
+             JOIN turn ON turn.number = chain.before AND turn.number < chain.number
+             WHERE turn.run = ?1
+         )
+         DELETE FROM turn WHERE number IN (SELECT number FROM chain)",
+    )?;
     run_sql(
         "DELETE FROM part WHERE number IN (SELECT part FROM part_use WHERE run = ?1)
          AND NOT EXISTS (SELECT 1 FROM part_use WHERE part = number AND run <> ?1)",

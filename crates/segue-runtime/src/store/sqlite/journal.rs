@@ -1,40 +1,44 @@
 //! What is written of runs, inside the writer's transactions.
 //!
-//! Every entry has a hash over its place, the hash before it and its bytes; the first one follows
-//! the run's own. So no entry can be changed, moved, or come from another run unnoticed.
+//! A journal is a chain of turns: each says which turn was before it, and has a hash over its place,
+//! the hash before it and its entries; the first one follows the run's own. So no entry can be
+//! changed, moved, or come from another run unnoticed. Turns stand in the order in which they were
+//! written, whichever run they are of: those that are written together share pages.
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use segue_core::run::{Entry, JOURNAL_FORMAT};
+use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use sha2::{Digest as _, Sha256};
 
+use super::desk::Desk;
 use super::fault::Fault;
 use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker, pack};
-use super::row::{StoredRun, signed};
+use super::row::StoredRun;
 use crate::store::rules::{composition_ended, fence, is_over};
-use crate::store::{Lease, Record, RunRow, StoreError, TakeOver, ToolStats};
+use crate::store::{Lease, Record, RunRow, StoreError, TakeOver};
 
 /// A turn, ready to be written.
 pub(super) struct PackedRecord {
     expected: u64,
-    entries: Vec<Packed>,
+    /// How many entries.
+    count: u64,
+    entries: Packed,
     status: RunStatus,
     at_ms: Option<u64>,
-    /// Counts that go with it.
-    pub(super) stats: Vec<ToolStats>,
 }
 
 impl PackedRecord {
     pub(super) fn new(record: Record<'_>, value_bytes_max: usize) -> PackedRecord {
         PackedRecord {
             expected: record.expected,
-            entries: record.entries.iter().map(|entry| pack(entry, value_bytes_max)).collect(),
+            count: record.entries.len() as u64,
+            entries: pack(record.entries, value_bytes_max),
             status: record.status,
             at_ms: record.entries.last().map(|entry| entry.at_ms),
-            stats: Vec::new(),
         }
     }
 }
@@ -53,77 +57,77 @@ fn link(before: &Hash, seq: u64, bytes: &[u8]) -> Hash {
     sha.finalize().into()
 }
 
-fn known(connection: &Connection, run_id: &Arc<str>) -> Result<StoredRun, Fault> {
-    let found = StoredRun::find(connection, run_id)?;
-    found.ok_or_else(|| StoreError::Unknown { run_id: run_id.clone() }.into())
-}
-
 /// Begins a run. Its bundle is written unless it is there already.
 pub(super) fn create(
-    connection: &Connection,
+    desk: &mut Desk,
     row: &RunRow,
     (hash, text): (&Hash, &str),
     record: &PackedRecord,
 ) -> Result<Lease, Fault> {
     let run_id = row.run_id.clone();
-    if let Some(there) = StoredRun::indexed(connection, &run_id)? {
+    if let Some(there) = StoredRun::indexed(&desk.connection, &run_id)? {
         let (expected, actual) = (record.expected, there.row.length);
         return Err(StoreError::Fenced { run_id, expected, actual }.into());
     }
     let lease = Lease { run_id, epoch: row.epoch };
     fence(row, &lease, record.expected)?;
-    let sql = "INSERT OR IGNORE INTO bundle (hash, text) VALUES (?1, ?2)";
-    connection.prepare_cached(sql)?.execute(params![hash, text])?;
+    let mut select = desk.connection.prepare_cached("SELECT 1 FROM bundle WHERE hash = ?1")?;
+    if !select.exists([hash])? {
+        let sql = "INSERT INTO bundle (hash, text) VALUES (?1, ?2)";
+        desk.connection.prepare_cached(sql)?.execute(params![hash, text])?;
+    }
+    drop(select);
     let head = root(&row.run_id, hash);
-    let mut stored = StoredRun { number: 0, row: row.clone(), bundle: *hash, head };
-    stored.insert(connection)?;
-    add(connection, &mut stored, record)?;
+    let (row, bundle) = (row.clone(), *hash);
+    let mut stored = StoredRun { number: 0, row, bundle, head, last: 0, is_apart: true };
+    stored.insert(&desk.connection)?;
+    add(desk, stored, record)?;
     Ok(lease)
 }
 
 /// Adds to a run that this lease still holds.
-pub(super) fn append(
-    connection: &Connection,
-    lease: &Lease,
-    record: &PackedRecord,
-) -> Result<(), Fault> {
-    let mut stored = known(connection, &lease.run_id)?;
-    fence(&stored.row, lease, record.expected)?;
-    add(connection, &mut stored, record)
+pub(super) fn append(desk: &mut Desk, lease: &Lease, record: &PackedRecord) -> Result<(), Fault> {
+    let stored = desk.run(&lease.run_id)?;
+    if let Err(refused) = fence(&stored.row, lease, record.expected) {
+        desk.keep(stored);
+        return Err(refused.into());
+    }
+    add(desk, stored, record)
 }
 
-fn add(
-    connection: &Connection,
-    stored: &mut StoredRun,
-    record: &PackedRecord,
-) -> Result<(), Fault> {
-    // At the end of the table, whichever run it is: entries that are written together share pages.
-    let sql = "INSERT INTO entry (run, seq, bytes, hash) VALUES (?1, ?2, ?3, ?4)";
-    let mut insert = connection.prepare_cached(sql)?;
-    for Packed { bytes, parts } in &record.entries {
-        let seq = stored.row.length;
-        stored.head = link(&stored.head, seq, bytes);
-        insert.execute(params![stored.number, signed(seq), bytes, stored.head])?;
+fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<(), Fault> {
+    let connection = &desk.connection;
+    let Packed { bytes, parts } = &record.entries;
+    if record.count > 0 {
+        stored.head = link(&stored.head, stored.row.length, bytes);
+        let sql = "INSERT INTO turn (run, before, bytes, hash) VALUES (?1, ?2, ?3, ?4)";
+        let turn = params![stored.number, stored.last, bytes, stored.head];
+        stored.last = connection.prepare_cached(sql)?.insert(turn)?;
         for (hash, bytes) in parts {
             add_part(connection, stored.number, hash, bytes)?;
         }
-        stored.row.length += 1;
     }
+    stored.row.length += record.count;
     stored.row.status = record.status;
     stored.row.updated_ms = record.at_ms.unwrap_or(stored.row.updated_ms);
-    record.stats.iter().try_for_each(|stats| count(connection, stats))?;
     // None also for a run that was over, and is being taken back because a person wants it.
     let ended_before = stored.row.ended_ms.take();
     if is_over(record.status) {
+        stored.settle(connection)?;
         stored.row.ended_ms = Some(stored.row.updated_ms);
         stored.row.owner = None;
         stored.row.epoch += 1;
-        let ended = composition_ended(&stored.row);
-        let mut stats = ToolStats::new(ended.tool.clone());
-        stats.add(&ended);
-        count(connection, &stats)?;
+        stored.update(connection, ended_before)?;
+        desk.count(composition_ended(&stored.row));
+        return Ok(());
     }
-    stored.update(connection, ended_before)
+    if !stored.is_apart {
+        stored.is_apart = true;
+        stored.update(connection, ended_before)?;
+    }
+    stored.stand(connection)?;
+    desk.keep(stored);
+    Ok(())
 }
 
 fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Result<(), Fault> {
@@ -142,30 +146,14 @@ fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Res
     Ok(())
 }
 
-/// Adds counts to those of the same tool. Counts that cannot be read any more begin anew: they are
-/// hints, and no reason to stop a run.
-pub(super) fn count(connection: &Connection, more: &ToolStats) -> Result<(), Fault> {
-    let sql = "SELECT stats FROM tool WHERE id = ?1";
-    let mut select = connection.prepare_cached(sql)?;
-    let there: Option<String> =
-        select.query_row([more.tool.as_str()], |row| row.get(0)).optional()?;
-    let there = there.and_then(|text| serde_json::from_str::<ToolStats>(&text).ok());
-    let mut stats = there.unwrap_or_else(|| ToolStats::new(more.tool.clone()));
-    stats.merge(more);
-    let text = serde_json::to_string(&stats).expect("counts have a form in JSON");
-    let sql = "INSERT OR REPLACE INTO tool (id, stats) VALUES (?1, ?2)";
-    connection.prepare_cached(sql)?.execute(params![more.tool.as_str(), text])?;
-    Ok(())
-}
-
 /// Takes a run over.
 pub(super) fn take(
-    connection: &Connection,
+    desk: &mut Desk,
     run_id: &Arc<str>,
     how: TakeOver,
     (owners, me): (&Owners, &Arc<str>),
 ) -> Result<Lease, Fault> {
-    let mut stored = known(connection, run_id)?;
+    let mut stored = desk.run(run_id)?;
     let run_id = run_id.clone();
     if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
         return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
@@ -176,20 +164,20 @@ pub(super) fn take(
     }
     stored.row.owner = Some(me.clone());
     stored.row.epoch += 1;
-    stored.update(connection, stored.row.ended_ms)?;
+    stored.update(&desk.connection, stored.row.ended_ms)?;
     Ok(Lease { run_id, epoch: stored.row.epoch })
 }
 
 /// Gives a run back.
-pub(super) fn release(connection: &Connection, lease: &Lease) -> Result<(), Fault> {
-    let mut stored = known(connection, &lease.run_id)?;
+pub(super) fn release(desk: &mut Desk, lease: &Lease) -> Result<(), Fault> {
+    let mut stored = desk.run(&lease.run_id)?;
     fence(&stored.row, lease, stored.row.length)?;
     stored.row.owner = None;
     stored.row.epoch += 1;
-    stored.update(connection, stored.row.ended_ms)
+    stored.update(&desk.connection, stored.row.ended_ms)
 }
 
-/// The whole journal of a run, every entry held against its hash.
+/// The whole journal of a run, every turn held against its hash.
 pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Entry>, Fault> {
     // One view of the file for everything that is read.
     let transaction = connection.unchecked_transaction()?;
@@ -197,24 +185,18 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
     let damaged = |seq: u64, what: String| -> Fault {
         StoreError::Damaged { run_id: run_id.clone(), seq, what }.into()
     };
+    let turns = turns(&transaction, &stored).map_err(|what| damaged(0, what))?;
     let mut unpacker = Unpacker::new(|hash: &Hash| part(&transaction, hash));
-    let sql = "SELECT run, seq, bytes, hash FROM entry WHERE run = ?1 ORDER BY seq";
-    let mut select = transaction.prepare_cached(sql)?;
-    let mut rows = select.query([stored.number])?;
     let mut journal = Vec::new();
     let mut head = root(run_id, &stored.bundle);
-    loop {
+    for Turn { bytes, hash } in turns.iter().rev() {
         let seq = journal.len() as u64;
-        let row = rows.next().map_err(|error| damaged(seq, error.to_string()))?;
-        let Some(row) = row else { break };
-        let bytes = chained(row, (stored.number, signed(seq)), |bytes| {
-            head = link(&head, seq, bytes);
-            head
-        });
-        let entry = bytes
-            .and_then(|bytes| unpacker.unpack(bytes))
-            .and_then(|written| Entry::from_value(&written));
-        journal.push(entry.map_err(|what| damaged(seq, what))?);
+        head = link(&head, seq, bytes);
+        if head != *hash {
+            return Err(damaged(seq, "it is not what was written".to_owned()));
+        }
+        let entries = unpacker.unpack(bytes).and_then(|written| entries(&written));
+        journal.extend(entries.map_err(|what| damaged(seq, what))?);
     }
     let length = journal.len() as u64;
     if length != stored.row.length || head != stored.head {
@@ -224,21 +206,41 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
     Ok(journal)
 }
 
-/// The bytes of an entry that stands where it should and has the hash that it should.
-fn chained<'a>(
-    row: &'a Row<'_>,
-    place: (i64, i64),
-    hash_of: impl FnOnce(&[u8]) -> Hash,
-) -> Result<&'a [u8], String> {
-    let text = |error: rusqlite::Error| error.to_string();
-    if (row.get(0).map_err(text)?, row.get(1).map_err(text)?) != place {
-        return Err("it is missing".to_owned());
+/// A turn as it was read.
+struct Turn {
+    bytes: Vec<u8>,
+    hash: Hash,
+}
+
+/// The turns of a run, the last one first.
+fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<Turn>, String> {
+    let sql = "SELECT run, before, bytes, hash FROM turn WHERE number = ?1";
+    let mut select = connection.prepare_cached(sql).map_err(|error| error.to_string())?;
+    let mut turns = Vec::new();
+    let mut number = stored.last;
+    while number != 0 {
+        let turn = select.query_row([number], |row| {
+            let turn = Turn { bytes: row.get(2)?, hash: row.get(3)? };
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, turn))
+        });
+        let (run, before, turn) =
+            turn.optional().map_err(|error| error.to_string())?.ok_or("entries are missing")?;
+        // The numbers of turns grow, so this ends.
+        if run != stored.number || before >= number {
+            return Err("entries are not where they were written".to_owned());
+        }
+        turns.push(turn);
+        number = before;
     }
-    let bytes = row.get_ref(2).map_err(text)?.as_blob().map_err(|error| error.to_string())?;
-    if row.get::<_, Hash>(3).map_err(text)? != hash_of(bytes) {
-        return Err("it is not what was written".to_owned());
+    Ok(turns)
+}
+
+/// The entries of a turn. Before version 4 of the tables there was one in each row, by itself.
+fn entries(written: &Value) -> Result<Vec<Entry>, String> {
+    match written {
+        Value::Array(entries) => entries.iter().map(Entry::from_value).collect(),
+        entry => Ok(vec![Entry::from_value(entry)?]),
     }
-    Ok(bytes)
 }
 
 fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {

@@ -5,6 +5,7 @@
 //! is believed because it is there: rows have checksums and entries are chained by their hashes, so
 //! a damaged run is named and set aside while the others go on.
 
+mod desk;
 mod fault;
 mod history;
 mod journal;
@@ -16,25 +17,25 @@ mod shelf;
 mod word;
 mod writer;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _};
-use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::plan::bundle::unbundle;
 use segue_core::run::Entry;
 use tokio::sync::OnceCell;
 
-use super::rules::{begun, is_over};
+use super::rules::begun;
 use super::{
-    Expect, Item, Items, Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf,
-    Shelves, Store, StoreError, TakeOver, ToolStats, Word,
+    Expect, Item, Items, Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf, Shelves,
+    Store, StoreError, TakeOver, ToolStats, Word,
 };
+use desk::{Counts, Desk};
 use fault::Fault;
 use journal::PackedRecord;
 use owner::{Owner, Owners};
@@ -46,9 +47,6 @@ use writer::Writer;
 /// Plans that are kept at hand.
 const PLANS_MAX: usize = 64;
 
-/// Calls that are counted in memory before the counts are written. A run that ends writes them too.
-const CALLS_TOGETHER: u64 = 64;
-
 /// Runs in a file.
 pub struct SqliteStore {
     writer: Writer,
@@ -57,7 +55,7 @@ pub struct SqliteStore {
     owners: Owners,
     owner: OnceCell<Owner>,
     plans: Mutex<VecDeque<KnownPlan>>,
-    counted: Mutex<BTreeMap<ToolId, ToolStats>>,
+    counts: Arc<Counts>,
 }
 
 /// A plan and the bundle that it is kept as.
@@ -78,14 +76,15 @@ impl SqliteStore {
     /// Opens the store in a file, and makes it when there is none.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let connection = schema::open_writer(path, &options)?;
+        let counts = Arc::<Counts>::default();
         Ok(SqliteStore {
-            writer: Writer::start(connection, path)?,
+            writer: Writer::start(Desk::new(connection, counts.clone()), path)?,
             readers: Arc::new(Readers { path: path.to_owned(), free: Mutex::default() }),
             options,
             owners: Owners { folder: schema::beside(path, "-owners") },
             owner: OnceCell::new(),
             plans: Mutex::default(),
-            counted: Mutex::default(),
+            counts,
         })
     }
 
@@ -134,24 +133,10 @@ impl SqliteStore {
         known
     }
 
-    /// Packs a turn. Counts go with it when there are enough of them, or when the run is over.
+    /// Packs a turn, and counts the calls that ended in it.
     fn packed(&self, record: Record<'_>) -> PackedRecord {
-        let mut packed = PackedRecord::new(record, self.options.value_bytes_max);
-        packed.stats = self.count(record.measured, is_over(record.status));
-        packed
-    }
-
-    fn count(&self, measured: &[Measured], flush: bool) -> Vec<ToolStats> {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        for call in measured {
-            let stats = counted.entry(call.tool.clone());
-            stats.or_insert_with(|| ToolStats::new(call.tool.clone())).add(call);
-        }
-        let calls: u64 = counted.values().map(|stats| stats.calls).sum();
-        if flush || calls >= CALLS_TOGETHER {
-            return std::mem::take(&mut *counted).into_values().collect();
-        }
-        Vec::new()
+        self.counts.add(record.measured);
+        PackedRecord::new(record, self.options.value_bytes_max)
     }
 }
 
@@ -170,13 +155,9 @@ impl Readers {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // Counts of runs that go on elsewhere.
-        let stats = self.count(&[], true);
-        if !stats.is_empty() {
-            let count = move |connection: &Connection| {
-                stats.iter().try_for_each(|stats| journal::count(connection, stats))
-            };
-            drop(self.writer.post(count));
+        // Those that no run's end has written.
+        if !self.counts.is_empty() {
+            drop(self.writer.post(|desk| desk.write_counts_of(1)));
         }
     }
 }
@@ -187,14 +168,12 @@ impl Store for SqliteStore {
         let row = begun(&run, &record, self.owner().await?);
         let KnownPlan { hash, text, .. } = self.bundle(run.plan);
         let record = self.packed(record);
-        self.writer
-            .write(move |connection| journal::create(connection, &row, (&hash, &text), &record))
-            .await
+        self.writer.write(move |desk| journal::create(desk, &row, (&hash, &text), &record)).await
     }
 
     async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
         let (lease, record) = (lease.clone(), self.packed(record));
-        self.writer.write(move |connection| journal::append(connection, &lease, &record)).await
+        self.writer.write(move |desk| journal::append(desk, &lease, &record)).await
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
@@ -218,14 +197,12 @@ impl Store for SqliteStore {
     async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
         let me = self.owner().await?.clone();
         let (run_id, owners) = (run_id.clone(), self.owners.clone());
-        self.writer
-            .write(move |connection| journal::take(connection, &run_id, how, (&owners, &me)))
-            .await
+        self.writer.write(move |desk| journal::take(desk, &run_id, how, (&owners, &me))).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.writer.write(move |connection| journal::release(connection, &lease)).await
+        self.writer.write(move |desk| journal::release(desk, &lease)).await
     }
 
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
@@ -245,7 +222,7 @@ impl Store for SqliteStore {
 
     async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
         let (run_id, text) = (run_id.clone(), text.clone());
-        self.writer.write(move |connection| word::leave(connection, &run_id, &text)).await
+        self.writer.write(move |desk| word::leave(&desk.connection, &run_id, &text)).await
     }
 
     async fn words(&self) -> Result<Vec<Word>, StoreError> {
@@ -253,13 +230,13 @@ impl Store for SqliteStore {
     }
 
     async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.writer.write(move |connection| word::take(connection, number)).await
+        self.writer.write(move |desk| word::take(&desk.connection, number)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         loop {
-            let some = move |connection: &Connection| history::forget_some(connection, retention);
+            let some = move |desk: &mut Desk| history::forget_some(&desk.connection, retention);
             match self.writer.write(some).await? {
                 0 => return Ok(forgotten),
                 more => forgotten += more,
@@ -268,7 +245,9 @@ impl Store for SqliteStore {
     }
 
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.read(history::tools).await
+        let mut tools = self.read(history::tools).await?;
+        self.counts.merge_into(&mut tools);
+        Ok(tools)
     }
 
     fn shelves(&self) -> &dyn Shelves {
@@ -280,7 +259,7 @@ impl Store for SqliteStore {
 impl Shelves for SqliteStore {
     async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError> {
         let item = item.clone();
-        self.writer.write(move |connection| shelf::keep(connection, shelf, &item, expect)).await
+        self.writer.write(move |desk| shelf::keep(&desk.connection, shelf, &item, expect)).await
     }
 
     async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError> {
@@ -299,11 +278,11 @@ impl Shelves for SqliteStore {
 
     async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError> {
         let key = key.clone();
-        self.writer.write(move |connection| shelf::discard(connection, shelf, &key)).await
+        self.writer.write(move |desk| shelf::discard(&desk.connection, shelf, &key)).await
     }
 
     async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError> {
-        self.writer.write(move |connection| shelf::clear(connection, shelf, before_ms)).await
+        self.writer.write(move |desk| shelf::clear(&desk.connection, shelf, before_ms)).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Entries ⇄ bytes. What is large stands apart, once, under its hash.
 //!
-//! An entry is JSON. While it is written, every part of it that grows too large is taken out and
+//! The entries of a turn are a JSON array. While it is written, every part of it that grows too large is taken out and
 //! `null` is left in its place; what was taken out may itself have parts that were. So a value that
 //! passes through ten steps is stored once, also when steps put it into objects of their own.
 //!
@@ -25,8 +25,8 @@ pub(super) type Hash = [u8; 32];
 /// The line before the JSON grows by about so much with each part.
 const PART_BYTES: usize = 80;
 
-/// Room for an entry of the usual size.
-const ENTRY_BYTES: usize = 1_024;
+/// Room for the entries of a usual turn.
+const TURN_BYTES: usize = 1_024;
 
 /// Packed bytes and the parts that were taken out of them, at any depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +39,9 @@ pub(super) fn hash(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// Packs anything; parts of `part_bytes_min` bytes or more are taken out.
-pub(super) fn pack(what: &impl Serialize, part_bytes_min: usize) -> Packed {
-    let text = Vec::with_capacity(ENTRY_BYTES);
+/// Packs entries, or anything else; parts of them of `part_bytes_min` bytes or more are taken out.
+pub(super) fn pack(what: &[impl Serialize], part_bytes_min: usize) -> Packed {
+    let text = Vec::with_capacity(TURN_BYTES);
     let written = RefCell::new(Written { text, ..Written::default() });
     let splitter = Splitter { written: &written, part_bytes_min, open: Vec::new(), in_key: false };
     let mut serializer = serde_json::Serializer::with_formatter(Writer(&written), splitter);
@@ -94,8 +94,8 @@ impl Splitter<'_> {
         let Some((start, places)) = self.open.pop() else { return };
         let mut written = self.written.borrow_mut();
         let size = written.text.len() - start + (written.places.len() - places) * PART_BYTES;
-        // The whole is never taken out: it is different each time.
-        if size < self.part_bytes_min || self.in_key || self.open.is_empty() {
+        // The whole and the entries are never taken out: they are different each time.
+        if size < self.part_bytes_min || self.in_key || self.open.len() < 2 {
             return;
         }
         let inner: Vec<(usize, Hash)> =
@@ -264,10 +264,10 @@ mod tests {
     use super::*;
 
     fn round(value: &Value, part_bytes_min: usize) -> Packed {
-        let packed = pack(value, part_bytes_min);
+        let packed = pack(std::slice::from_ref(value), part_bytes_min);
         let find = |hash: &Hash| packed.parts.get(hash).cloned().ok_or_else(|| "gone".to_owned());
         let again = Unpacker::new(find).unpack(&packed.bytes).unwrap();
-        assert_eq!(again.to_json(), value.to_json());
+        assert_eq!(again.to_json(), Value::from(vec![value.clone()]).to_json());
         packed
     }
 
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_part_that_changed_is_refused() {
-        let packed = pack(&sample(), 60);
+        let packed = pack(&[sample()], 60);
         let flipped = |hash: &Hash| {
             let mut bytes = packed.parts[hash].clone();
             bytes[3] ^= 1;

@@ -1,7 +1,9 @@
 //! The row of a run: what is known of it without its journal, and proof that it is what was written.
 //!
-//! A journal that lost its last entries is still a journal. So the row says how long it is and what
-//! its last hash is, and is itself held against a checksum whenever it is read.
+//! A journal that lost its last turns is still a journal. So it is also written how long it is and
+//! what its last hash is, beside the journal and under a checksum that is held against it whenever
+//! it is read. Of a run that is over this stands in its row. Of one that is under way it stands in a
+//! small row of its own, which every turn writes; the large one is left alone meanwhile.
 
 use std::sync::Arc;
 
@@ -14,21 +16,40 @@ use super::fault::Fault;
 use super::pack::Hash;
 use crate::store::{RunRow, StoreError};
 
-/// A row of the table `run`.
+/// A run, from its row and from how it stands.
 #[derive(Clone, Debug)]
 pub(super) struct StoredRun {
     pub(super) number: i64,
     pub(super) row: RunRow,
     /// The bundle that its plan comes from.
     pub(super) bundle: Hash,
-    /// The hash of its last entry.
+    /// The hash of its last turn.
     pub(super) head: Hash,
+    /// The number of its last turn. No checksum: a wrong one leads to a turn with a wrong hash.
+    pub(super) last: i64,
+    /// Whether it stands in the table `standing`.
+    pub(super) is_apart: bool,
 }
 
-const COLUMNS: &str = "number, run_id, name, status, plan_hash, bundle, started_ms, updated_ms,
-    ended_ms, length, head, owner, epoch, checksum";
+/// In the place of the last hash, in the row of a run that stands apart.
+const APART: Hash = [0; 32];
+
+const COLUMNS: &str = "run.number, run_id, name, run.status, plan_hash, bundle, started_ms,
+    run.updated_ms, ended_ms, run.length, run.head, owner, epoch, run.checksum, run.last,
+    standing.status, standing.updated_ms, standing.length, standing.hash, standing.last,
+    standing.checksum";
+
+const STANDING: &str = "LEFT JOIN standing ON standing.run = run.number";
+
+/// Enough against chance. Whoever wants to deceive can write any checksum.
+type ShortSum = [u8; 8];
 
 impl StoredRun {
+    /// The hash as it stands in the row.
+    fn head_in_row(&self) -> &Hash {
+        if self.is_apart { &APART } else { &self.head }
+    }
+
     fn checksum(&self) -> Hash {
         let row = &self.row;
         let mut sha = Sha256::new_with_prefix(b"segue run 1");
@@ -46,34 +67,44 @@ impl StoredRun {
         add(&row.updated_ms.to_le_bytes());
         add(&row.ended_ms.map_or([0xff; 8], u64::to_le_bytes));
         add(&row.length.to_le_bytes());
-        add(&self.head);
+        add(self.head_in_row());
         add(row.owner.as_deref().unwrap_or_default().as_bytes());
         add(&row.epoch.to_le_bytes());
         sha.finalize().into()
     }
 
-    /// Reads a row that begins with the columns of `run`.
-    pub(super) fn read(from: &Row<'_>) -> Result<StoredRun, StoreError> {
+    fn standing_checksum(&self) -> ShortSum {
+        let mut sha = Sha256::new_with_prefix(self.head);
+        for number in [self.number, self.last] {
+            sha.update(number.to_le_bytes());
+        }
+        for number in [self.row.updated_ms, self.row.length] {
+            sha.update(number.to_le_bytes());
+        }
+        sha.update(self.row.status.as_str());
+        let sum: Hash = sha.finalize().into();
+        let mut short = ShortSum::default();
+        short.copy_from_slice(&sum[..8]);
+        short
+    }
+
+    /// Reads a row that begins with the columns of a run.
+    fn read(from: &Row<'_>) -> Result<StoredRun, StoreError> {
         let run_id: Result<Arc<str>, _> = get(from, 1);
         let damaged = |what: String| StoreError::Damaged {
             run_id: run_id.clone().unwrap_or_else(|_| "?".into()),
             seq: 0,
             what: format!("its row cannot be trusted: {what}"),
         };
-        let (stored, checksum) = StoredRun::columns(from).map_err(&damaged)?;
-        if stored.checksum() != checksum {
-            return Err(damaged("the checksum does not fit".to_owned()));
-        }
-        Ok(stored)
+        StoredRun::columns(from).and_then(|stored| stored.standing(from)).map_err(damaged)
     }
 
-    fn columns(from: &Row<'_>) -> Result<(StoredRun, Hash), String> {
-        let status: String = get(from, 3)?;
-        let status = RunStatus::parse(&status).ok_or_else(|| "no such status".to_owned())?;
+    fn columns(from: &Row<'_>) -> Result<StoredRun, String> {
+        let head: Hash = get(from, 10)?;
         let row = RunRow {
             run_id: get(from, 1)?,
             name: get(from, 2)?,
-            status,
+            status: status(&get::<String>(from, 3)?)?,
             plan_hash: get(from, 4)?,
             started_ms: unsigned(get(from, 6)?)?,
             updated_ms: unsigned(get(from, 7)?)?,
@@ -82,9 +113,30 @@ impl StoredRun {
             owner: get(from, 11)?,
             epoch: unsigned(get(from, 12)?)?,
         };
-        let stored =
-            StoredRun { number: get(from, 0)?, row, bundle: get(from, 5)?, head: get(from, 10)? };
-        Ok((stored, get(from, 13)?))
+        let (number, bundle, last) = (get(from, 0)?, get(from, 5)?, get(from, 14)?);
+        let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART };
+        if stored.checksum() != get::<Hash>(from, 13)? {
+            return Err("the checksum does not fit".to_owned());
+        }
+        Ok(stored)
+    }
+
+    /// The same run as it stands now.
+    fn standing(mut self, from: &Row<'_>) -> Result<StoredRun, String> {
+        let found: Option<String> = get(from, 15)?;
+        if found.is_some() != self.is_apart {
+            return Err("how it stands is missing, or written twice".to_owned());
+        }
+        let Some(found) = found else { return Ok(self) };
+        self.row.status = status(&found)?;
+        self.row.updated_ms = unsigned(get(from, 16)?)?;
+        self.row.length = unsigned(get(from, 17)?)?;
+        self.head = get(from, 18)?;
+        self.last = get(from, 19)?;
+        if self.standing_checksum() != get::<ShortSum>(from, 20)? {
+            return Err("the checksum of how it stands does not fit".to_owned());
+        }
+        Ok(self)
     }
 
     /// The run of this name, as the index knows it.
@@ -92,7 +144,7 @@ impl StoredRun {
         connection: &Connection,
         run_id: &str,
     ) -> Result<Option<StoredRun>, Fault> {
-        let sql = format!("SELECT {COLUMNS} FROM run WHERE run_id = ?1");
+        let sql = format!("SELECT {COLUMNS} FROM run {STANDING} WHERE run_id = ?1");
         let mut statement = connection.prepare_cached(&sql)?;
         let found = statement.query_row([run_id], |row| Ok(StoredRun::read(row))).optional()?;
         Ok(found.transpose()?)
@@ -108,8 +160,7 @@ impl StoredRun {
             return Ok(Some(found));
         }
         let mut found = None;
-        let sql = "NOT INDEXED WHERE run_id = ?1";
-        StoredRun::scan(connection, sql, [run_id], |stored| {
+        StoredRun::scan(connection, "WHERE run_id = ?1", [run_id], |stored| {
             found = Some(stored);
             false
         })?;
@@ -119,14 +170,15 @@ impl StoredRun {
         }
     }
 
-    /// The runs from `sql`, which goes on behind `SELECT … FROM run`, as long as `each` wants more.
+    /// The runs from `sql`, which goes on behind `SELECT … FROM …`, as long as `each` wants more.
+    /// They are read from the table, whatever indexes say.
     pub(super) fn scan(
         connection: &Connection,
         sql: &str,
         parameters: impl rusqlite::Params,
         mut each: impl FnMut(Result<StoredRun, StoreError>) -> bool,
     ) -> Result<(), Fault> {
-        let sql = format!("SELECT {COLUMNS} FROM run {sql}");
+        let sql = format!("SELECT {COLUMNS} FROM run NOT INDEXED {STANDING} {sql}");
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(parameters)?;
         while let Some(row) = rows.next()? {
@@ -142,8 +194,8 @@ impl StoredRun {
         let sql = "SELECT coalesce(max(number), 0) + 1 FROM run";
         self.number = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
         let sql = "INSERT INTO run (number, run_id, name, status, plan_hash, bundle, started_ms,
-                       updated_ms, ended_ms, length, head, owner, epoch, checksum)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+                       updated_ms, ended_ms, length, head, owner, epoch, checksum, last)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
         let row = &self.row;
         connection.prepare_cached(sql)?.execute(params![
             self.number,
@@ -156,10 +208,11 @@ impl StoredRun {
             signed(row.updated_ms),
             row.ended_ms.map(signed),
             signed(row.length),
-            self.head,
+            self.head_in_row(),
             row.owner,
             signed(row.epoch),
             self.checksum(),
+            self.last,
         ])?;
         Ok(())
     }
@@ -172,17 +225,18 @@ impl StoredRun {
         ended_before: Option<u64>,
     ) -> Result<(), Fault> {
         let sql = "UPDATE run SET status = ?2, updated_ms = ?3, length = ?4, head = ?5, owner = ?6,
-                       epoch = ?7, checksum = ?8 WHERE number = ?1";
+                       epoch = ?7, checksum = ?8, last = ?9 WHERE number = ?1";
         let row = &self.row;
         connection.prepare_cached(sql)?.execute(params![
             self.number,
             row.status.as_str(),
             signed(row.updated_ms),
             signed(row.length),
-            self.head,
+            self.head_in_row(),
             row.owner,
             signed(row.epoch),
             self.checksum(),
+            self.last,
         ])?;
         if row.ended_ms != ended_before {
             let sql = "UPDATE run SET ended_ms = ?2 WHERE number = ?1";
@@ -191,12 +245,42 @@ impl StoredRun {
         }
         Ok(())
     }
+
+    /// Writes how a run that stands apart stands now.
+    pub(super) fn stand(&self, connection: &Connection) -> Result<(), Fault> {
+        let sql = "INSERT OR REPLACE INTO standing
+                       (run, status, updated_ms, length, hash, last, checksum)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let row = &self.row;
+        connection.prepare_cached(sql)?.execute(params![
+            self.number,
+            row.status.as_str(),
+            signed(row.updated_ms),
+            signed(row.length),
+            self.head,
+            self.last,
+            self.standing_checksum(),
+        ])?;
+        Ok(())
+    }
+
+    /// From now on it stands in its row.
+    pub(super) fn settle(&mut self, connection: &Connection) -> Result<(), Fault> {
+        let sql = "DELETE FROM standing WHERE run = ?1";
+        connection.prepare_cached(sql)?.execute([self.number])?;
+        self.is_apart = false;
+        Ok(())
+    }
 }
 
 /// A run that the table and its indexes do not agree about.
 pub(super) fn unlisted(run_id: Arc<str>) -> StoreError {
     let what = "the table of runs and its index do not agree".to_owned();
     StoreError::Damaged { run_id, seq: 0, what }
+}
+
+fn status(word: &str) -> Result<RunStatus, String> {
+    RunStatus::parse(word).ok_or_else(|| "no such status".to_owned())
 }
 
 fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, String> {

@@ -110,6 +110,32 @@ const MIGRATIONS: &[&str] = &[
         checksum BLOB NOT NULL
     ) STRICT;
 ",
+    "
+    CREATE TABLE turn (
+        number INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        before INTEGER NOT NULL,
+        bytes BLOB NOT NULL,
+        hash BLOB NOT NULL
+    ) STRICT;
+    INSERT INTO turn
+        SELECT number, run, coalesce(lag(number) OVER (PARTITION BY run ORDER BY seq), 0),
+            bytes, hash
+        FROM entry;
+    ALTER TABLE run ADD COLUMN last INTEGER NOT NULL DEFAULT 0;
+    UPDATE run SET last = coalesce(
+        (SELECT number FROM entry WHERE entry.run = run.number ORDER BY seq DESC LIMIT 1), 0);
+    DROP TABLE entry;
+    CREATE TABLE standing (
+        run INTEGER PRIMARY KEY,
+        status TEXT NOT NULL,
+        updated_ms INTEGER NOT NULL,
+        length INTEGER NOT NULL,
+        hash BLOB NOT NULL,
+        last INTEGER NOT NULL,
+        checksum BLOB NOT NULL
+    ) STRICT;
+",
 ];
 
 /// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::desk::Desk;
 use super::fault::Fault;
 use super::schema::lengthen_log;
 use crate::store::StoreError;
@@ -25,7 +25,7 @@ const COMMITS_UNTIL_LONG: u64 = 16;
 /// Something to write, and somebody who waits for it.
 trait Request: Send {
     /// Writes it. May be called again after a transaction that failed.
-    fn write(&mut self, connection: &Connection) -> Result<(), Fault>;
+    fn write(&mut self, desk: &mut Desk) -> Result<(), Fault>;
     /// Says that it is durable, or why not.
     fn answer(self: Box<Self>, result: Result<(), StoreError>);
 }
@@ -36,9 +36,9 @@ struct Waiting<F, T> {
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&Connection) -> Result<T, Fault> + Send> Request for Waiting<F, T> {
-    fn write(&mut self, connection: &Connection) -> Result<(), Fault> {
-        match (self.work)(connection) {
+impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waiting<F, T> {
+    fn write(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        match (self.work)(desk) {
             Ok(value) => self.done = Some(Ok(value)),
             // It changed nothing, so the others in the transaction go on.
             Err(Fault::Refused(error)) => self.done = Some(Err(error)),
@@ -64,10 +64,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, path: &Path) -> Result<Writer, StoreError> {
+    pub(super) fn start(desk: Desk, path: &Path) -> Result<Writer, StoreError> {
         let (queue, requests) = channel();
         let commits = Arc::<AtomicU64>::default();
-        let mut writing = Writing { connection, path: path.to_owned(), commits: commits.clone() };
+        let mut writing = Writing { desk, path: path.to_owned(), commits: commits.clone() };
         let thread = std::thread::Builder::new()
             .name("segue-store".to_owned())
             .spawn(move || writing.until_closed(&requests))
@@ -79,7 +79,7 @@ impl Writer {
     /// anything, and may be called twice.
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let gone = |_| StoreError::Unavailable { message: "the store is closed".to_owned() };
         self.post(work).await.map_err(gone)?
@@ -88,7 +88,7 @@ impl Writer {
     /// Has something written. Nobody needs to wait for the answer.
     pub(super) fn post<T: Send + 'static>(
         &self,
-        work: impl FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
         let (reply, answer) = oneshot::channel();
         if let Some(queue) = &self.queue {
@@ -110,7 +110,7 @@ impl Drop for Writer {
 }
 
 struct Writing {
-    connection: Connection,
+    desk: Desk,
     path: PathBuf,
     commits: Arc<AtomicU64>,
 }
@@ -125,7 +125,7 @@ impl Writing {
             let after = self.commits.load(Ordering::Relaxed);
             if (before..after).contains(&COMMITS_UNTIL_LONG) {
                 // Without it everything is slower and nothing else.
-                let _ = lengthen_log(&self.connection, &self.path);
+                let _ = lengthen_log(&self.desk.connection, &self.path);
             }
         }
     }
@@ -145,13 +145,7 @@ impl Writing {
     }
 
     fn transaction(&mut self, requests: &mut [Box<dyn Request>]) -> Result<(), Fault> {
-        // Dropped without a commit, it is rolled back.
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for request in requests {
-            request.write(&transaction)?;
-        }
-        transaction.commit()?;
+        self.desk.transaction(|desk| requests.iter_mut().try_for_each(|one| one.write(desk)))?;
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

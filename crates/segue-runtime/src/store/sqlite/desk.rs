@@ -1,0 +1,185 @@
+//! What the thread that writes has at hand: the file, and what it knows of the runs in it.
+//!
+//! Whoever adds to a run has to know its epoch, its length and its last hash. They are read from the
+//! file once and then remembered. SQLite says whether anybody else has written since; then nothing
+//! is remembered any more. So the fence is held against what is in the file, inside the transaction,
+//! and a run that this process alone writes costs no reading.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use segue_core::id::ToolId;
+
+use super::fault::Fault;
+use super::row::StoredRun;
+use crate::store::{Measured, StoreError, ToolStats};
+
+/// Runs that are remembered.
+const RUNS_MAX: usize = 10_000;
+
+/// Calls that are worth writing their counts for; the end of a run always is.
+const CALLS_MIN: u64 = 64;
+
+/// Counts are written so far apart, in a transaction that is there anyway. A crash loses those of
+/// the time between, which are hints and nothing else.
+const COUNTS_APART: Duration = Duration::from_secs(1);
+
+/// Counts of calls that are not in the file yet.
+#[derive(Debug, Default)]
+pub(super) struct Counts(Mutex<BTreeMap<ToolId, ToolStats>>);
+
+impl Counts {
+    pub(super) fn add<'a>(&self, measured: impl IntoIterator<Item = &'a Measured>) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for call in measured {
+            match counts.get_mut(&call.tool) {
+                Some(stats) => stats.add(call),
+                None => {
+                    let mut stats = ToolStats::new(call.tool.clone());
+                    stats.add(call);
+                    counts.insert(call.tool.clone(), stats);
+                }
+            }
+        }
+    }
+
+    /// Adds them to those that were read from the file.
+    pub(super) fn merge_into(&self, tools: &mut Vec<ToolStats>) {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for stats in counts.values() {
+            match tools.binary_search_by(|known| known.tool.cmp(&stats.tool)) {
+                Ok(at) => tools[at].merge(stats),
+                Err(at) => tools.insert(at, stats.clone()),
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn take(&self, calls_min: u64) -> BTreeMap<ToolId, ToolStats> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls: u64 = counts.values().map(|stats| stats.calls).sum();
+        if calls < calls_min { BTreeMap::new() } else { std::mem::take(&mut *counts) }
+    }
+}
+
+/// The file, and what is known of it.
+pub(super) struct Desk {
+    pub(super) connection: Connection,
+    /// Runs as they stand in the file, as long as nobody else has written it.
+    runs: HashMap<Arc<str>, StoredRun>,
+    /// What SQLite changes when somebody else has written.
+    version: i64,
+    counts: Arc<Counts>,
+    /// When counts were last written.
+    counted: Option<Instant>,
+    /// Runs that ended in this transaction.
+    ended: Vec<Measured>,
+}
+
+impl Desk {
+    pub(super) fn new(connection: Connection, counts: Arc<Counts>) -> Desk {
+        Desk {
+            connection,
+            runs: HashMap::new(),
+            version: 0,
+            counts,
+            counted: None,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Does everything in one transaction, or nothing.
+    pub(super) fn transaction(
+        &mut self,
+        work: impl FnOnce(&mut Desk) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.execute("BEGIN IMMEDIATE")?;
+        let done = self.look_around().and_then(|()| work(self));
+        let done = done.and_then(|()| self.write_counts());
+        let done = done.and_then(|()| self.execute("COMMIT"));
+        self.ended.clear();
+        if done.is_err() {
+            // What is remembered may be what was not written.
+            self.runs.clear();
+            if !self.connection.is_autocommit() {
+                let _ = self.execute("ROLLBACK");
+            }
+        }
+        done
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), Fault> {
+        self.connection.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    /// Forgets everything when somebody else has written.
+    fn look_around(&mut self) -> Result<(), Fault> {
+        let mut select = self.connection.prepare_cached("PRAGMA data_version")?;
+        let version = select.query_row([], |row| row.get(0))?;
+        if version != self.version || self.runs.len() > RUNS_MAX {
+            self.version = version;
+            self.runs.clear();
+        }
+        Ok(())
+    }
+
+    /// The run of this name. It is forgotten with that, unless it is kept again.
+    pub(super) fn run(&mut self, run_id: &Arc<str>) -> Result<StoredRun, Fault> {
+        if let Some(known) = self.runs.remove(run_id) {
+            return Ok(known);
+        }
+        let found = StoredRun::find(&self.connection, run_id)?;
+        found.ok_or_else(|| StoreError::Unknown { run_id: run_id.clone() }.into())
+    }
+
+    /// Remembers a run as it was just written.
+    pub(super) fn keep(&mut self, stored: StoredRun) {
+        self.runs.insert(stored.row.run_id.clone(), stored);
+    }
+
+    /// A run is over, which is a call of its composition.
+    pub(super) fn count(&mut self, ended: Measured) {
+        self.ended.push(ended);
+    }
+
+    /// Writes the counts if it is time to.
+    fn write_counts(&mut self) -> Result<(), Fault> {
+        self.counts.add(&self.ended);
+        let calls_min = if self.ended.is_empty() { CALLS_MIN } else { 1 };
+        if self.counted.is_none_or(|at| at.elapsed() >= COUNTS_APART) {
+            self.write_counts_of(calls_min)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the counts, if there are so many.
+    pub(super) fn write_counts_of(&mut self, calls_min: u64) -> Result<(), Fault> {
+        let counts = self.counts.take(calls_min);
+        if !counts.is_empty() {
+            self.counted = Some(Instant::now());
+        }
+        counts.values().try_for_each(|stats| add_counts(&self.connection, stats))
+    }
+}
+
+/// Adds counts to those of the same tool. Counts that cannot be read any more begin anew: they are
+/// hints, and no reason to stop a run.
+fn add_counts(connection: &Connection, more: &ToolStats) -> Result<(), Fault> {
+    let sql = "SELECT stats FROM tool WHERE id = ?1";
+    let mut select = connection.prepare_cached(sql)?;
+    let there: Option<String> =
+        select.query_row([more.tool.as_str()], |row| row.get(0)).optional()?;
+    let there = there.and_then(|text| serde_json::from_str::<ToolStats>(&text).ok());
+    let mut stats = there.unwrap_or_else(|| ToolStats::new(more.tool.clone()));
+    stats.merge(more);
+    let text = serde_json::to_string(&stats).expect("counts have a form in JSON");
+    let sql = "INSERT OR REPLACE INTO tool (id, stats) VALUES (?1, ?2)";
+    connection.prepare_cached(sql)?.execute(params![more.tool.as_str(), text])?;
+    Ok(())
+}
