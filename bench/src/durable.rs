@@ -23,6 +23,10 @@ use crate::workload::{engine_with, large_text, plan, run, runtime, source};
 
 /// Steps of the chain.
 const STEPS: usize = 10;
+/// Steps at once in W2.
+const WIDE: usize = 100;
+/// Steps of W5.
+const LAYERED: usize = 1_000;
 /// Runs at once in W3.
 const RUNS: usize = 64;
 /// Rounds in which syncs are counted.
@@ -219,6 +223,22 @@ fn growth(folder: &Path) -> [Row; 2] {
     ]
 }
 
+/// Does the work of one part again and again, for whoever wants to profile.
+pub(crate) fn repeat(part: &str, times: usize) -> Result<(), String> {
+    let (steps, runs) = match part {
+        "w1" => (floor::chain(STEPS), 1),
+        "w2" => (floor::wide(WIDE), 1),
+        "w5" => (floor::layered(LAYERED, graph::WIDTH), 1),
+        "w3" => (floor::chain(STEPS), RUNS),
+        other => return Err(format!("no part `{other}` can be repeated")),
+    };
+    let folder = Folder::new();
+    let kept = Kept::new(&folder.0.join("runs.db"));
+    let (plan, input) = (kept.plan(&steps), Value::from(input()));
+    (0..times).for_each(|_| kept.run(&plan, &input, runs, runs));
+    Ok(())
+}
+
 /// The parts of the table, by the words that ask for one of them.
 pub(crate) const PARTS: [&str; 6] = ["w1", "w2", "w5", "w3", "w6", "growth"];
 
@@ -232,9 +252,9 @@ pub(crate) fn rows(parts: &[&str]) -> Vec<Row> {
     for part in parts {
         match *part {
             "w1" => rows.push(lone(&folder.0, &kept)),
-            "w2" => rows.push(against("W2 1 → 100 → 1", 2.2, floor::wide(100))),
+            "w2" => rows.push(against("W2 1 → 100 → 1", 2.2, floor::wide(WIDE))),
             "w5" => {
-                let steps = floor::layered(1_000, graph::WIDTH);
+                let steps = floor::layered(LAYERED, graph::WIDTH);
                 rows.push(against("W5 graph of 1,000", 2.1, steps));
             }
             "w3" => rows.extend(many(&kept, &journal)),

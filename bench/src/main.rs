@@ -6,7 +6,7 @@
 //!
 //! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it: `instructions`
 //! counts only, `time w1` times one workload, `durable` measures the store, `durable w3` a part of it, `repeat w1 engine 1000`
-//! does the work for a profiler. Apart from it: `scale` checks large runs and their memory.
+//! and `repeat durable w1 1000` do the work for a profiler. Apart from it: `scale` checks large runs and their memory.
 
 mod count;
 mod durable;
@@ -43,6 +43,10 @@ fn main() -> Result<(), String> {
             measure::print(&measure::table(&[timed(workload)]));
         }
 
+        ["repeat", "durable", part, times] => {
+            let times = times.parse().map_err(|_| format!("`{times}` is not a number"))?;
+            durable::repeat(part, times)?;
+        }
         ["repeat", key, side, times] => {
             let times = times.parse().map_err(|_| format!("`{times}` is not a number"))?;
             count::repeat(key, side, times)?;
@@ -58,7 +62,7 @@ fn main() -> Result<(), String> {
         }
         ["large"] => count::large(),
         _ => {
-            return Err("instructions | time KEY | repeat KEY SIDE TIMES | durable [PART…] | \
+            return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | \
                         scale [CASE SIZE] | large"
                 .to_owned());
         }

@@ -252,3 +252,85 @@ fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
         Err(error) => Err(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use segue_core::run::{Fact, NodeId};
+    use tempfile::TempDir;
+
+    use super::super::desk::Counts;
+    use super::super::history::forget_some;
+    use super::super::pack::hash;
+    use super::super::row::signed;
+    use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
+    use super::*;
+    use crate::store::Retention;
+
+    fn entry(seq: u64) -> Entry {
+        let node = NodeId { frame: 0, position: 0 };
+        let fact = Fact::Succeeded { node, output: Value::from(seq), given: None };
+        Entry { seq, at_ms: 1_000 + seq, fact }
+    }
+
+    fn record(seq: u64, status: RunStatus) -> PackedRecord {
+        let entries = &[entry(seq), entry(seq + 1)];
+        PackedRecord::new(Record { expected: seq, entries, status, measured: &[] }, 1_000)
+    }
+
+    /// A run with three entries, each a row by itself, as version 3 wrote it.
+    fn write_version_3(connection: &Connection) -> RunRow {
+        MIGRATIONS[..3].iter().for_each(|tables| connection.execute_batch(tables).unwrap());
+        connection.pragma_update(None, "user_version", 3).unwrap();
+        let (run_id, bundle) = (Arc::from("old"), hash(b"bundle"));
+        let mut head = root(&run_id, &bundle);
+        // Another run wrote between them.
+        for (seq, number) in [(0, 1), (1, 5), (2, 7)] {
+            let bytes = serde_json::to_vec(&entry(seq)).unwrap();
+            head = link(&head, seq, &bytes);
+            let sql = "INSERT INTO entry VALUES (?1, 1, ?2, ?3, ?4)";
+            connection.execute(sql, params![number, signed(seq), bytes, head]).unwrap();
+        }
+        let row = RunRow {
+            run_id,
+            name: "old".into(),
+            status: RunStatus::Running,
+            plan_hash: "plan".into(),
+            started_ms: 1_000,
+            updated_ms: 1_002,
+            ended_ms: None,
+            length: 3,
+            owner: None,
+            epoch: 1,
+        };
+        let stored =
+            StoredRun { number: 1, row: row.clone(), bundle, head, last: 0, is_apart: false };
+        let sql = "INSERT INTO run VALUES
+            (1, 'old', 'old', 'running', 'plan', ?1, 1000, 1002, NULL, 3, ?2, NULL, 1, ?3)";
+        connection.execute(sql, params![bundle, head, stored.checksum()]).unwrap();
+        row
+    }
+
+    /// J2: what an older Segue left unfinished goes on, ends, and is forgotten whole.
+    #[test]
+    fn a_run_of_an_older_version_goes_on() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs.db");
+        let row = write_version_3(&Connection::open(&path).unwrap());
+        let connection = open_writer(&path, &SqliteOptions::default()).unwrap();
+        let mut desk = Desk::new(connection, Arc::<Counts>::default());
+        let length = |desk: &Desk| load(&desk.connection, &row.run_id).unwrap().len();
+        assert_eq!(length(&desk), 3);
+        let found = StoredRun::find(&desk.connection, &row.run_id).unwrap().unwrap();
+        assert_eq!(found.row, row);
+        let lease = Lease { run_id: row.run_id.clone(), epoch: 1 };
+        for (seq, status) in [(3, RunStatus::Running), (5, RunStatus::Success)] {
+            desk.transaction(|desk| append(desk, &lease, &record(seq, status))).unwrap();
+            assert_eq!(length(&desk) as u64, seq + 2);
+        }
+        let all = Retention { keep_last: Some(0), ..Retention::default() };
+        assert_eq!(forget_some(&desk.connection, all).unwrap(), 1);
+        let left = "SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM standing)";
+        let left: i64 = desk.connection.query_row(left, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 0);
+    }
+}

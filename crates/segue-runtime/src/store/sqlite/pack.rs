@@ -40,15 +40,59 @@ pub(super) fn hash(bytes: &[u8]) -> Hash {
 }
 
 /// Packs entries, or anything else; parts of them of `part_bytes_min` bytes or more are taken out.
+/// Most entries are smaller than that as a whole: these are just written.
 pub(super) fn pack(what: &[impl Serialize], part_bytes_min: usize) -> Packed {
-    let text = Vec::with_capacity(TURN_BYTES);
-    let written = RefCell::new(Written { text, ..Written::default() });
-    let splitter = Splitter { written: &written, part_bytes_min, open: Vec::new(), in_key: false };
-    let mut serializer = serde_json::Serializer::with_formatter(Writer(&written), splitter);
-    what.serialize(&mut serializer).expect("what is stored has a form in JSON");
-    let Written { text, places, parts } = written.into_inner();
+    let mut text = Vec::with_capacity(TURN_BYTES);
+    text.push(b'[');
+    let mut written = RefCell::new(Written { text, ..Written::default() });
+    for (index, one) in what.iter().enumerate() {
+        let text = &mut written.get_mut().text;
+        if index > 0 {
+            text.push(b',');
+        }
+        let start = text.len();
+        let short = Short { end: start + part_bytes_min, text };
+        if one.serialize(&mut serde_json::Serializer::new(short)).is_err() {
+            written.get_mut().text.truncate(start);
+            pack_large(one, &written, part_bytes_min);
+        }
+    }
+    let Written { mut text, places, parts } = written.into_inner();
+    text.push(b']');
     let bytes = if places.is_empty() { text } else { with_places(&places, &text) };
     Packed { bytes, parts }
+}
+
+fn pack_large(what: &impl Serialize, written: &RefCell<Written>, part_bytes_min: usize) {
+    let splitter = Splitter { written, part_bytes_min, open: Vec::new(), in_key: false };
+    let mut serializer = serde_json::Serializer::with_formatter(Writer(written), splitter);
+    what.serialize(&mut serializer).expect("what is stored has a form in JSON");
+}
+
+/// A text that may become so long and not longer.
+struct Short<'a> {
+    text: &'a mut Vec<u8>,
+    end: usize,
+}
+
+impl io::Write for Short<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    /// JSON comes in very small pieces, so this is most of what writing costs.
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.text.len() + bytes.len() >= self.end {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What stands there so far.
@@ -94,8 +138,8 @@ impl Splitter<'_> {
         let Some((start, places)) = self.open.pop() else { return };
         let mut written = self.written.borrow_mut();
         let size = written.text.len() - start + (written.places.len() - places) * PART_BYTES;
-        // The whole and the entries are never taken out: they are different each time.
-        if size < self.part_bytes_min || self.in_key || self.open.len() < 2 {
+        // An entry is never taken out: it is different each time.
+        if size < self.part_bytes_min || self.in_key || self.open.is_empty() {
             return;
         }
         let inner: Vec<(usize, Hash)> =

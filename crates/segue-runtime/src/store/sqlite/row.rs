@@ -50,7 +50,7 @@ impl StoredRun {
         if self.is_apart { &APART } else { &self.head }
     }
 
-    fn checksum(&self) -> Hash {
+    pub(super) fn checksum(&self) -> Hash {
         let row = &self.row;
         let mut sha = Sha256::new_with_prefix(b"segue run 1");
         let mut add = |bytes: &[u8]| {

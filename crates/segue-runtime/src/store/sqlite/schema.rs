@@ -21,7 +21,7 @@ const CACHE_KIB: i32 = 16 * 1_024;
 
 /// Each makes the tables of its number from those of the number before. What was released is not
 /// changed any more.
-const MIGRATIONS: &[&str] = &[
+pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE run (
         number INTEGER PRIMARY KEY,
@@ -184,7 +184,7 @@ pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connec
     // What the log holds is durable; moving it at the end of every short process would cost more
     // than the process.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    prepare_once(&connection)?;
     migrate(&mut connection)?;
     if let Some(pages) = options.pages_max {
         connection.pragma_update(None, "max_page_count", pages)?;
@@ -200,8 +200,16 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Fault> {
     connection.pragma_update(None, "query_only", true)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    prepare_once(&connection)?;
     Ok(connection)
+}
+
+/// Statements are prepared once. Without the guarantee SQLite plans some of them anew for every
+/// value that they are given, because of the indexes that are partial.
+fn prepare_once(connection: &Connection) -> Result<(), Fault> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {
