@@ -86,7 +86,10 @@ impl io::Write for Short<'_> {
         if self.text.len() + bytes.len() >= self.end {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        self.text.extend_from_slice(bytes);
+        match bytes {
+            [one] => self.text.push(*one),
+            more => self.text.extend_from_slice(more),
+        }
         Ok(())
     }
 
@@ -109,8 +112,13 @@ struct Writer<'a>(&'a RefCell<Written>);
 
 impl io::Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.borrow_mut().text.extend_from_slice(bytes);
-        Ok(bytes.len())
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
