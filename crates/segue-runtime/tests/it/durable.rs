@@ -307,6 +307,31 @@ async fn a_full_disk_stops_writing_and_nothing_else() {
     assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written + 1);
 }
 
+/// Space goes back to the disk when runs are forgotten, and the store is the same afterwards, for
+/// whoever has it open too.
+#[tokio::test]
+async fn a_file_that_is_mostly_free_becomes_smaller() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let (store, other) = (sqlite(&path), sqlite(&path));
+    let plan = plan_named("shrinks");
+    let open = begin(&other, "open", &plan).await;
+    let large = |n: u64| [entry(1, Value::from(format!("{n:04}").repeat(5_000)))];
+    for n in 0..100 {
+        let lease = begin(&store, &format!("run-{n}"), &plan).await;
+        store.append(&lease, record(1, &large(n), RunStatus::Success)).await.unwrap();
+    }
+    let length = || fs::metadata(&path).unwrap().len();
+    let all = Retention { keep_last: Some(0), ..Retention::default() };
+    assert_eq!(store.prune(all).await, Ok(100));
+    assert!(length() < 500_000, "{} bytes are left", length());
+    for (seq, store) in [(1, &other), (2, &store)] {
+        let entries = [entry(seq, Value::Null)];
+        store.append(&open, record(seq, &entries, RunStatus::Running)).await.unwrap();
+    }
+    assert_eq!(other.load(&open.run_id).await.unwrap().len(), 3);
+}
+
 /// J1, J2: the files as they are after each acknowledgement hold everything that was acknowledged,
 /// and cut at any place hold a part of it and nothing else.
 #[tokio::test]

@@ -238,10 +238,16 @@ impl Store for SqliteStore {
         loop {
             let some = move |desk: &mut Desk| history::forget_some(&desk.connection, retention);
             match self.writer.write(some).await? {
-                0 => return Ok(forgotten),
+                0 => break,
                 more => forgotten += more,
             }
         }
+        if forgotten > 0 {
+            let path = self.readers.path.clone();
+            // They are forgotten. A file that stays as it is has room for others.
+            let _ = tokio::task::spawn_blocking(move || schema::shrink(&path)).await;
+        }
+        Ok(forgotten)
     }
 
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {

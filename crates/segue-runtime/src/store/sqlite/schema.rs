@@ -16,6 +16,9 @@ const BUSY_WAIT: Duration = Duration::from_secs(20);
 /// Pages in the write-ahead log before they are moved into the file.
 const CHECKPOINT_PAGES: u32 = 2_000;
 
+/// Pages that are free before it is worth the while to give them back.
+const PAGES_FREE_MIN: i64 = 256;
+
 /// Memory for pages, in kibibytes: those that many runs write at the same time.
 const CACHE_KIB: i32 = 16 * 1_024;
 
@@ -209,6 +212,19 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Fault> {
 fn prepare_once(connection: &Connection) -> Result<(), Fault> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// Gives space back to the disk when half of the file and more is free, else it is kept for what
+/// comes. Everybody who writes waits meanwhile.
+pub(super) fn shrink(path: &Path) -> Result<(), Fault> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    let pages = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
+    let (free, all): (i64, i64) = (pages("freelist_count")?, pages("page_count")?);
+    if free >= PAGES_FREE_MIN && free >= all / 2 {
+        connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
+    }
     Ok(())
 }
 
