@@ -16,7 +16,7 @@ const FORGET_TOGETHER: i64 = 100;
 /// with what is wanted: a damaged one is named, never just left out.
 pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fault> {
     let transaction = connection.unchecked_transaction()?;
-    whole(&transaction)?;
+    whole(&transaction, "run", "run_id")?;
     let mut page = Runs::default();
     let before = query.after.map_or(i64::MAX, signed);
     let sql = "WHERE number < ?1 ORDER BY number DESC";
@@ -37,17 +37,18 @@ pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fa
     Ok(page)
 }
 
-/// Whether the table and its index tell of as many runs: a page that lost a row does not say so.
-fn whole(connection: &Connection) -> Result<(), Fault> {
+/// Whether a table and the index of its names tell of as many: a page that lost a row does not say
+/// so.
+pub(super) fn whole(connection: &Connection, table: &str, name: &str) -> Result<(), Fault> {
     let count = |sql: &str| -> Result<i64, Fault> {
         Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
     };
-    let rows = count("SELECT count(*) FROM run NOT INDEXED")?;
-    let names = count(
-        "SELECT count(run_id) FROM run INDEXED BY sqlite_autoindex_run_1 WHERE run_id >= ''",
-    )?;
+    let rows = count(&format!("SELECT count(*) FROM {table} NOT INDEXED"))?;
+    let index = format!("sqlite_autoindex_{table}_1");
+    let names =
+        count(&format!("SELECT count({name}) FROM {table} INDEXED BY {index} WHERE {name} >= ''"))?;
     if rows != names {
-        return Err(broken(format!("it lists {rows} runs and has the names of {names}")));
+        return Err(broken(format!("`{table}` has {rows} rows and {names} names")));
     }
     Ok(())
 }

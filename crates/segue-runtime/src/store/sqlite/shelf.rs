@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::fault::Fault;
+use super::history::whole;
 use super::pack::{Hash, hash};
 use crate::store::rules::next_version;
 use crate::store::{Expect, Item, Items, Shelf, StoreError};
@@ -63,11 +64,11 @@ pub(super) fn page(
     after: Option<u64>,
     limit: usize,
 ) -> Result<Items, Fault> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM shelf_{} WHERE number > ?1 ORDER BY number LIMIT ?2",
-        shelf.as_str()
-    );
-    let mut select = connection.prepare_cached(&sql)?;
+    let transaction = connection.unchecked_transaction()?;
+    let table = format!("shelf_{}", shelf.as_str());
+    whole(&transaction, &table, "key")?;
+    let sql = format!("SELECT {COLUMNS} FROM {table} WHERE number > ?1 ORDER BY number LIMIT ?2");
+    let mut select = transaction.prepare_cached(&sql)?;
     let mut rows = select.query([signed(after.unwrap_or(0)), signed(limit as u64)])?;
     let (mut page, mut last) = (Items::default(), None);
     while let Some(row) = rows.next()? {
