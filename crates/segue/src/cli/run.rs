@@ -12,7 +12,7 @@ use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
 use segue_runtime::driver::{Nobody, Unobserved};
-use segue_runtime::engine::{Engine, RunRequest, stillborn};
+use segue_runtime::engine::{Engine, EngineError, RunRequest, stillborn};
 use segue_runtime::inject::Fault;
 
 use super::act::help_for;
@@ -206,6 +206,7 @@ impl Prepared {
         if asks_once && !prompt::consents(&plan, &input) {
             return denied(global, &plan);
         }
+        let name = plan.composition.name.clone();
         let progress = progress::of(global, &plan);
         let confirmer = prompt::confirmer(&progress, Nobody);
         let request = RunRequest {
@@ -235,12 +236,28 @@ impl Prepared {
             Ok(view) if args.dry_run => show_dry_run(global, &view),
             Ok(view) if args.dialect_result => show_dialect_result(global, &app, &view),
             Ok(view) => show(global, &view),
-            Err(error) => {
-                complain(&error.to_string(), help_for(&error).as_deref());
-                Exit::RunFailed
-            }
+            Err(error) => stopped(global, name, &error),
         }
     }
+}
+
+/// The store failed. A run that had begun is where it was, and not over: whoever reads that it failed
+/// might begin it again.
+fn stopped(global: &Global, name: Arc<str>, error: &EngineError) -> Exit {
+    let (message, hint) = (error.to_string(), help_for(error));
+    if global.is_json() {
+        let mut view = stillborn(vec![ErrorView {
+            phase: "store",
+            ..ErrorView::check(Code::Internal, message.clone(), hint.clone())
+        }]);
+        view.name = name;
+        if let EngineError::Stopped { run_id, .. } = error {
+            (view.run_id, view.status) = (run_id.clone(), RunStatus::Running);
+        }
+        print_json(global, &view);
+    }
+    complain(&message, hint.as_deref());
+    Exit::RunFailed
 }
 
 /// An object with the members of another in place of its own.

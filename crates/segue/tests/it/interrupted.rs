@@ -306,6 +306,9 @@ fn a_full_disk_stops_a_run_and_loses_nothing() {
     assert!(done.stderr.contains("stopped where it was"), "{}", done.stderr);
     let (_, command) = done.stderr.split_once("`segue resume ").unwrap();
     let run_id = command.split('`').next().unwrap();
+    let view: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((&view["run_id"], &view["status"]), (&run_id.into(), &"running".into()));
+    assert_eq!((&view["success"], &view["errors"][0]["phase"]), (&false.into(), &"store".into()));
     disk.resize("64m");
     let view = world.json(0, &on_disk(&["resume", run_id]));
     assert_eq!((&view["status"], &view["output"]), (&"success".into(), &60.into()));
