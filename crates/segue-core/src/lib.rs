@@ -4,8 +4,30 @@
 //! what should be done leaves as effects. Everything here can be tested by calling a function.
 //!
 //! Read in the order of the data: [`compile`] → [`composition`] → [`plan`] → [`run`] → [`view`].
+//!
+//! A program that wants runs to happen uses `segue-runtime`, which drives all this. By itself the core
+//! checks and plans:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use segue_core::compile::{compile, source::Source};
+//! use segue_core::id::ToolId;
+//! use segue_core::limits::Limits;
+//! use segue_core::plan::plan;
+//! use segue_core::schema::Schema;
+//! use segue_core::tool::{Catalog, ToolSpec};
+//!
+//! let search = ToolSpec::new(ToolId::new("web", "search"), "Searches", Schema::any_object());
+//! let catalog = Catalog::new([Arc::new(search)]);
+//! let text = "name: find\nsteps:\n  - { id: hits, tool: search, parameters: { q: segue } }\n";
+//! let compiled = compile(&Source::new("find.yaml", text), &catalog, &Limits::default());
+//! let composition = compiled.composition.expect("nothing is wrong with it");
+//! let plan = plan(&composition, &Limits::default()).expect("it is not too deep");
+//! assert_eq!(plan.declared()[0].tool.as_str(), "web:search");
+//! ```
 
 pub mod compile;
+pub mod composed;
 pub mod composition;
 pub mod diagnostic;
 pub mod expose;

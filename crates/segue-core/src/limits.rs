@@ -48,6 +48,8 @@ pub struct Limits {
     pub undo_timeout_ms: u64,
     /// Calls that one run may make, attempts included.
     pub run_calls_max: u64,
+    /// Calls that the code of a composed tool may make in one call of it.
+    pub part_calls_max: usize,
     /// Steps of one run that may be under way at once.
     pub concurrency_max: usize,
     /// Calls of all runs of a process that may be under way at once.
@@ -125,6 +127,7 @@ impl Default for Limits {
             run_visits_max: 10_000,
             undo_timeout_ms: 60_000,
             run_calls_max: 1_000_000,
+            part_calls_max: 10_000,
             concurrency_max: 1_024,
             calls_max: 256,
             retries_max: 100,

@@ -19,7 +19,7 @@ use crate::view::{EffectView, RunStatus, RunView, StepStatus, StepView};
 
 /// Whether a rehearsal really calls a tool: it reads, and nobody has to be asked.
 pub fn is_called(tool: &ToolSpec) -> bool {
-    tool.annotations.impact() == Impact::Reads && !tool.needs_confirmation()
+    tool.annotations.impact() == Impact::Reads && !tool.may_ask()
 }
 
 /// The composition as it is rehearsed: waits are over at once, a `repeat` has one round, conditions

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::composed::{AsksWhen, Composed};
 use crate::composition::Composition;
 use crate::diagnostic::nearest;
 use crate::id::ToolId;
@@ -112,6 +113,8 @@ pub struct ToolSpec {
     pub rollback: DeclaredRollback,
     /// When it asks first.
     pub confirm: Confirm,
+    /// Arguments with which it asks first, by its own word. No part of the definition.
+    pub asks_when: Option<AsksWhen>,
     /// Rights that it needs.
     pub scopes: Vec<Arc<str>>,
     /// Words that it is found by.
@@ -122,6 +125,8 @@ pub struct ToolSpec {
     pub backend: Backend,
     /// The composition behind it, when it is one.
     pub composition: Option<Arc<Composition>>,
+    /// The tools that its code calls, when it calls any.
+    pub composed: Option<Composed>,
     /// What earlier calls have shown. No part of the definition.
     pub observed: Option<Observed>,
     /// The hash of the definition as its source gave it, fields included that nobody here knows.
@@ -185,11 +190,13 @@ impl ToolSpec {
             annotations: Annotations::default(),
             rollback: DeclaredRollback::Unknown,
             confirm: Confirm::ByEffect,
+            asks_when: None,
             scopes: Vec::new(),
             tags: Vec::new(),
             category: None,
             backend: Backend::Local,
             composition: None,
+            composed: None,
             observed: None,
             pin: None,
         }
@@ -200,15 +207,40 @@ impl ToolSpec {
         self.annotations.read_only == Some(true) || self.annotations.idempotent == Some(true)
     }
 
-    /// Whether a call asks a person first.
+    /// Whether a call asks a person first; with some arguments, when it depends on them.
     pub fn needs_confirmation(&self) -> bool {
+        self.asks_if(|_| true)
+    }
+
+    /// Whether a call with these arguments asks a person first.
+    pub fn asks(&self, args: &Value) -> bool {
+        self.asks_if(|own| own.asks(args))
+    }
+
+    fn asks_if(&self, own: impl FnOnce(&AsksWhen) -> bool) -> bool {
         match self.confirm {
             Confirm::Always => true,
             Confirm::Never => false,
-            Confirm::ByEffect => {
-                matches!(self.annotations.impact(), Impact::Destroys | Impact::Unknown)
-            }
+            Confirm::ByEffect => self.asks_when.as_ref().is_some_and(own) || self.asks_by_effect(),
         }
+    }
+
+    fn asks_by_effect(&self) -> bool {
+        match &self.composed {
+            Some(composed) => composed.asks(),
+            None => matches!(self.annotations.impact(), Impact::Destroys | Impact::Unknown),
+        }
+    }
+
+    /// Whether a person may be asked on the way: by the call, or by those that it makes.
+    pub fn may_ask(&self) -> bool {
+        let parts = self.composed.iter().flat_map(|composed| composed.parts.values());
+        self.needs_confirmation() || parts.into_iter().any(|part| part.may_ask())
+    }
+
+    /// Whether its work can be taken back, as far as it is declared.
+    pub fn is_undoable(&self) -> bool {
+        matches!(self.rollback, DeclaredRollback::NotNeeded | DeclaredRollback::Call { .. })
     }
 
     /// The definition as a value: what is pinned in a plan and what its hash covers.
@@ -236,6 +268,12 @@ impl ToolSpec {
             ("scopes", words(&self.scopes)),
             ("tags", words(&self.tags)),
         ];
+        if let Some(composed) = &self.composed {
+            let parts = composed.parts.iter().map(|(id, part)| (id.as_str(), part.hash()));
+            let parts: Vec<_> = parts.map(|(id, hash)| (id, Value::from(hash))).collect();
+            definition.push(("composed_of", Value::object(parts)));
+            definition.push(("atomic", Value::Bool(composed.atomic)));
+        }
         if let Some(pin) = &self.pin {
             definition.push(("pin", text(pin)));
         }
@@ -357,6 +395,9 @@ impl Catalog {
 
 /// The namespace of the built-in tools.
 pub const BUILTIN: &str = "builtin";
+
+/// The namespace of tools that are code of the program which embeds Segue.
+pub const LOCAL: &str = "local";
 
 /// The namespace of compositions that are callable as tools.
 pub const COMPOSITION: &str = "composition";

@@ -178,7 +178,7 @@ pub struct RunView {
 pub struct WaitView {
     /// The step that asks.
     pub step: Arc<str>,
-    /// `call`: may a tool be called; `approval`: what an `approve` step asks; `doubt`: did a call do
+    /// `run`: may an atomic composition run; `call`: may a tool be called; `approval`: what an `approve` step asks; `doubt`: did a call do
     /// its work.
     pub kind: &'static str,
     /// The tool, of a call.
@@ -583,7 +583,7 @@ fn confirms(step: &Step) -> bool {
         _ => None,
     };
     let tools = own.into_iter().chain(&step.fallback).filter_map(|call| call.tool.as_ref());
-    tools.into_iter().any(|tool| tool.composition.is_none() && tool.needs_confirmation())
+    tools.into_iter().any(|tool| tool.composition.is_none() && tool.may_ask())
 }
 
 impl RollbackView {

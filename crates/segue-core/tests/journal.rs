@@ -170,10 +170,12 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Resolved { node, done: flag, by: by.clone() },
         Fact::Lost { node },
         Fact::Paused { node, until_ms },
-        Fact::RollbackAsked { by },
+        Fact::RollbackAsked { by: by.clone() },
         Fact::UndoEntered { node, input: value.clone() },
         Fact::Reused { node, output: value, given: None },
         Fact::Kept { node, references: vec!["{{ a.b }}".into(), "".into()] },
+        Fact::ConsentAsked,
+        Fact::Consented { by },
     ]
 }
 
@@ -217,6 +219,8 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::UndoEntered { .. } => 34,
         Fact::Reused { .. } => 35,
         Fact::Kept { .. } => 36,
+        Fact::ConsentAsked => 37,
+        Fact::Consented { .. } => 38,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }

@@ -11,6 +11,7 @@ use segue_core::result;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunView};
 
+use crate::driver::{Confirmer, Nobody};
 use crate::engine::{Engine, EngineError, RunRequest};
 
 /// The name of a chain that has none.
@@ -72,17 +73,26 @@ pub enum ChainError {
 pub struct Chains {
     engine: Engine,
     context: Value,
+    confirmer: Arc<dyn Confirmer>,
     planned: Mutex<BTreeMap<Arc<str>, PlannedChain>>,
 }
 
 impl Engine {
-    /// The chains of a caller who brings this along.
+    /// The chains of a caller who brings this along, with nobody to ask.
     pub fn chains(&self, context: Value) -> Chains {
-        Chains { engine: self.clone(), context, planned: Mutex::default() }
+        let confirmer = Arc::new(Nobody);
+        Chains { engine: self.clone(), context, confirmer, planned: Mutex::default() }
     }
 }
 
 impl Chains {
+    /// Sets who is asked before a call that destroys.
+    #[must_use]
+    pub fn confirmed_by(mut self, confirmer: Arc<dyn Confirmer>) -> Chains {
+        self.confirmer = confirmer;
+        self
+    }
+
     /// Writes down which tools are meant to be called, and gives them an id.
     pub fn plan_tool_chain(
         &self,
@@ -153,8 +163,11 @@ impl Chains {
         chain_id: &Arc<str>,
     ) -> Result<Value, ChainError> {
         let input = initial_state.cloned().unwrap_or_else(Value::empty_object);
-        let request =
-            RunRequest { context: self.context.clone(), ..RunRequest::new(plan.clone(), input) };
+        let request = RunRequest {
+            context: self.context.clone(),
+            confirmer: &*self.confirmer,
+            ..RunRequest::new(plan.clone(), input)
+        };
         let view = self.engine.run_as(request, Some(chain_id.clone())).await?;
         if let (None, Some(cause)) = (&view.started_at, view.errors.first()) {
             return Err(ChainError::Stopped { cause: Box::new(cause.clone()) });

@@ -3,12 +3,13 @@
 //! It knows the tools and the compositions, compiles and plans through the core, and has a driver
 //! move runs.
 
+mod call;
 mod ears;
+mod load;
 mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use segue_core::compile::source::{Source, Span};
@@ -19,7 +20,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::rehearsal;
-use segue_core::run::{self, Failure, Options, Purpose, Reused, Run, Started};
+use segue_core::run::{self, Failure, Options, Reused, Run, Started};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, Observed, ToolSpec};
 use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
@@ -32,8 +33,11 @@ use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::orphans::Orphans;
 use crate::tools::secret::Secrets;
-use crate::tools::{Call, Registry, Tool, ToolError, allowed};
+use crate::tools::{Registry, Tool, ToolError, allowed};
+use crate::wrap::Wrapper;
 
+pub use call::CallRequest;
+use call::Nested;
 pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening};
 pub use stored::{Recovered, ResumeRequest, Stored};
@@ -46,6 +50,7 @@ pub struct Engine {
 
 struct Inner {
     registry: Registry,
+    wrappers: Vec<Wrapper>,
     gate: Arc<Gate>,
     catalog: Catalog,
     limits: Arc<Limits>,
@@ -65,11 +70,12 @@ pub struct EngineBuilder {
     faults: Option<Faults>,
     secrets: Option<Secrets>,
     observed: BTreeMap<ToolId, Observed>,
+    wrappers: Vec<Wrapper>,
     compositions: Vec<Source>,
     toolset: Option<ToolsetBuilder>,
 }
 
-/// A composition that could not be loaded, and why.
+/// A composition that could not be loaded, or a tool that declares what it calls, and why.
 #[derive(Debug)]
 pub struct Unloaded {
     /// Its text.
@@ -129,6 +135,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Adds a tool around another one, which compositions may call by its name.
+    #[must_use]
+    pub fn wrapper(mut self, wrapper: Wrapper) -> EngineBuilder {
+        self.wrappers.push(wrapper);
+        self
+    }
+
     /// Adds compositions that others may call by name.
     #[must_use]
     pub fn compositions(mut self, sources: impl IntoIterator<Item = Source>) -> EngineBuilder {
@@ -143,11 +156,11 @@ impl EngineBuilder {
         self
     }
 
-    /// The engine, and the compositions that it could not load.
+    /// The engine, and what it could not load.
     pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
         self.registry.observe(&self.observed);
-        let mut catalog = self.registry.catalog();
-        let unloaded = load_compositions(&mut catalog, self.compositions, &self.limits);
+        let (mut catalog, unloaded) =
+            load::load(&self.registry, &self.wrappers, self.compositions, &self.limits);
         if let Some(toolset) = self.toolset {
             let toolset = toolset.from_catalog(&catalog).build();
             let toolset = toolset.expect("a catalog is a source");
@@ -157,7 +170,11 @@ impl EngineBuilder {
             catalog.restrict(toolset);
         }
         let limits = Arc::new(self.limits);
-        let gate = Arc::new(Gate::new(self.registry.ids(), &self.concurrency, &limits));
+        let gate = Arc::new(Gate::new(
+            self.registry.specs().map(|spec| &**spec),
+            &self.concurrency,
+            &limits,
+        ));
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
         if let Some(secrets) = self.secrets {
@@ -169,64 +186,11 @@ impl EngineBuilder {
         }
         let (orphans, chance) = (Arc::default(), Arc::default());
         let ears = Ears::new(store.clone());
-        let inner = Inner { registry, gate, catalog, limits, store, ears, orphans, chance };
+        let wrappers = self.wrappers;
+        let inner =
+            Inner { registry, wrappers, gate, catalog, limits, store, ears, orphans, chance };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
-}
-
-/// Compiles compositions that may call each other: each after those that it calls.
-fn load_compositions(
-    catalog: &mut Catalog,
-    sources: Vec<Source>,
-    limits: &Limits,
-) -> Vec<Unloaded> {
-    let mut unloaded = Vec::new();
-    let mut waiting: BTreeMap<Arc<str>, (Source, Vec<Arc<str>>)> = BTreeMap::new();
-    for source in sources {
-        match compile::read_header(&source, limits) {
-            Some(header) if waiting.contains_key(&header.name) => {
-                let message = format!("another composition is called `{}` already", header.name);
-                let finding = Diagnostic::error(Code::DuplicateId, message, Span::default());
-                unloaded.push(Unloaded { source, diagnostics: vec![finding] });
-            }
-            Some(header) => {
-                let mut calls = Vec::new();
-                header.body.walk_calls(&mut |call| calls.push(short_name(&call.name)));
-                waiting.insert(header.name.clone(), (source, calls));
-            }
-            None => {
-                let diagnostics = compile::compile(&source, catalog, limits).diagnostics;
-                unloaded.push(Unloaded { source, diagnostics });
-            }
-        }
-    }
-    loop {
-        let free = waiting.iter().find(|(name, (_, calls))| {
-            !calls.iter().any(|call| call != *name && waiting.contains_key(call))
-        });
-        let free = free.map(|(name, _)| name.clone());
-        // When none is free, only circles are left; the first of them says so.
-        let in_circle = free.is_none();
-        let Some(next) = free.or_else(|| waiting.keys().next().cloned()) else { return unloaded };
-        let (source, _) = waiting.remove(&next).expect("the name was just found");
-        let compiled = compile::compile(&source, catalog, limits);
-        match compiled.composition {
-            Some(composition) => catalog.insert(Arc::new(plan::composition_tool(&composition))),
-            None => {
-                let mut diagnostics = compiled.diagnostics;
-                if in_circle {
-                    let span = diagnostics.first().map_or_else(Span::default, |d| d.span);
-                    let message = format!("the composition `{next}` calls itself through others");
-                    diagnostics.insert(0, Diagnostic::error(Code::Recursion, message, span));
-                }
-                unloaded.push(Unloaded { source, diagnostics });
-            }
-        }
-    }
-}
-
-fn short_name(name: &str) -> Arc<str> {
-    name.strip_prefix("composition:").unwrap_or(name).into()
 }
 
 /// A run to make.
@@ -319,12 +283,12 @@ impl Engine {
         &self,
         sources: impl IntoIterator<Item = Source>,
     ) -> (Engine, Vec<Unloaded>) {
-        let Inner { registry, gate, limits, store, ears, orphans, chance, .. } = &*self.inner;
-        let mut catalog = registry.catalog();
-        let sources = sources.into_iter().collect();
-        let unloaded = load_compositions(&mut catalog, sources, limits);
+        let Inner { registry, wrappers, gate, limits, store, ears, orphans, chance, .. } =
+            &*self.inner;
+        let (catalog, unloaded) = load::load(registry, wrappers, sources, limits);
         let inner = Inner {
             registry: registry.clone(),
+            wrappers: wrappers.clone(),
             gate: gate.clone(),
             catalog,
             limits: limits.clone(),
@@ -412,7 +376,12 @@ impl Engine {
         if request.options.strategy == Some(Strategy::Rollback) {
             request.options.strategy = Some(Strategy::FailFast);
         }
-        let registry = self.inner.registry.clone().map(rehearse::around_tool);
+        let catalog = &self.inner.catalog;
+        let registry = self.inner.registry.clone().map(|tool| {
+            // What code does follows from what it calls, which only the catalog knows.
+            let spec = catalog.get(&tool.spec.id).unwrap_or(&tool.spec).clone();
+            rehearse::around_tool(Tool { spec, ..tool })
+        });
         let expand = |document: &Value| self.expand(document).map(|plan| self.rehearsed(&plan));
         let store = MemoryStore::default();
         let view = self.run_with(request, &registry, &store, &expand, None).await?;
@@ -451,10 +420,12 @@ impl Engine {
             gate: &inner.gate,
             store,
             confirmer: request.confirmer,
+            catalog: &inner.catalog,
+            limits: &inner.limits,
+            compositions: &Nested { engine: self, registry },
             observer: request.observer,
             chance: &inner.chance,
             expand,
-            store_wait: Duration::from_millis(inner.limits.store_wait_ms_max),
             cancel: request.cancel,
             ears: &inner.ears,
         };
@@ -542,34 +513,6 @@ impl Engine {
     /// An id that no run has.
     pub fn new_run_id(&self) -> Arc<str> {
         self.inner.chance.ordered_id()
-    }
-
-    /// Calls one tool, once.
-    pub async fn call(&self, name: &str, args: Value) -> Result<Value, EngineError> {
-        let spec = self.tool(name)?.clone();
-        if let Some(violation) = spec.input.violations(&args).first() {
-            return Err(EngineError::Arguments { message: violation.to_string() });
-        }
-        let unknown = || EngineError::UnknownTool { name: name.to_owned(), nearest: None };
-        let tool = self.inner.registry.get(&spec.id).ok_or_else(unknown)?;
-        let key = self.inner.chance.ordered_id();
-        let call = Call {
-            tool: spec.id.clone(),
-            args,
-            run_id: key.clone(),
-            step: "call".into(),
-            attempt: 1,
-            key,
-            purpose: Purpose::Do,
-            asker: None,
-        };
-        let pass = self.inner.gate.enter(&spec.id, false).await?;
-        let result = tool.runner.call(call).await;
-        pass.settle(!matches!(
-            result,
-            Err(ToolError::Unreachable { .. } | ToolError::Silent { .. })
-        ));
-        Ok(result?)
     }
 
     /// The tool that is meant by a name.

@@ -6,6 +6,7 @@
 //!
 //! Not here: where bundles are kept.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use super::{Plan, plan};
 use crate::compile::compile;
 use crate::compile::document::read_own_json;
 use crate::compile::source::Source;
+use crate::composed::Composed;
 use crate::composition::{Composition, Step, ToolCall, Undo};
 use crate::diagnostic::Severity;
 use crate::id::ToolId;
@@ -84,8 +86,20 @@ struct BundledTool {
     tags: Vec<Arc<str>>,
     /// The position of the composition behind it.
     composition: Option<usize>,
+    /// What its code calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    composed: Option<BundledParts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pin: Option<Arc<str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BundledParts {
+    of: Vec<Arc<str>>,
+    atomic: bool,
+    is_destructive: bool,
+    /// Positions of the tools, each before the one that it is a part of.
+    parts: Vec<usize>,
 }
 
 impl Plan {
@@ -138,6 +152,12 @@ impl Packing {
             return at;
         }
         let composition = tool.composition.as_ref().map(|inner| self.composition(inner));
+        let composed = tool.composed.as_ref().map(|composed| self.parts(composed));
+        // Code cannot be packed: without it, every call asks that may have to.
+        let confirm = match (tool.confirm, &tool.asks_when) {
+            (Confirm::ByEffect, Some(_)) => Confirm::Always,
+            (confirm, _) => confirm,
+        };
         let bundled = BundledTool {
             id: tool.id.clone(),
             description: tool.description.clone(),
@@ -145,14 +165,22 @@ impl Packing {
             output: tool.output.as_ref().map_or(Value::Null, |schema| schema.json().clone()),
             annotations: tool.annotations,
             rollback: rollback.clone(),
-            confirm: tool.confirm,
+            confirm,
             scopes: tool.scopes.clone(),
             tags: tool.tags.clone(),
             composition,
+            composed,
             pin: tool.pin.clone(),
         };
         self.tools.push((tool.clone(), bundled));
         self.tools.len() - 1
+    }
+
+    fn parts(&mut self, composed: &Composed) -> BundledParts {
+        let Composed { of, atomic, parts, is_destructive } = composed;
+        let parts = parts.values().map(|part| self.tool(part, &part.rollback)).collect();
+        let (atomic, is_destructive) = (*atomic, *is_destructive);
+        BundledParts { of: of.clone(), atomic, is_destructive, parts }
     }
 }
 
@@ -216,13 +244,7 @@ pub fn unbundle(text: &str, limits: &Limits) -> Result<Arc<Plan>, BundleError> {
     for composition in &bundle.compositions {
         let mut catalog = Catalog::default();
         for at in &composition.tools {
-            let (Some(bundled), Some(tool)) = (bundle.tools.get(*at), tools.get_mut(*at)) else {
-                return Err(unreadable(format!("there is no tool {at}")));
-            };
-            if tool.is_none() {
-                *tool = Some(Arc::new(spec(bundled, &compiled)?));
-            }
-            catalog.insert(tool.clone().expect("it was just made"));
+            catalog.insert(unpacked(&bundle.tools, *at, &mut tools, &compiled)?);
         }
         compiled.push(compile_again(composition, &catalog, limits)?);
     }
@@ -236,6 +258,40 @@ pub fn unbundle(text: &str, limits: &Limits) -> Result<Arc<Plan>, BundleError> {
         return Err(BundleError::Changed { expected, actual });
     }
     Ok(Arc::new(plan))
+}
+
+/// The tool at a position, with its parts.
+fn unpacked(
+    bundled: &[BundledTool],
+    at: usize,
+    tools: &mut [Option<Arc<ToolSpec>>],
+    compiled: &[Arc<Composition>],
+) -> Result<Arc<ToolSpec>, BundleError> {
+    let unreadable = |message: String| BundleError::Unreadable { message };
+    let own = bundled.get(at).ok_or_else(|| unreadable(format!("there is no tool {at}")))?;
+    if let Some(tool) = &tools[at] {
+        return Ok(tool.clone());
+    }
+    let mut tool = spec(own, compiled)?;
+    if let Some(composed) = &own.composed {
+        let mut parts = BTreeMap::new();
+        for part in &composed.parts {
+            if *part >= at {
+                return Err(unreadable(format!("`{}` comes before its parts", own.id)));
+            }
+            let part = unpacked(bundled, *part, tools, compiled)?;
+            parts.insert(part.id.clone(), part);
+        }
+        tool.composed = Some(Composed {
+            of: composed.of.clone(),
+            atomic: composed.atomic,
+            is_destructive: composed.is_destructive,
+            parts,
+        });
+    }
+    let tool = Arc::new(tool);
+    tools[at] = Some(tool.clone());
+    Ok(tool)
 }
 
 fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec, BundleError> {
@@ -254,12 +310,14 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         annotations: bundled.annotations,
         rollback: bundled.rollback.clone(),
         confirm: bundled.confirm,
+        asks_when: None,
         scopes: bundled.scopes.clone(),
         tags: bundled.tags.clone(),
         // Who may call it was decided when it was planned.
         category: None,
         backend: Backend::default(),
         composition,
+        composed: None,
         // What was observed changes from day to day; a plan is the same all the same.
         observed: None,
         pin: bundled.pin.clone(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Plan;
+use crate::composed;
 use crate::composition::{StepKind, ToolCall, Undo};
 use crate::id::ToolId;
 use crate::tool::{Impact, ToolSpec};
@@ -21,7 +22,8 @@ pub struct Declared {
 }
 
 impl Plan {
-    /// Every tool that a run may call, by id. Compositions are seen through; what takes steps back
+    /// Every tool that a run may call, by id. Compositions are seen through, and so is code that
+    /// declares what it calls; what takes steps back
     /// is not listed, because it is allowed with them.
     pub fn declared(&self) -> Vec<Declared> {
         let mut found = BTreeMap::new();
@@ -55,6 +57,7 @@ impl Plan {
                 let Some(tool) = &call.tool else { return };
                 if tool.composition.is_none() {
                     add_tool(found, tool, undo);
+                    composed::declare_parts(tool, is_undoable(undo), found);
                 }
             };
             if let StepKind::Tool(call) = &step.kind {
@@ -79,6 +82,9 @@ fn add_tool(found: &mut BTreeMap<ToolId, Declared>, tool: &ToolSpec, undo: &Undo
         asks: tool.needs_confirmation(),
         is_undoable: true,
     });
-    let is_undoable = effect <= Impact::Reads || matches!(undo, Undo::Call(_) | Undo::NotNeeded);
-    declared.is_undoable &= is_undoable;
+    declared.is_undoable &= effect <= Impact::Reads || is_undoable(undo);
+}
+
+fn is_undoable(undo: &Undo) -> bool {
+    matches!(undo, Undo::Call(_) | Undo::NotNeeded)
 }

@@ -251,6 +251,8 @@ impl Moment<'_> {
             step: path,
             attempt,
             purpose: Purpose::Undo,
+            // Whoever allowed a step has allowed what takes it back.
+            covers_parts: true,
         }));
     }
 

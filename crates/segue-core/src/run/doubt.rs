@@ -11,6 +11,7 @@ use super::journal::{Fact, Failure, NodeId};
 use super::retry;
 use super::scope::FrameScope;
 use super::{Answer, Call, CallId, Effect, Purpose, TimerId};
+use crate::composed;
 use crate::composition::{Backoff, Probe, Step};
 use crate::diagnostic::Code;
 use crate::value::Value;
@@ -64,6 +65,7 @@ impl Moment<'_> {
             step: self.state.path(node),
             attempt: record.probes,
             purpose: Purpose::Probe,
+            covers_parts: composed::covers(spec(&probe.call), self.all_is_allowed(node)),
         }));
     }
 

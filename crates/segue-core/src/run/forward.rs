@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::consent::denial;
 use super::journal::{Entry, Fact, Failure, NodeId, Started};
 use super::node::Node;
 use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
 use super::{Call, CallId, Effect, EventKind, Purpose, QuestionId, TimerId, Turn};
+use crate::composed;
 use crate::composition::{Step, StepKind, ToolCall, Unresolved};
 use crate::diagnostic::Code;
 use crate::expr::{EvalError, Expr, Template};
@@ -62,6 +64,7 @@ impl Moment<'_> {
         }
         self.record(Fact::Started(started));
         self.limit_run();
+        self.ask_for_consent();
     }
 
     /// Says when the run has taken too long.
@@ -76,7 +79,7 @@ impl Moment<'_> {
 
     /// Starts what can start and ends what is over, until nothing more follows.
     fn advance(&mut self) {
-        while self.state.status == RunStatus::Running {
+        while self.state.status == RunStatus::Running && !self.state.awaits_consent() {
             if let Some(node) = self.state.next_ready() {
                 self.start(node);
             } else if !self.close_one() {
@@ -172,18 +175,10 @@ impl Moment<'_> {
             Err(failure) => return self.fail(node, failure),
         };
         let tool = spec(call);
-        // Whoever allowed a step has allowed what takes it back.
-        let inside_undo = self.state.activation_of(node.frame).is_inside_undo;
-        let consented = self.state.options().is_some_and(|options| options.consented);
-        if consented && !inside_undo && !self.state.declares(&tool.id) {
-            let message = format!("`{}` was not declared when the run was allowed", tool.id);
-            return self.fail(node, Failure::lasting(Code::Denied, message));
+        if let Some(failure) = self.not_covered(node, tool) {
+            return self.fail(node, failure);
         }
-        let approved = self.state.options().is_some_and(|options| options.approved)
-            || consented
-            || inside_undo;
-        // A composition asks for each of its calls that needs it.
-        if tool.composition.is_none() && tool.needs_confirmation() && !approved {
+        if self.asks(node, step, candidate, &args) {
             self.record(Fact::Asked { node, candidate, args });
             return self.ask(node);
         }
@@ -226,7 +221,9 @@ impl Moment<'_> {
         if spec(candidate_call(step, candidate)).composition.is_some() {
             return self.enter_composition(node, candidate, args);
         }
-        let tool = spec(candidate_call(step, candidate)).id.clone();
+        let tool = spec(candidate_call(step, candidate));
+        let covers_parts = composed::covers(tool, self.all_is_allowed(node));
+        let tool = tool.id.clone();
         self.record(Fact::Called { node, candidate, args: args.clone() });
         let attempt = self.state.record(node).attempts;
         let path = self.state.path(node);
@@ -239,11 +236,15 @@ impl Moment<'_> {
             step: path,
             attempt: self.state.record(node).tries,
             purpose: Purpose::Do,
+            covers_parts,
         }));
     }
 
     fn decided(&mut self, question: QuestionId, granted: bool, by: Arc<str>, data: Value) {
         let QuestionId { node, seq } = question;
+        if node == NodeId::RUN {
+            return self.consent_decided(seq, granted, by);
+        }
         if self.state.record(node).asked_seq != seq {
             return;
         }
@@ -259,9 +260,7 @@ impl Moment<'_> {
         }
         let step = self.state.step(node).clone();
         let tool = &spec(candidate_call(&step, candidate)).id;
-        let mut failure = Failure::lasting(Code::Denied, format!("`{tool}` was not confirmed"));
-        failure.hint = Some("confirm it when asked, or consent beforehand with `--yes`".into());
-        self.fail(node, failure);
+        self.fail(node, denial(format!("`{tool}` was not confirmed")));
     }
 
     /// Nothing new starts in this activation; what runs is asked to end.

@@ -26,6 +26,8 @@ pub(super) struct Activation {
     pub(super) is_undo: bool,
     /// Whether it takes something back, or is inside what does.
     pub(super) is_inside_undo: bool,
+    /// The activation that somebody has allowed as a whole: this one, or one around it.
+    pub(super) covered_by: Option<u32>,
     /// Steps of this activation, and of those inside it, that hold a slot.
     pub(super) running: u32,
     pub(super) max_concurrency: u32,
@@ -69,6 +71,7 @@ impl Activation {
             depth: 0,
             is_undo: false,
             is_inside_undo: false,
+            covered_by: None,
             open_frames: 0,
             names: Value::Null,
             back: None,

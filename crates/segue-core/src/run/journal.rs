@@ -193,6 +193,13 @@ pub enum Fact {
         /// The items.
         items: Arc<Vec<Value>>,
     },
+    /// The whole run waits for a yes.
+    ConsentAsked,
+    /// Somebody has allowed the whole run.
+    Consented {
+        /// Who.
+        by: Arc<str>,
+    },
     /// A call waits for a yes.
     Asked {
         /// The step.
@@ -493,6 +500,8 @@ impl Fact {
             | Fact::Kept { node, .. }
             | Fact::Late { node, .. } => Some(*node),
             Fact::Started(_)
+            | Fact::ConsentAsked
+            | Fact::Consented { .. }
             | Fact::Visited { .. }
             | Fact::Stopped { .. }
             | Fact::Closed { .. }

@@ -10,6 +10,7 @@
 mod admit;
 mod attempt;
 mod back;
+mod consent;
 mod container;
 mod doubt;
 mod dry;
@@ -40,7 +41,7 @@ pub use rerun::Reused;
 use crate::composition::StepKind;
 use crate::id::ToolId;
 use crate::limits::Limits;
-use crate::plan::Plan;
+use crate::plan::{Declared, Plan};
 use crate::schema::Schema;
 use crate::value::Value;
 use crate::view::{RunStatus, RunView};
@@ -194,6 +195,8 @@ pub struct Call {
     pub attempt: u32,
     /// What it is for.
     pub purpose: Purpose,
+    /// Whether calls that the tool's own code makes are allowed with it.
+    pub covers_parts: bool,
 }
 
 /// What a call is for.
@@ -232,12 +235,23 @@ pub struct Question {
 /// What is asked.
 #[derive(Clone, Debug)]
 pub enum QuestionKind {
+    /// Whether an atomic composition may run: one yes for all that it calls.
+    Run {
+        /// Its name.
+        composition: Arc<str>,
+        /// What it would run with.
+        input: Value,
+        /// What it may call.
+        calls: Vec<Declared>,
+    },
     /// Whether a tool may be called.
     Call {
         /// The tool.
         tool: ToolId,
         /// What it would be called with.
         args: Value,
+        /// What it may call in turn: its own code, or the steps of an atomic composition.
+        parts: Vec<Declared>,
     },
     /// What an `approve` step wants to know.
     Approval {

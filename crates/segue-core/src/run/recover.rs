@@ -17,6 +17,7 @@ impl Moment<'_> {
             return;
         }
         self.limit_run();
+        self.repeat_consent();
         // Only what there was: what begins from here on needs no second asking.
         let frames = self.state.frames.len();
         for frame in 0..u32::try_from(frames).expect("a run has far fewer than 2^32 frames") {

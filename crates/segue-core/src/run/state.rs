@@ -5,13 +5,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
+use super::consent::Consent;
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::{IllegalFact, Node};
 use super::redact::Sensitive;
 use crate::composition::{Flow, Step};
 use crate::expr::StepIndex;
-use crate::id::ToolId;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::Value;
 use crate::view::{RunStatus, rfc3339};
@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) frames: Vec<Frame>,
     pub(super) calls: u64,
     pub(super) seq: u64,
+    /// Whether somebody has allowed the run.
+    pub(super) consent: Consent,
     /// Who wants everything to be taken back.
     pub(super) rollback_asked: Option<Arc<str>>,
     /// What must not be written down.
@@ -67,6 +69,7 @@ impl State {
             frames: Vec::new(),
             calls: 0,
             seq: 0,
+            consent: Consent::NotAsked,
             rollback_asked: None,
             sensitive: Sensitive::default(),
             has_sensitive: has_sensitive(&plan),
@@ -83,11 +86,6 @@ impl State {
 
     pub(super) fn options(&self) -> Option<&Options> {
         self.started.as_ref().map(|started| &started.options)
-    }
-
-    /// Whether the plan that the run was started with may call a tool.
-    pub(super) fn declares(&self, tool: &ToolId) -> bool {
-        self.activations.first().is_some_and(|root| root.plan.declares(tool))
     }
 
     pub(super) fn frame(&self, frame: u32) -> &Frame {
@@ -129,7 +127,8 @@ impl State {
 
     /// Whether nothing goes on by itself and a person is asked.
     pub(super) fn is_waiting(&self) -> bool {
-        self.status == RunStatus::Running && self.busy == 0 && self.asking > 0
+        let asks = self.busy == 0 && self.asking > 0;
+        self.status == RunStatus::Running && (asks || self.awaits_consent())
     }
 
     /// The nodes of an activation of a body.
@@ -188,6 +187,9 @@ impl State {
         self.seq = entry.seq + 1;
         match &entry.fact {
             Fact::Started(started) => self.begin(started, entry.at_ms),
+            Fact::ConsentAsked | Fact::Consented { .. } => {
+                self.consent = self.consent.next(entry)?;
+            }
             Fact::Opened { node, body, item } => {
                 self.advance(*node, entry)?;
                 let activation = self.frame(node.frame).activation;
@@ -201,6 +203,7 @@ impl State {
                 self.begin_attempt(*node, *candidate, input, entry)?;
                 let nested = self.planned(*node).nested.get(candidate).cloned();
                 self.enter(*node, nested.ok_or(IllegalFact)?, input, false);
+                self.cover();
             }
             Fact::Expanding { node, document } => {
                 self.advance(*node, entry)?;
@@ -441,11 +444,22 @@ impl State {
             depth: around.depth + 1,
             is_undo,
             is_inside_undo: is_undo || around.is_inside_undo,
+            covered_by: around.covered_by,
             ..self.activation(plan, input)
         };
         let at = index(self.activations.len());
         self.activations.push(activation);
         self.open(at, 0, Some(node), None);
+    }
+
+    /// An atomic composition is not entered before it is allowed as a whole. One that was made at run
+    /// time is: nobody was asked about it.
+    fn cover(&mut self) {
+        let at = index(self.activations.len() - 1);
+        let entered = &mut self.activations[at as usize];
+        if entered.plan.composition.atomic {
+            entered.covered_by.get_or_insert(at);
+        }
     }
 
     fn open(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::consent::declared;
 use super::finish::results;
 use super::forward::{candidate_call, spec};
 use super::frame::Record;
@@ -77,7 +78,8 @@ fn shared_results(state: &State) -> Arc<Map> {
 pub(super) fn questions(state: &State) -> impl Iterator<Item = Question> {
     let frames = 0..u32::try_from(state.frames.len()).unwrap_or(u32::MAX);
     let nodes = frames.flat_map(|frame| state.nodes_of(frame));
-    nodes.filter_map(|node| question(state, node))
+    let of_steps = nodes.filter_map(|node| question(state, node));
+    state.consent_question().into_iter().chain(of_steps)
 }
 
 /// What a step asks a person, if it does.
@@ -89,7 +91,10 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
         (Node::Asking { .. }, StepKind::Approve { schema, .. }) => {
             QuestionKind::Approval { message: args.to_string().into(), schema: schema.clone() }
         }
-        (Node::Asking { candidate }, _) => QuestionKind::Call { tool: tool(*candidate), args },
+        (Node::Asking { candidate }, _) => {
+            let parts = declared(state, node, *candidate);
+            QuestionKind::Call { tool: tool(*candidate), args, parts }
+        }
         (Node::Doubtful { candidate }, _) => {
             let message = record.doubt.as_ref().map_or_else(|| "".into(), |d| d.message.clone());
             QuestionKind::Doubt { tool: tool(*candidate), args, message }
@@ -103,6 +108,7 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
 /// Who decided what, in the order of the journal.
 pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<(Arc<str>, String)> {
     let decision = |entry: &Entry| match &entry.fact {
+        Fact::Consented { by } => Some((by.clone(), "allowed the run".to_owned())),
         Fact::Granted { node, by } => {
             Some((by.clone(), format!("allowed `{}`", state.path(*node))))
         }
@@ -126,7 +132,14 @@ fn wait_view(question: &Question) -> WaitView {
     let step = question.step.clone();
     let text = |tool: &ToolId| Some(tool.shared().clone());
     match &question.kind {
-        QuestionKind::Call { tool, args } => WaitView {
+        QuestionKind::Run { composition, input, .. } => WaitView {
+            message: format!("may `{composition}` run, with everything that it calls?").into(),
+            kind: "run",
+            tool: None,
+            args: input.clone(),
+            step,
+        },
+        QuestionKind::Call { tool, args, .. } => WaitView {
             message: format!("may `{tool}` be called?").into(),
             kind: "call",
             tool: text(tool),

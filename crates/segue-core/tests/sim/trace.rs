@@ -170,6 +170,9 @@ impl Trace {
 
     /// For people: `each[2]/parse`.
     pub(crate) fn path(&self, node: NodeId) -> String {
+        if node == NodeId::RUN {
+            return "the run".to_owned();
+        }
         let id = &self.step(node).id;
         let frame = self.frame(node.frame);
         match (frame.parent, &frame.item) {

@@ -358,6 +358,8 @@ fn fact(run: &Run, fact: &Fact) -> String {
     let path = |node: &NodeId| run.path(*node);
     match fact {
         Fact::Started(started) => format!("started with {}", started.input),
+        Fact::ConsentAsked => "the run asks once".to_owned(),
+        Fact::Consented { by } => format!("the run is allowed by {by}"),
         Fact::Opened { node, item, .. } => match item {
             Some(item) => format!("{} opens item {} = {}", path(node), item.index, item.value),
             None => format!("{} opens a body", path(node)),

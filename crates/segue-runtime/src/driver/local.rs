@@ -13,11 +13,13 @@ use futures_util::future::{BoxFuture, Either, FutureExt, poll_fn, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
+use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{
     Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Question, QuestionId,
     Reused, Run, Started, TimerId, Turn,
 };
+use segue_core::tool::Catalog;
 use segue_core::value::Value;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
@@ -25,9 +27,9 @@ use tokio::time::Sleep;
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::engine::{Ears, Heard, Listening};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
-use crate::tools::ask::with_questions;
 use crate::tools::gate::{Gate, Pass};
-use crate::tools::{self, Asker, Registry, ToolError};
+use crate::tools::reach::{Around, Compositions, Standing};
+use crate::tools::{self, Registry, ToolError};
 
 /// How long to leave a store alone that could not be written: at first, and at most.
 const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -45,14 +47,18 @@ pub struct Drive<'a> {
     pub store: &'a dyn Store,
     /// Who is asked.
     pub confirmer: &'a dyn Confirmer,
+    /// What is known of the tools.
+    pub catalog: &'a Catalog,
+    /// Every bound.
+    pub limits: &'a Limits,
+    /// What runs compositions that code calls.
+    pub(crate) compositions: &'a dyn Compositions,
     /// Who watches.
     pub observer: &'a dyn Observer,
     /// Randomness.
     pub chance: &'a Chance,
     /// What compiles a composition that was made at run time.
     pub expand: &'a Expand<'a>,
-    /// How long to wait for a store that cannot be written.
-    pub store_wait: Duration,
     /// Resolves when the run should end.
     pub cancel: BoxFuture<'a, ()>,
     /// What else is wanted of it meanwhile.
@@ -95,11 +101,15 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         plan: drive.plan,
         lease,
         measured: Vec::new(),
-        registry: drive.registry,
-        gate: drive.gate,
+        around: Around {
+            registry: drive.registry,
+            catalog: drive.catalog,
+            gate: drive.gate,
+            limits: drive.limits,
+            confirmer: drive.confirmer,
+            compositions: drive.compositions,
+        },
         store: drive.store,
-        store_wait: drive.store_wait,
-        confirmer: drive.confirmer,
         observer: drive.observer,
         chance: drive.chance,
         expand: drive.expand,
@@ -159,11 +169,8 @@ struct Driver<'a> {
     lease: Option<Lease>,
     /// Calls that ended and are not in the store yet.
     measured: Vec<Measured>,
-    registry: &'a Registry,
-    gate: &'a Gate,
+    around: Around<'a>,
     store: &'a dyn Store,
-    store_wait: Duration,
-    confirmer: &'a dyn Confirmer,
     observer: &'a dyn Observer,
     chance: &'a Chance,
     expand: &'a Expand<'a>,
@@ -321,7 +328,10 @@ impl<'a> Driver<'a> {
             measured: &self.measured,
         };
         match &self.lease {
-            Some(lease) => append(self.store, lease, record, self.store_wait).await?,
+            Some(lease) => {
+                let patience = Duration::from_millis(self.around.limits.store_wait_ms_max);
+                append(self.store, lease, record, patience).await?;
+            }
             None => {
                 let run = NewRun { run_id: &self.run_id, plan: &self.plan };
                 self.lease = Some(self.store.create(run, record).await?);
@@ -343,7 +353,7 @@ impl<'a> Driver<'a> {
             Effect::Ask(question) => {
                 let (end, ended) = oneshot::channel();
                 self.asked.push((question.id, end));
-                self.wait_for(ask(self.confirmer, question, ended));
+                self.wait_for(ask(self.around.confirmer, question, ended));
             }
             Effect::Expand { node, document } => {
                 let outcome = (self.expand)(&document);
@@ -357,8 +367,8 @@ impl<'a> Driver<'a> {
     fn call(&mut self, call: Call) {
         let (end, ended) = oneshot::channel();
         self.ends.push((call.id, end));
-        let (gate, run_id) = (self.gate, self.run_id.clone());
-        let around = Around { registry: self.registry, confirmer: self.confirmer };
+        let (around, run_id) = (self.around, self.run_id.clone());
+        let gate = around.gate;
         let is_retry = call.attempt > 1 && call.purpose == Purpose::Do;
         // Few calls have to wait; the others are spared the room that waiting takes.
         match gate.try_enter(&call.tool, is_retry) {
@@ -367,10 +377,10 @@ impl<'a> Driver<'a> {
                 self.under_way.push(Either::Left(calling));
             }
             Some(Err(error)) => {
-                let refused = unsent(call.id, Answer::Failure(failure(error)));
+                let refused = unsent(call.id, Answer::Failure(error.into()));
                 self.wait_for(std::future::ready(refused));
             }
-            None => self.wait_for(queue(around, gate, run_id, call, is_retry, ended)),
+            None => self.wait_for(queue(around, run_id, call, is_retry, ended)),
         }
     }
 
@@ -425,7 +435,6 @@ async fn wake(timer: TimerId, at_ms: u64) -> Happened {
 /// Waits for a call's turn, and makes it.
 async fn queue(
     around: Around<'_>,
-    gate: &Gate,
     run_id: Arc<str>,
     call: Call,
     is_retry: bool,
@@ -435,24 +444,17 @@ async fn queue(
         biased;
         // First: what is ended here must not leave with the slot that another one's end has freed.
         Ok(()) = &mut ended => return unsent(call.id, Answer::Unsent),
-        pass = gate.enter(&call.tool, is_retry) => pass,
+        pass = around.gate.enter(&call.tool, is_retry) => pass,
     };
     match pass {
         Ok(pass) => leave(around, run_id, call, pass, ended).await,
-        Err(error) => unsent(call.id, Answer::Failure(failure(error))),
+        Err(error) => unsent(call.id, Answer::Failure(error.into())),
     }
 }
 
 /// The answer of a call that never left.
 fn unsent(call: CallId, answer: Answer) -> Happened {
     Happened::Answered(EventKind::Answered { call, answer }, None)
-}
-
-/// What a call needs besides its place in the queue.
-#[derive(Clone, Copy)]
-struct Around<'a> {
-    registry: &'a Registry,
-    confirmer: &'a dyn Confirmer,
 }
 
 /// Makes a call that may leave.
@@ -463,18 +465,11 @@ fn leave<'a>(
     pass: Pass<'a>,
     ended: oneshot::Receiver<()>,
 ) -> Calling<'a> {
-    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose } = call;
+    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts } = call;
     let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
-    let mut request =
+    let request =
         tools::Call { tool: tool.clone(), args, run_id, step, attempt, key, purpose, asker: None };
-    let work = if known.runner.may_ask() {
-        let (asker, asked) = Asker::pair();
-        request.asker = Some(asker);
-        let asks = (id.node, request.step.clone());
-        Box::pin(with_questions(known.runner.call(request), asked, around.confirmer, asks))
-    } else {
-        known.runner.call(request)
-    };
+    let work = around.make(known, request, Standing { node: id.node, covers_parts });
     let has_schema = known.spec.output.is_some();
     Calling {
         id,
@@ -564,27 +559,11 @@ fn is_heard(answer: &Answer) -> bool {
 fn answer(outcome: Result<Result<Value, ToolError>, Panic>) -> Answer {
     match outcome {
         Ok(Ok(value)) => Answer::Value(value),
-        Ok(Err(error)) => Answer::Failure(failure(error)),
+        Ok(Err(error)) => Answer::Failure(error.into()),
         Err(_) => {
             let mut failure = Failure::lasting(Code::Internal, "the tool's own code panicked");
             failure.in_doubt = true;
             Answer::Failure(failure)
-        }
-    }
-}
-
-fn failure(error: ToolError) -> Failure {
-    match error {
-        ToolError::Refused { code, message, retryable } => {
-            Failure { retryable, ..Failure::lasting(code, message) }
-        }
-        ToolError::Unreachable { message, retry_after } => {
-            let millis =
-                retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-            Failure { retry_after_ms: millis, ..Failure::passing(Code::Unreachable, message) }
-        }
-        ToolError::Silent { message } => {
-            Failure { in_doubt: true, ..Failure::passing(Code::InDoubt, message) }
         }
     }
 }

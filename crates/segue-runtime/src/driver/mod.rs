@@ -37,7 +37,7 @@ pub struct Nobody;
 impl Confirmer for Nobody {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
         match question.kind {
-            QuestionKind::Call { .. } => {
+            QuestionKind::Run { .. } | QuestionKind::Call { .. } => {
                 Some(Decision { granted: false, by: "nobody".into(), data: Value::Null })
             }
             QuestionKind::Approval { .. } | QuestionKind::Doubt { .. } => None,

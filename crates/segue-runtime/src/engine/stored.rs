@@ -12,6 +12,7 @@ use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 use segue_core::view::RunView;
 
+use super::call::Nested;
 use super::ears::Wish;
 use super::{Engine, EngineError, stopped};
 use crate::driver::{self, Confirmer, Drive, First, Later, Observer, Unobserved};
@@ -200,10 +201,12 @@ impl Engine {
             gate: &self.inner.gate,
             store: &*self.inner.store,
             confirmer: request.confirmer,
+            catalog: &self.inner.catalog,
+            limits: &self.inner.limits,
+            compositions: &Nested { engine: self, registry: &self.inner.registry },
             observer: request.observer,
             chance: &self.inner.chance,
             expand: &expand,
-            store_wait: Duration::from_millis(self.inner.limits.store_wait_ms_max),
             cancel: request.cancel,
             ears: &self.inner.ears,
         };
@@ -229,8 +232,8 @@ impl Engine {
     /// D4: a run is bound to the tools that it was planned with.
     fn definitions_are_the_same(&self, plan: &Plan) -> Result<(), EngineError> {
         for (id, pinned) in plan.tools.iter().filter(|(_, tool)| tool.composition.is_none()) {
-            if let Some(now) = self.inner.registry.get(id)
-                && now.spec.hash() != pinned.hash()
+            if let Some(now) = self.inner.catalog.get(id)
+                && now.hash() != pinned.hash()
             {
                 return Err(EngineError::DefinitionChanged { tool: id.to_string() });
             }

@@ -35,4 +35,8 @@ impl ToolRunner for Excluded {
         }
         Err(ToolError::refused(self.code, self.message.clone()))
     }
+
+    fn may_ask(&self) -> bool {
+        self.inner.may_ask()
+    }
 }

@@ -1,29 +1,30 @@
-//! A call that is under way asks a person: its server wants to know something before it goes on.
+//! What a call that is under way asks for: an answer of a person, or a call of another tool.
+//!
+//! Asking goes to whoever makes the call, and ends with it. So a tool that keeps its way to ask holds
+//! nothing: there is nobody at the other end any more.
 
 use std::sync::Arc;
 
-use segue_core::run::{NodeId, Question, QuestionId, QuestionKind};
+use segue_core::diagnostic::Code;
 use segue_core::schema::Schema;
 use segue_core::value::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::ToolError;
-use crate::driver::{Confirmer, Decision};
+use crate::driver::Decision;
 
-/// The number of a question that no journal knows: it ends with its call.
-const UNWRITTEN: u64 = u64::MAX;
-
-/// How a call reaches a person.
+/// How a call reaches beyond itself.
 #[derive(Clone, Debug)]
 pub struct Asker(UnboundedSender<Asking>);
 
-/// A question of a call.
+/// What a call asks for.
 #[derive(Debug)]
-pub(crate) struct Asking {
-    message: Arc<str>,
-    schema: Arc<Schema>,
-    reply: oneshot::Sender<Option<Decision>>,
+pub(crate) enum Asking {
+    /// What a person knows.
+    Person { message: Arc<str>, schema: Arc<Schema>, reply: oneshot::Sender<Option<Decision>> },
+    /// A call of another tool.
+    Part { name: Arc<str>, args: Value, reply: oneshot::Sender<Result<Value, ToolError>> },
 }
 
 impl Asker {
@@ -36,7 +37,7 @@ impl Asker {
     /// What a person gives; nothing when nobody is there, says no, or gives what does not fit.
     pub async fn ask(&self, message: Arc<str>, schema: Arc<Schema>) -> Option<Value> {
         let (reply, answer) = oneshot::channel();
-        self.0.send(Asking { message, schema: schema.clone(), reply }).ok()?;
+        self.0.send(Asking::Person { message, schema: schema.clone(), reply }).ok()?;
         let decision = answer.await.ok().flatten().filter(|decision| decision.granted)?;
         let data = match decision.data {
             Value::Null => Value::empty_object(),
@@ -45,34 +46,16 @@ impl Asker {
         let data = schema.with_defaults(data);
         schema.violations(&data).is_empty().then_some(data)
     }
-}
 
-/// Waits for a call, and puts its questions one after the other. The call goes on while somebody
-/// thinks; when it ends, its question has no place any more.
-pub(crate) async fn with_questions(
-    mut work: futures_util::future::BoxFuture<'_, Result<Value, ToolError>>,
-    mut asked: UnboundedReceiver<Asking>,
-    confirmer: &dyn Confirmer,
-    (node, step): (NodeId, Arc<str>),
-) -> Result<Value, ToolError> {
-    loop {
-        let asking = tokio::select! {
-            biased;
-            answer = &mut work => return answer,
-            Some(asking) = asked.recv() => asking,
+    /// What another tool answers, if it may be called.
+    pub(crate) async fn call(&self, name: &str, args: Value) -> Result<Value, ToolError> {
+        let is_over = || {
+            let message = format!("the call that was allowed to call `{name}` is over");
+            ToolError::refused(Code::ToolNotAllowed, message)
         };
-        let Asking { message, schema, reply } = asking;
-        let question = Question {
-            id: QuestionId { node, seq: UNWRITTEN },
-            step: step.clone(),
-            kind: QuestionKind::Approval { message, schema: Some(schema) },
-        };
-        tokio::select! {
-            biased;
-            answer = &mut work => return answer,
-            decision = confirmer.confirm(&question) => {
-                let _ = reply.send(decision);
-            }
-        }
+        let (reply, answer) = oneshot::channel();
+        let asking = Asking::Part { name: name.into(), args, reply };
+        self.0.send(asking).map_err(|_| is_over())?;
+        answer.await.map_err(|_| is_over())?
     }
 }

@@ -3,7 +3,8 @@
 //! A call waits for a slot of its tool, then of its source, then of the process, each first come,
 //! first served. Always in this order, so nobody waits in a circle, and nobody holds a slot of the
 //! process while waiting for a busy tool. A call that is dropped while it waits holds nothing and
-//! was not sent. What is known of a tool's health may turn a call away; see `health`.
+//! was not sent. A call whose code calls other tools holds no slot that these may need: they have
+//! their own. What is known of a tool's health may turn a call away; see `health`.
 //!
 //! Not here: what a refusal leads to (the core's), how long a call may take (the driver's).
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
-use segue_core::tool::BUILTIN;
+use segue_core::tool::{BUILTIN, ToolSpec};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -46,6 +47,8 @@ pub struct Gate {
 struct Lane {
     tool: Option<Semaphore>,
     source: Option<Arc<Semaphore>>,
+    /// Whether its calls wait for calls of other tools. They hold no slot that those need.
+    waits_for_parts: bool,
     /// Built-in tools have none: they are this process, or reach a different host each time.
     health: Option<Mutex<Health>>,
 }
@@ -53,7 +56,7 @@ struct Lane {
 impl Gate {
     /// A gate for these tools.
     pub fn new<'a>(
-        tools: impl Iterator<Item = &'a ToolId>,
+        tools: impl Iterator<Item = &'a ToolSpec>,
         concurrency: &Concurrency,
         limits: &Limits,
     ) -> Gate {
@@ -63,14 +66,15 @@ impl Gate {
             .iter()
             .map(|(name, max)| (&**name, Arc::new(semaphore(max))))
             .collect();
-        let lane = |id: &ToolId| Lane {
-            tool: concurrency.tools.get(id).map(semaphore),
-            source: sources.get(id.namespace()).cloned(),
-            health: (id.namespace() != BUILTIN).then(|| Mutex::new(Health::new(limits))),
+        let lane = |tool: &ToolSpec| Lane {
+            tool: concurrency.tools.get(&tool.id).map(semaphore),
+            source: sources.get(tool.id.namespace()).filter(|_| tool.composed.is_none()).cloned(),
+            waits_for_parts: tool.composed.is_some(),
+            health: (tool.id.namespace() != BUILTIN).then(|| Mutex::new(Health::new(limits))),
         };
         Gate {
             all: Semaphore::new(limits.calls_max.min(Semaphore::MAX_PERMITS)),
-            lanes: tools.map(|id| (id.clone(), lane(id))).collect(),
+            lanes: tools.map(|tool| (tool.id.clone(), lane(tool))).collect(),
             since: Instant::now(),
             retry_percent_max: limits.retry_percent_max,
         }
@@ -91,7 +95,7 @@ impl Gate {
         let slots = [
             acquire(lane.tool.as_ref()).await,
             acquire(lane.source.as_deref()).await,
-            acquire(Some(&self.all)).await,
+            acquire(self.all(lane)).await,
         ];
         self.admit(tool, lane, slots, is_retry)
     }
@@ -137,7 +141,12 @@ impl Gate {
             None => Some(None),
             Some(slots) => slots.try_acquire().ok().map(Some),
         };
-        Some([free(lane.tool.as_ref())?, free(lane.source.as_deref())?, free(Some(&self.all))?])
+        Some([free(lane.tool.as_ref())?, free(lane.source.as_deref())?, free(self.all(lane))?])
+    }
+
+    /// The slots of the process, for a call that takes one.
+    fn all(&self, lane: &Lane) -> Option<&Semaphore> {
+        (!lane.waits_for_parts).then_some(&self.all)
     }
 
     fn millis(&self, at: Instant) -> u64 {

@@ -9,8 +9,10 @@ pub mod builtin;
 pub mod command;
 pub mod gate;
 pub mod http;
+pub mod local;
 pub mod mcp;
 pub(crate) mod orphans;
+pub(crate) mod reach;
 pub mod secret;
 
 use std::collections::BTreeMap;
@@ -20,8 +22,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
-use segue_core::run::Purpose;
-use segue_core::tool::{Catalog, Observed, ToolSpec};
+use segue_core::run::{Failure, Purpose};
+use segue_core::tool::{Observed, ToolSpec};
 use segue_core::value::Value;
 
 pub use ask::Asker;
@@ -43,7 +45,7 @@ pub struct Call {
     pub key: Arc<str>,
     /// What it is for.
     pub purpose: Purpose,
-    /// How it reaches a person, if it may have to.
+    /// How it reaches a person, or tools that it declared, if it may have to.
     pub asker: Option<Asker>,
 }
 
@@ -88,13 +90,46 @@ impl ToolError {
     }
 }
 
+impl From<ToolError> for Failure {
+    fn from(error: ToolError) -> Failure {
+        match error {
+            ToolError::Refused { code, message, retryable } => {
+                Failure { retryable, ..Failure::lasting(code, message) }
+            }
+            ToolError::Unreachable { message, retry_after } => {
+                let millis =
+                    retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+                Failure { retry_after_ms: millis, ..Failure::passing(Code::Unreachable, message) }
+            }
+            ToolError::Silent { message } => {
+                Failure { in_doubt: true, ..Failure::passing(Code::InDoubt, message) }
+            }
+        }
+    }
+}
+
+impl From<Failure> for ToolError {
+    fn from(failure: Failure) -> ToolError {
+        let Failure { code, message, retryable, in_doubt, retry_after_ms, .. } = failure;
+        let message = message.to_string();
+        match code {
+            _ if in_doubt => ToolError::Silent { message },
+            Code::Unreachable if retryable => ToolError::Unreachable {
+                message,
+                retry_after: retry_after_ms.map(Duration::from_millis),
+            },
+            code => ToolError::Refused { code, message, retryable },
+        }
+    }
+}
+
 /// Something that can call tools.
 #[async_trait]
 pub trait ToolRunner: Send + Sync {
     /// Calls the tool once.
     async fn call(&self, call: Call) -> Result<Value, ToolError>;
 
-    /// Whether a call may have to ask a person on its way.
+    /// Whether a call may have to ask for something on its way: a person, or another tool.
     fn may_ask(&self) -> bool {
         false
     }
@@ -143,13 +178,8 @@ impl Registry {
         }
     }
 
-    /// The id of every tool.
-    pub fn ids(&self) -> impl Iterator<Item = &ToolId> {
-        self.tools.keys()
-    }
-
-    /// What the core may know of the tools.
-    pub fn catalog(&self) -> Catalog {
-        Catalog::new(self.tools.values().map(|tool| tool.spec.clone()))
+    /// What is known of every tool. Of code that declares what it calls, that is not looked up yet.
+    pub fn specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.tools.values().map(|tool| &tool.spec)
     }
 }

@@ -7,9 +7,11 @@ mod chains;
 mod checkpoints;
 #[cfg(unix)]
 mod command;
+mod composed;
 mod damage;
 mod durable;
 mod engine;
+mod examples;
 #[cfg(unix)]
 mod files;
 mod fold;

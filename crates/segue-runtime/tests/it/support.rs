@@ -7,6 +7,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::run::Purpose;
 use segue_core::value::Value;
+use segue_runtime::engine::{CallRequest, Engine, EngineError};
 use segue_runtime::tools::builtin::{BuiltinConfig, CheckpointsAt, tools};
 use segue_runtime::tools::{Call, Registry, Tool, ToolError};
 pub(crate) use serde_json::{Value as Json, json};
@@ -16,6 +17,7 @@ use tempfile::TempDir;
 pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     registry: Registry,
+    engine: Engine,
 }
 
 impl Bench {
@@ -37,7 +39,9 @@ impl Bench {
         change(&mut config);
         let mut registry = Registry::default();
         registry.extend(tools(&config));
-        Bench { dir, registry }
+        let (engine, unloaded) = Engine::builder().tools(tools(&config)).build();
+        assert!(unloaded.is_empty(), "{unloaded:?}");
+        Bench { dir, registry, engine }
     }
 
     pub(crate) fn root(&self) -> std::path::PathBuf {
@@ -51,7 +55,18 @@ impl Bench {
 
     /// Calls a tool. Arguments and value are held against its schemas, as the engine does.
     pub(crate) async fn call(&self, name: &str, args: Json) -> Result<Json, ToolError> {
-        call(self.tool(name), args).await
+        let tool = self.tool(name);
+        if tool.spec.composed.is_none() {
+            return call(tool, args).await;
+        }
+        // What calls others needs an engine around it.
+        let args = Value::from(args);
+        let request = CallRequest { approved: true, ..CallRequest::new(name, args) };
+        match self.engine.call(request).await {
+            Ok(value) => Ok(Json::from(&value)),
+            Err(EngineError::Tool(error)) => Err(error),
+            Err(error) => panic!("{name}: {error}"),
+        }
     }
 
     pub(crate) async fn ok(&self, name: &str, args: Json) -> Json {

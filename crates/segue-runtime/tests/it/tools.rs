@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::tool::DeclaredRollback;
 use segue_core::value::Value;
 use segue_runtime::tools::ToolError;
 use segue_runtime::tools::builtin::{BuiltinConfig, CheckpointsAt, tools};
@@ -121,7 +121,7 @@ fn declaring_the_tools_is_cheap() {
 #[test]
 fn atomic_edit_asks_first() {
     let bench = Bench::new();
-    assert_eq!(bench.tool("atomic_edit").spec.confirm, Confirm::Always);
+    assert!(bench.tool("atomic_edit").spec.asks(&Value::empty_object()));
     assert!(bench.tool("files_delete").spec.needs_confirmation());
     assert!(bench.tool("http_request").spec.needs_confirmation());
     for name in ["files_write", "checkpoint_save", "http_get", "echo"] {

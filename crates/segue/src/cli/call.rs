@@ -1,12 +1,14 @@
 //! `segue call`
 
-use std::io::IsTerminal as _;
-
 use clap::Args;
-use segue_runtime::engine::{EngineError, RunRequest};
+use segue_core::diagnostic::Code;
+use segue_runtime::driver::Nobody;
+use segue_runtime::engine::{CallRequest, EngineError, RunRequest};
 use segue_runtime::tools::ToolError;
 
 use super::app::App;
+use super::progress::Progress;
+use super::prompt;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, input, print_data, to_json};
 
@@ -56,20 +58,16 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             }
         };
     }
-    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let confirmed = args.yes
-        || (asks
-            && tool.needs_confirmation()
-            && super::prompt::ask(&format!("call `{}`? [y/N] ", tool.id)));
-    if tool.needs_confirmation() && !confirmed {
-        let message = format!("`{}` may destroy something and was not confirmed", tool.id);
-        complain(&message, Some("`--yes` consents to the call"));
-        return Exit::Denied;
-    }
+    let confirmer = prompt::confirmer(&Progress::Silent, Nobody);
+    let request = CallRequest {
+        approved: args.yes,
+        confirmer: &*confirmer,
+        ..CallRequest::new(tool.id.as_str(), given)
+    };
     let outcome = app.runtime().block_on(async {
         // Dropping the call ends it, with everything that it started.
         tokio::select! {
-            outcome = app.engine.call(tool.id.as_str(), given) => Some(outcome),
+            outcome = app.engine.call(request) => Some(outcome),
             () = super::run::interrupted() => None,
         }
     });
@@ -83,6 +81,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             complain(&error.to_string(), hint(&error).as_deref());
             match error {
                 EngineError::Tool(ToolError::Unreachable { .. }) => Exit::Unreachable,
+                EngineError::Tool(ToolError::Refused { code: Code::Denied, .. }) => Exit::Denied,
                 EngineError::Tool(_)
                 | EngineError::Store(_)
                 | EngineError::Stopped { .. }
@@ -102,6 +101,9 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
         EngineError::UnknownTool { .. } => Some("`segue tools` lists what is available".to_owned()),
         EngineError::Arguments { .. } => {
             Some("`segue tools show ID` lists the parameters".to_owned())
+        }
+        EngineError::Tool(ToolError::Refused { code: Code::Denied, .. }) => {
+            Some("`--yes` consents to the call".to_owned())
         }
         EngineError::Tool(_)
         | EngineError::Store(_)

@@ -150,6 +150,8 @@ fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         | Fact::Closed { .. }
         | Fact::Kept { .. }
         | Fact::Late { .. }
+        | Fact::ConsentAsked
+        | Fact::Consented { .. }
         | Fact::Finished { .. } => return None,
     })
 }

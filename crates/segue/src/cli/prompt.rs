@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use segue_core::limits::Limits;
-use segue_core::plan::Plan;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::schema::Schema;
 use segue_core::types::Type;
@@ -15,7 +14,7 @@ use segue_runtime::driver::{Confirmer, Decision};
 use super::input;
 use super::progress::Progress;
 use crate::print::clean;
-use crate::serve::question::consent;
+use crate::serve::question::{consent, listed};
 
 /// Asks on a terminal; elsewhere `otherwise` answers.
 pub(super) fn confirmer(
@@ -27,12 +26,6 @@ pub(super) fn confirmer(
     } else {
         Box::new(otherwise)
     }
-}
-
-/// The one question of an atomic composition; where nobody can be asked the answer is no.
-pub(super) fn consents(plan: &Plan, input: &Value) -> bool {
-    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    asks && ask(&format!("{} [y/N] ", consent(plan, input).message))
 }
 
 struct Prompt {
@@ -61,10 +54,14 @@ fn put(question: &Question) -> Option<(bool, Value)> {
     let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
     let step = &question.step;
     match &question.kind {
-        QuestionKind::Call { tool, args } => {
+        QuestionKind::Run { composition, input, calls } => {
+            let text = format!("{} [y/N] ", consent(composition, input, calls).message);
+            Some((ask(&text), Value::Null))
+        }
+        QuestionKind::Call { tool, args, parts } => {
             let args = serde_json::to_string_pretty(args).unwrap_or_default();
-            let args = indent(&args);
-            let text = format!("step `{step}` wants to call `{tool}` with\n{args}\nmay it? [y/N] ");
+            let args = format!("{}\n{}", indent(&args), listed(parts));
+            let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
             Some((ask(&text), Value::Null))
         }
         QuestionKind::Approval { message, schema } => {
@@ -125,7 +122,7 @@ fn say_again(why: &str) {
 }
 
 /// Asks for a yes.
-pub(super) fn ask(text: &str) -> bool {
+fn ask(text: &str) -> bool {
     matches!(line(text).to_lowercase().as_str(), "y" | "yes")
 }
 

@@ -119,21 +119,6 @@ impl Refusal {
     }
 }
 
-/// Nobody said yes to an atomic composition: nothing is called.
-fn denied(global: &Global, plan: &Plan) -> Exit {
-    let name = &plan.composition.name;
-    let message = format!("`{name}` was not confirmed, so nothing was called");
-    let hint = "confirm it when asked, or consent beforehand with `--yes`";
-    if global.is_json() {
-        let error = ErrorView::check(Code::Denied, message.clone(), Some(hint.to_owned()));
-        let view =
-            RunView { name: name.clone(), status: RunStatus::Denied, ..stillborn(vec![error]) };
-        print_json(global, &view);
-    }
-    complain(&message, Some(hint));
-    Exit::Denied
-}
-
 /// A run that can begin.
 struct Prepared {
     app: App,
@@ -201,11 +186,6 @@ impl Prepared {
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
-        // An atomic composition asks once, before anything is called.
-        let asks_once = !args.yes && !args.dry_run && plan.asks_once();
-        if asks_once && !prompt::consents(&plan, &input) {
-            return denied(global, &plan);
-        }
         let name = plan.composition.name.clone();
         let progress = progress::of(global, &plan);
         let confirmer = prompt::confirmer(&progress, Nobody);
@@ -218,7 +198,7 @@ impl Prepared {
                 max_concurrency: args.max_concurrency,
                 strategy: args.error_strategy,
                 approved: args.yes,
-                consented: asks_once,
+                consented: false,
             },
             run_id: None,
             reused,

@@ -129,6 +129,11 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
     }
     print_data(&format!("{}\n{}\n", tool.id, tool.description));
     print_data(&format!("effect: {}", effect_word(tool.annotations.impact())));
+    if let Some(composed) = &tool.composed {
+        let parts: Vec<String> = composed.parts.keys().map(ToString::to_string).collect();
+        let once = if composed.atomic { ", with one question for all" } else { "" };
+        print_data(&format!("calls: {}{once}", parts.join(", ")));
+    }
     let seen = tool.observed.as_ref();
     if let Some(seen) = seen.filter(|seen| seen.calls > 0) {
         print_data(&format!(

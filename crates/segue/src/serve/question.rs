@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use segue_core::plan::Plan;
+use segue_core::plan::Declared;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::schema::Schema;
 use segue_core::value::Value;
@@ -36,28 +36,38 @@ pub enum Reply {
 }
 
 /// The one question of an atomic composition, before anything is called.
-pub fn consent(plan: &Plan, input: &Value) -> Form {
-    let mut message = format!(
-        "`{}` wants to run, all of it at once, with\n{}\nIt may call:\n",
-        plan.composition.name,
-        shown(input)
+pub fn consent(composition: &str, input: &Value, calls: &[Declared]) -> Form {
+    let message = format!(
+        "`{composition}` wants to run, all of it at once, with\n{}\n{}May it?",
+        shown(input),
+        listed(calls)
     );
-    for call in plan.declared() {
-        let lasting = if call.is_undoable { "" } else { ", cannot be undone" };
-        let _ = writeln!(message, "- {}: {}{lasting}", call.tool, effect(call.effect));
-    }
-    message.push_str("May it?");
     Form { message, schema: yes_or_no() }
+}
+
+/// What may be called, and what it does.
+pub fn listed(calls: &[Declared]) -> String {
+    let mut text = String::new();
+    if !calls.is_empty() {
+        text.push_str("It may call:\n");
+    }
+    for call in calls {
+        let lasting = if call.is_undoable { "" } else { ", cannot be undone" };
+        let _ = writeln!(text, "- {}: {}{lasting}", call.tool, effect(call.effect));
+    }
+    text
 }
 
 /// The form of a question of a run.
 pub fn form(composition: &str, question: &Question) -> Form {
     let step = &question.step;
     match &question.kind {
-        QuestionKind::Call { tool, args } => Form {
+        QuestionKind::Run { composition, input, calls } => consent(composition, input, calls),
+        QuestionKind::Call { tool, args, parts } => Form {
             message: format!(
-                "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\nMay it?",
-                shown(args)
+                "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}May it?",
+                shown(args),
+                listed(parts)
             ),
             schema: yes_or_no(),
         },
@@ -98,7 +108,9 @@ pub fn decision(question: &Question, reply: Reply, by: &Arc<str>) -> Option<Deci
             }
         }
         (QuestionKind::Doubt { .. }, _) => None,
-        (QuestionKind::Call { .. }, Reply::Accepted(_)) => decide(true, Value::Null),
+        (QuestionKind::Run { .. } | QuestionKind::Call { .. }, Reply::Accepted(_)) => {
+            decide(true, Value::Null)
+        }
         (QuestionKind::Approval { schema, .. }, Reply::Accepted(data)) => {
             let as_text = schema.as_ref().is_some_and(|schema| !is_simple(schema));
             let data = if as_text { parsed(data.get("data")) } else { data };

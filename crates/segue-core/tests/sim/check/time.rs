@@ -171,9 +171,16 @@ pub(super) fn a1_no_call_without_its_yes(evidence: &Evidence<'_>) -> Finding {
     }
     let mut asked = BTreeMap::new();
     let mut granted = BTreeMap::new();
+    let (mut waits, mut covered) = (false, false);
     for turn in &evidence.story.turns {
         for entry in &evidence.story.journal[turn.entries.clone()] {
             match &entry.fact {
+                Fact::ConsentAsked => waits = true,
+                Fact::Consented { .. } => {
+                    let yes = matches!(&turn.word, Word::Decided(NodeId::RUN, true, _, _));
+                    demand!(yes && waits, "the run is allowed by nobody");
+                    (waits, covered) = (false, true);
+                }
                 Fact::Asked { node, candidate, args } => {
                     granted.remove(node);
                     asked.insert(*node, (*candidate, args));
@@ -191,7 +198,16 @@ pub(super) fn a1_no_call_without_its_yes(evidence: &Evidence<'_>) -> Finding {
                     };
                     let needs = call.tool.as_ref().is_some_and(|tool| tool.needs_confirmation());
                     let has = granted.get(node).is_some_and(|(c, a)| c == candidate && *a == args);
-                    demand!(has || !needs, "`{}` is called without a yes", evidence.path(*node));
+                    demand!(
+                        !waits,
+                        "`{}` is called before its run is allowed",
+                        evidence.path(*node)
+                    );
+                    demand!(
+                        has || !needs || covered,
+                        "`{}` is called without a yes",
+                        evidence.path(*node)
+                    );
                 }
                 _ => {}
             }
@@ -210,13 +226,17 @@ pub(super) fn a4_one_answer_wins(evidence: &Evidence<'_>) -> Finding {
                 let path = evidence.path(*node);
                 demand!(entries.is_empty(), "`{path}` takes a second answer: {entries:?}");
             } else if let Some(first) = entries.first() {
-                let yes = matches!(&first.fact, Fact::Resolved { node: at, done: true, .. } | Fact::Doubted { node: at, .. } | Fact::Granted { node: at, .. } | Fact::Succeeded { node: at, .. } if at == node);
+                let yes = matches!(&first.fact, Fact::Resolved { node: at, done: true, .. } | Fact::Doubted { node: at, .. } | Fact::Granted { node: at, .. } | Fact::Succeeded { node: at, .. } if at == node)
+                    || (*node == NodeId::RUN && matches!(first.fact, Fact::Consented { .. }));
                 let no = match &first.fact {
                     Fact::Failed { node: at, failure }
                     | Fact::Tolerated { node: at, failure, .. } => {
                         at == node && failure.code == Code::Denied
                     }
                     Fact::Resolved { node: at, done: false, .. } => at == node,
+                    Fact::Stopped { frame: 0, failure } => {
+                        *node == NodeId::RUN && failure.code == Code::Denied
+                    }
                     _ => false,
                 };
                 // An approval may come with data that does not fit.
@@ -230,6 +250,10 @@ pub(super) fn a4_one_answer_wins(evidence: &Evidence<'_>) -> Finding {
             match &entry.fact {
                 Fact::Asked { node, .. } | Fact::Doubted { node, .. } => {
                     open.insert(*node, true);
+                }
+                Fact::ConsentAsked => drop(open.insert(NodeId::RUN, true)),
+                Fact::Consented { .. } | Fact::Stopped { frame: 0, .. } => {
+                    open.insert(NodeId::RUN, false);
                 }
                 Fact::Late { .. } => {}
                 fact => {

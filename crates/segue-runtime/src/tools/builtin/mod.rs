@@ -147,7 +147,11 @@ impl Undo {
 /// A schema from our own tables. Text that is no JSON stays behind as a schema that `check`
 /// refuses, so that a slip in a table fails the tests and not a user's process.
 fn schema(json: &str) -> Arc<Schema> {
-    Arc::new(Schema::new(serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))))
+    Arc::new(Schema::new(parsed(json)))
+}
+
+fn parsed(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }
 
 /// A tool that is a function of its arguments.

@@ -112,7 +112,7 @@ impl Caller<'_> {
 
     /// The one question of an atomic composition, before anything is called.
     async fn ask_once(&self, job: Job) -> Answer {
-        let form = question::consent(&job.plan, &job.input);
+        let form = question::consent(&job.plan.composition.name, &job.input, &job.plan.declared());
         match self.way() {
             Way::None => Ok(told(Told::error(format!(
                 "`{}` asks a person before it begins, and this host cannot ask (it does not \

@@ -3,8 +3,10 @@
 //! Every change returns what was there before, and its rollback, `files_restore`, puts that back;
 //! for this reason a file that is not text, which could not be put back, is not overwritten.
 //!
-//! Not here: how paths are kept inside the root ([`root`]).
+//! Not here: how paths are kept inside the root ([`root`]), and `atomic_edit`, which is made of others
+//! of these ([`atomic`]).
 
+mod atomic;
 mod list;
 mod root;
 
@@ -19,6 +21,7 @@ use segue_core::value::Value;
 use super::args::Args;
 use super::{Declared, Undo, WRITES, aside};
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
+use atomic::AtomicEdit;
 use root::{Existing, Parents, Root};
 
 /// How a change is taken back.
@@ -32,6 +35,10 @@ const DELETES: Annotations = Annotations { destructive: Some(true), ..WRITES };
 
 /// Puts a file into a given state, whatever its state is now.
 const RESTORES: Annotations = Annotations { idempotent: Some(true), ..DELETES };
+
+/// JSON Schema of what an edit returns.
+const EDITED: &str = r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
+    "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#;
 
 type Run = fn(&Root, Args<'_>) -> Result<Value, ToolError>;
 
@@ -73,35 +80,14 @@ const TOOLS: &[(Declared, Run)] = &[
                 "path":{"type":"string","minLength":1},
                 "find":{"type":"string","minLength":1},
                 "replace":{"type":"string"},
-                "all":{"type":"boolean","default":false}}}"#,
-            output: r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
-                "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#,
+                "all":{"type":"boolean","default":false},
+                "expected":{"type":"string","description":"fail when the file holds anything but this"}}}"#,
+            output: EDITED,
             annotations: WRITES,
             undo: RESTORE,
             confirm: Confirm::ByEffect,
         },
         edit,
-    ),
-    (
-        Declared {
-            name: "atomic_edit",
-            description: "Reads a file, replaces a text, checks the result and writes it, as one confirmed call: nothing is written unless every check holds",
-            input: r#"{"type":"object","required":["path","find","replace"],"additionalProperties":false,"properties":{
-                "path":{"type":"string","minLength":1},
-                "find":{"type":"string","minLength":1},
-                "replace":{"type":"string"},
-                "check":{"type":"object","additionalProperties":false,"properties":{
-                    "replacements":{"type":"integer","minimum":1,"default":1,"description":"how often `find` must occur"},
-                    "contains":{"type":"string","description":"what the result must contain"},
-                    "lacks":{"type":"string","minLength":1,"description":"what the result must not contain"}}}}}"#,
-            output: r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
-                "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#,
-            annotations: WRITES,
-            undo: RESTORE,
-            // The one question of a composed tool (seed 003), whatever the effect.
-            confirm: Confirm::Always,
-        },
-        atomic_edit,
     ),
     (
         Declared::reads(
@@ -152,7 +138,8 @@ const TOOLS: &[(Declared, Run)] = &[
 pub(super) fn tools(root: PathBuf, bytes_max: usize) -> Vec<Tool> {
     let root = Arc::new(Root::new(root, bytes_max));
     let runner = |run: Run| Arc::new(Files { root: root.clone(), run });
-    TOOLS.iter().map(|(declared, run)| declared.tool(runner(*run))).collect()
+    let composed = Tool::local(AtomicEdit { bytes_max });
+    TOOLS.iter().map(|(declared, run)| declared.tool(runner(*run))).chain([composed]).collect()
 }
 
 struct Files {
@@ -196,61 +183,35 @@ fn write(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
     ]))
 }
 
+/// Replaces a text. Other calls of these tools wait meanwhile, so that none is lost.
 fn edit(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
-    let all = args.flag_or("all", false)?;
-    change(root, args, |found| match found {
-        0 => Err("does not occur".to_owned()),
-        1 => Ok(()),
-        _ if all => Ok(()),
-        several => {
-            Err(format!("occurs {several} times; say `all`, or give more of the text around it"))
-        }
-    })
-}
-
-fn atomic_edit(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
-    let empty = Value::empty_object();
-    let check = Args(args.value("check").unwrap_or(&empty));
-    let expected = check.count_or("replacements", 1)?;
-    change(root, args, |found| match found {
-        found if found == expected => Ok(()),
-        found => Err(format!("occurs {found} times and not {expected}")),
-    })
-}
-
-/// Replaces `find` by `replace` when `verdict` agrees with the number of occurrences and the result
-/// passes its checks. Other calls of these tools wait meanwhile, so that none is lost.
-fn change(
-    root: &Root,
-    args: Args<'_>,
-    verdict: impl FnOnce(usize) -> Result<(), String>,
-) -> Result<Value, ToolError> {
     let (find, replace) = (args.text("find")?, args.text("replace")?);
+    let (all, expected) = (args.flag_or("all", false)?, args.optional_text("expected")?);
     let _writing = root.lock();
     let leaf = root.leaf(args.text("path")?, Parents::Expect)?;
     let previous = leaf.text()?.ok_or_else(|| root::absent(leaf.path()))?;
+    if expected.is_some_and(|expected| **expected != *previous) {
+        return Err(refuse(format!("`{}` has changed since it was read", leaf.path())));
+    }
     let found = previous.matches(&**find).count();
-    verdict(found).map_err(|why| refuse(format!("the text to find {why} in `{}`", leaf.path())))?;
+    let why = match found {
+        0 => Some("does not occur".to_owned()),
+        1 => None,
+        _ if all => None,
+        several => {
+            Some(format!("occurs {several} times; say `all`, or give more of the text around it"))
+        }
+    };
+    if let Some(why) = why {
+        return Err(refuse(format!("the text to find {why} in `{}`", leaf.path())));
+    }
     root.fits(previous.len().saturating_add(found.saturating_mul(replace.len())))?;
-    let content = previous.replace(&**find, replace);
-    check_result(args, &content)?;
-    leaf.put(&content, Existing::Replace)?;
+    leaf.put(&previous.replace(&**find, replace), Existing::Replace)?;
     Ok(Value::object([
         ("path", Value::from(leaf.path())),
         ("replacements", Value::from(found)),
         ("previous", Value::from(previous)),
     ]))
-}
-
-fn check_result(args: Args<'_>, content: &str) -> Result<(), ToolError> {
-    let Some(check) = args.value("check").map(Args) else { return Ok(()) };
-    if check.optional_text("contains")?.is_some_and(|text| !content.contains(&**text)) {
-        return Err(refuse("the result lacks what `check.contains` asks for; nothing was written"));
-    }
-    if check.optional_text("lacks")?.is_some_and(|text| content.contains(&**text)) {
-        return Err(refuse("the result contains what `check.lacks` forbids; nothing was written"));
-    }
-    Ok(())
 }
 
 fn list(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {

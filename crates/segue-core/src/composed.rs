@@ -1,0 +1,311 @@
+//! A tool of code that calls other tools: what it may call, what that asks, and what its end means.
+//!
+//! A composition says in its text what it calls. Code does not, so it declares its parts beforehand
+//! and is held to them: nothing else can be called through it. Who runs the code asks here at each
+//! call, and obeys.
+//!
+//! Not here: the code, and how a part is called (the runtime's).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use crate::diagnostic::Code;
+use crate::id::ToolId;
+use crate::plan::Declared;
+use crate::run::Failure;
+use crate::tool::{Annotations, Catalog, Impact, Lookup, ToolSpec};
+use crate::value::Value;
+
+/// What a tool of code is composed of.
+#[derive(Clone, Debug, Default)]
+pub struct Composed {
+    /// Its parts, by the names that it declares.
+    pub of: Vec<Arc<str>>,
+    /// Whether one yes covers the tool and all its parts.
+    pub atomic: bool,
+    /// The parts, once they were looked up. Nothing else can be called.
+    pub parts: BTreeMap<ToolId, Arc<ToolSpec>>,
+    /// Whether the code itself may destroy something, beside what its parts do.
+    pub is_destructive: bool,
+}
+
+/// Says of arguments whether a call with them asks a person first.
+#[derive(Clone)]
+pub struct AsksWhen(Arc<dyn Fn(&Value) -> bool + Send + Sync>);
+
+impl AsksWhen {
+    /// Asks when this is true.
+    pub fn new(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> AsksWhen {
+        AsksWhen(Arc::new(asks))
+    }
+
+    /// Whether a call with these arguments asks. Code that panics has not said that it does not.
+    pub fn asks(&self, args: &Value) -> bool {
+        std::panic::catch_unwind(AssertUnwindSafe(|| (self.0)(args))).unwrap_or(true)
+    }
+}
+
+impl fmt::Debug for AsksWhen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AsksWhen(…)")
+    }
+}
+
+/// Where a call of a part comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The composed tool.
+    pub tool: &'a ToolSpec,
+    /// The tools that there are, and what they are held to.
+    pub catalog: &'a Catalog,
+    /// Whether a yes covers the parts: see [`covers`].
+    pub covered: bool,
+    /// Whether something is taken back: that is done whatever else is allowed.
+    pub takes_back: bool,
+    /// Calls of parts that this call has made before.
+    pub made: usize,
+    /// How many it may make.
+    pub max: usize,
+}
+
+/// A call of a part that may be made.
+#[derive(Clone, Debug)]
+pub struct PartCall {
+    /// The part.
+    pub part: Arc<ToolSpec>,
+    /// Whether a person is asked first.
+    pub asks: bool,
+}
+
+/// What a call that failed has left behind through its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trace {
+    /// Nothing was changed.
+    #[default]
+    None,
+    /// A part has changed something.
+    Written,
+    /// A part may have changed something, and nobody knows.
+    Unknown,
+}
+
+impl Trace {
+    /// What the end of a part's call leaves behind: it answered, refused, or nothing is known.
+    pub fn of(part: &ToolSpec, end: PartEnd) -> Trace {
+        match (part.annotations.impact(), end) {
+            (Impact::None | Impact::Reads, _) => Trace::None,
+            // A composition that failed may have done a part of its work.
+            (_, PartEnd::Refused) if part.composition.is_none() => Trace::None,
+            (_, PartEnd::Answered | PartEnd::Refused) => Trace::Written,
+            (_, PartEnd::Unknown) => Trace::Unknown,
+        }
+    }
+
+    /// A composed tool's failure in the light of what its parts did. What has changed something is
+    /// not repeated as if nothing had happened, and what nobody knows is in doubt.
+    #[must_use]
+    pub fn weigh(self, mut failure: Failure, tool: &ToolSpec) -> Failure {
+        match self {
+            Trace::None => {}
+            Trace::Written => failure.retryable &= tool.is_repeatable(),
+            Trace::Unknown => {
+                failure.in_doubt = true;
+                failure.code = Code::InDoubt;
+            }
+        }
+        failure
+    }
+}
+
+/// How the call of a part ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartEnd {
+    /// With a value.
+    Answered,
+    /// With a failure after which nothing is in doubt.
+    Refused,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Whether the yes to a call covers the calls of its parts: when everything is allowed anyway, and
+/// when the tool is atomic. An atomic tool that was called was allowed, or none of its parts asks.
+pub fn covers(tool: &ToolSpec, all_allowed: bool) -> bool {
+    all_allowed || tool.composed.as_ref().is_some_and(|composed| composed.atomic)
+}
+
+/// The tool with its parts looked up, and with the effect that follows from them where it says
+/// nothing itself.
+pub fn resolve(tool: &ToolSpec, catalog: &Catalog) -> Result<ToolSpec, Failure> {
+    let mut tool = tool.clone();
+    let Some(mut composed) = tool.composed.take() else { return Ok(tool) };
+    composed.parts = find_parts(&composed, catalog)?;
+    composed.is_destructive = tool.annotations.destructive == Some(true);
+    let writes = composed.parts.values().find(|part| part.annotations.impact() > Impact::Reads);
+    if let (Some(true), Some(part)) = (tool.annotations.read_only, writes) {
+        let message = format!("`{}` says that it only reads, but `{}` does not", tool.id, part.id);
+        return Err(Failure::lasting(Code::PolicyViolation, message));
+    }
+    tool.annotations = annotations(tool.annotations, &composed);
+    tool.composed = Some(composed);
+    Ok(tool)
+}
+
+fn find_parts(
+    composed: &Composed,
+    catalog: &Catalog,
+) -> Result<BTreeMap<ToolId, Arc<ToolSpec>>, Failure> {
+    let part = |name: &Arc<str>| find(name, catalog).map(|part| (part.id.clone(), part));
+    composed.of.iter().map(part).collect()
+}
+
+fn find(name: &str, catalog: &Catalog) -> Result<Arc<ToolSpec>, Failure> {
+    match catalog.find(name) {
+        Lookup::Found(tool) => Ok(tool.clone()),
+        Lookup::Ambiguous(ids) => {
+            let ids: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
+            let message = format!("`{name}` may be {}", ids.join(" or "));
+            Err(Failure::lasting(Code::AmbiguousTool, message))
+        }
+        Lookup::Missing { nearest } => {
+            let mut failure = Failure::lasting(Code::UnknownTool, format!("Unknown tool: {name}"));
+            failure.hint = nearest.map(|near| format!("did you mean `{near}`?").into());
+            Err(failure)
+        }
+    }
+}
+
+/// What a composed tool does to the world: what it says of itself, else what its parts do.
+fn annotations(own: Annotations, composed: &Composed) -> Annotations {
+    let parts = || composed.parts.values().map(|part| part.annotations);
+    let worst = parts().map(Annotations::impact).max().unwrap_or(Impact::None);
+    let says_nothing = own.impact() == Impact::Unknown;
+    let derived = Annotations {
+        read_only: Some(worst <= Impact::Reads),
+        destructive: match worst {
+            Impact::Unknown => None,
+            worst => Some(worst == Impact::Destroys),
+        },
+        ..own
+    };
+    let open_world = parts().any(|part| part.open_world != Some(false));
+    Annotations {
+        open_world: own.open_world.or(Some(open_world)),
+        // It cannot be better than its parts, whatever it says.
+        ..if says_nothing || worst > own.impact() { derived } else { own }
+    }
+}
+
+impl Composed {
+    /// Parts that were declared and not looked up yet.
+    pub fn new(of: impl IntoIterator<Item = impl Into<Arc<str>>>, atomic: bool) -> Composed {
+        let of = of.into_iter().map(Into::into).collect();
+        Composed { of, atomic, ..Composed::default() }
+    }
+
+    /// Whether a call asks because of what the tool does: by itself, or, when one yes covers all,
+    /// through a part. The parts of a tool that is not atomic ask for themselves.
+    pub fn asks(&self) -> bool {
+        self.is_destructive || (self.atomic && self.parts.values().any(|part| part.may_ask()))
+    }
+}
+
+/// Whether code may call a part with these arguments, and what has to come first.
+pub fn part_call(caller: Caller<'_>, name: &str, args: &Value) -> Result<PartCall, Failure> {
+    let Caller { tool, catalog, covered, takes_back, made, max } = caller;
+    let part = find(name, catalog)?;
+    let is_part = |composed: &Composed| composed.parts.contains_key(&part.id);
+    if !tool.composed.as_ref().is_some_and(is_part) {
+        let message = format!("`{}` does not declare that it calls `{}`", tool.id, part.id);
+        return Err(Failure::lasting(Code::ToolNotAllowed, message));
+    }
+    let held_to = catalog.within().filter(|_| !takes_back);
+    if let Some((code, message)) = held_to.and_then(|toolset| toolset.refusal(&part.id)) {
+        return Err(Failure::lasting(code, message));
+    }
+    if made >= max {
+        let message = format!("one call of `{}` may make {max} calls and no more", tool.id);
+        return Err(Failure::lasting(Code::Limit, message));
+    }
+    check_arguments(&part, args)?;
+    // A composition asks for each of its calls that needs it.
+    let asks = !covered && part.composition.is_none() && part.asks(args);
+    Ok(PartCall { part, asks })
+}
+
+/// Why a part was not called after it asked.
+pub fn not_confirmed(part: &ToolSpec) -> Failure {
+    Failure::lasting(Code::Denied, format!("`{}` was not confirmed", part.id))
+}
+
+fn check_arguments(part: &ToolSpec, args: &Value) -> Result<(), Failure> {
+    let required = part.input.json().get("required").and_then(Value::as_array);
+    let mut names = required.into_iter().flat_map(|names| names.iter()).filter_map(Value::as_str);
+    if let Some(missing) = names.find(|name| args.get(name).is_none()) {
+        let message = format!("Missing required parameter: {missing}");
+        return Err(Failure::lasting(Code::MissingParameter, message));
+    }
+    match part.input.violations(args).first() {
+        None => Ok(()),
+        Some(violation) => {
+            let message = format!("arguments of `{}`: {violation}", part.id);
+            Err(Failure::lasting(Code::InputSchema, message))
+        }
+    }
+}
+
+/// Whether a value is what a part says that it returns.
+pub fn check_value(part: &ToolSpec, value: &Value) -> Result<(), Failure> {
+    let violations = part.output.as_ref().map(|schema| schema.violations(value));
+    match violations.unwrap_or_default().first() {
+        None => Ok(()),
+        Some(violation) => {
+            let message = format!("the value of `{}`: {violation}", part.id);
+            Err(Failure::lasting(Code::OutputSchema, message))
+        }
+    }
+}
+
+/// Every tool that a call may reach through its parts, by id: what a person is told before a yes.
+pub fn declared(tool: &ToolSpec) -> Vec<Declared> {
+    let mut found = BTreeMap::new();
+    declare_parts(tool, tool.is_undoable(), &mut found);
+    found.into_values().collect()
+}
+
+/// Adds what a call may reach through parts. Compositions are seen through.
+pub(crate) fn declare_parts(
+    tool: &ToolSpec,
+    is_undoable: bool,
+    found: &mut BTreeMap<ToolId, Declared>,
+) {
+    let Some(composed) = &tool.composed else { return };
+    for part in composed.parts.values() {
+        declare(part, is_undoable, found);
+    }
+}
+
+fn declare(part: &ToolSpec, is_undoable: bool, found: &mut BTreeMap<ToolId, Declared>) {
+    if found.contains_key(&part.id) {
+        return;
+    }
+    if let Some(composition) = &part.composition {
+        composition.body.walk_calls(&mut |call| {
+            if let Some(tool) = &call.tool {
+                declare(tool, is_undoable, found);
+            }
+        });
+        return;
+    }
+    let effect = part.annotations.impact();
+    let declared = Declared {
+        tool: part.id.clone(),
+        effect,
+        asks: part.needs_confirmation(),
+        is_undoable: is_undoable || effect <= Impact::Reads,
+    };
+    found.insert(part.id.clone(), declared);
+    declare_parts(part, is_undoable, found);
+}

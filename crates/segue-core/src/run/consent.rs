@@ -1,0 +1,155 @@
+//! What one yes covers: a whole run, or an atomic composition that a step enters.
+//!
+//! The question comes before anything is called, and names every tool that may be. The yes holds for
+//! those and for no other, and ends with what it was given for.
+
+use std::sync::Arc;
+
+use super::forward::{Moment, candidate_call, spec};
+use super::journal::{Entry, Fact, Failure, NodeId};
+use super::node::IllegalFact;
+use super::state::State;
+use super::{Effect, Question, QuestionId, QuestionKind};
+use crate::composed;
+use crate::composition::Step;
+use crate::diagnostic::Code;
+use crate::plan::{Declared, Plan};
+use crate::tool::ToolSpec;
+use crate::value::Value;
+
+/// How the one question of a run stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Consent {
+    /// Nobody was asked.
+    #[default]
+    NotAsked,
+    /// Somebody is being asked, with the entry of this number.
+    Asked { seq: u64 },
+    /// Somebody said yes.
+    Given,
+}
+
+impl Consent {
+    /// What follows from a fact.
+    pub(super) fn next(self, entry: &Entry) -> Result<Consent, IllegalFact> {
+        match (self, &entry.fact) {
+            (Consent::NotAsked, Fact::ConsentAsked) => Ok(Consent::Asked { seq: entry.seq }),
+            (Consent::Asked { .. }, Fact::Consented { .. }) => Ok(Consent::Given),
+            _ => Err(IllegalFact),
+        }
+    }
+}
+
+impl NodeId {
+    /// No step: the run itself, where it asks.
+    pub const RUN: NodeId = NodeId { frame: u32::MAX, position: u32::MAX };
+}
+
+impl State {
+    /// Whether nothing begins before somebody has allowed the run.
+    pub(super) fn awaits_consent(&self) -> bool {
+        let stopped = self.frames.first().is_some_and(|root| root.stopped.is_some());
+        matches!(self.consent, Consent::Asked { .. }) && !stopped
+    }
+
+    /// The one question of the run, while it stands.
+    pub(super) fn consent_question(&self) -> Option<Question> {
+        let Consent::Asked { seq } = self.consent else { return None };
+        let started = self.started.as_ref().filter(|_| self.awaits_consent())?;
+        let plan = self.plan_of(0);
+        let name = plan.composition.name.clone();
+        let kind = QuestionKind::Run {
+            composition: name.clone(),
+            input: started.input.clone(),
+            calls: plan.declared(),
+        };
+        Some(Question { id: QuestionId { node: NodeId::RUN, seq }, step: name, kind })
+    }
+
+    /// The plan that somebody has allowed as a whole, around a body.
+    fn covering(&self, frame: u32) -> Option<&Arc<Plan>> {
+        let given = self.options().is_some_and(|options| options.consented);
+        if given || self.consent == Consent::Given {
+            return self.activations.first().map(|root| &root.plan);
+        }
+        let around = self.activation_of(frame).covered_by?;
+        Some(&self.activations[around as usize].plan)
+    }
+
+    /// Whether nobody is asked, whatever is called.
+    fn is_approved(&self, frame: u32) -> bool {
+        // Whoever allowed a step has allowed what takes it back.
+        self.options().is_some_and(|options| options.approved)
+            || self.activation_of(frame).is_inside_undo
+    }
+}
+
+impl Moment<'_> {
+    /// Asks once for the whole run, if it is to be asked for.
+    pub(super) fn ask_for_consent(&mut self) {
+        let is_given = self.state.options().is_some_and(|given| given.approved || given.consented);
+        if !is_given && self.state.plan_of(0).asks_once() {
+            self.record(Fact::ConsentAsked);
+            self.repeat_consent();
+        }
+    }
+
+    /// Puts the one question of the run, again after a restart.
+    pub(super) fn repeat_consent(&mut self) {
+        let question = self.state.consent_question();
+        self.turn.perform.extend(question.map(Effect::Ask));
+    }
+
+    /// Somebody has answered the one question of the run.
+    pub(super) fn consent_decided(&mut self, seq: u64, granted: bool, by: Arc<str>) {
+        if self.state.consent != (Consent::Asked { seq }) || !self.state.awaits_consent() {
+            return;
+        }
+        if granted {
+            return self.record(Fact::Consented { by });
+        }
+        let name = &self.state.plan_of(0).composition.name;
+        let failure = denial(format!("`{name}` was not allowed to run"));
+        self.stop(0, &Arc::new(failure));
+    }
+
+    /// Whether nobody is asked about calls of a step.
+    pub(super) fn all_is_allowed(&self, node: NodeId) -> bool {
+        self.state.is_approved(node.frame) || self.state.covering(node.frame).is_some()
+    }
+
+    /// Why a call is not covered by the yes that was given for everything around it.
+    pub(super) fn not_covered(&self, node: NodeId, tool: &ToolSpec) -> Option<Failure> {
+        let covering = self.state.covering(node.frame)?;
+        let is_covered = self.state.is_approved(node.frame) || covering.declares(&tool.id);
+        let message = || format!("`{}` was not declared when the run was allowed", tool.id);
+        (!is_covered).then(|| Failure::lasting(Code::Denied, message()))
+    }
+
+    /// Whether a call asks a person first. An atomic composition asks once for all of its calls, any
+    /// other one for each of them.
+    pub(super) fn asks(&self, node: NodeId, step: &Step, candidate: u16, args: &Value) -> bool {
+        if self.all_is_allowed(node) {
+            return false;
+        }
+        match self.state.planned(node).nested.get(&candidate) {
+            Some(nested) => nested.asks_once(),
+            None => spec(candidate_call(step, candidate)).asks(args),
+        }
+    }
+}
+
+/// What a call may reach, beside its own tool.
+pub(super) fn declared(state: &State, node: NodeId, candidate: u16) -> Vec<Declared> {
+    match state.planned(node).nested.get(&candidate) {
+        Some(nested) => nested.declared(),
+        None => composed::declared(spec(candidate_call(state.step(node), candidate))),
+    }
+}
+
+/// A no of whoever was asked.
+pub(super) fn denial(message: String) -> Failure {
+    let mut failure = Failure::lasting(Code::Denied, message);
+    failure.hint = Some("confirm it when asked, or consent beforehand with `--yes`".into());
+    failure
+}

@@ -1,0 +1,174 @@
+//! What code that calls other tools may do, and what asks a person: decisions over definitions.
+
+use std::sync::Arc;
+
+use segue_core::composed::{self, AsksWhen, Caller, Composed, PartEnd, Trace};
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::run::Failure;
+use segue_core::schema::Schema;
+use segue_core::tool::{Annotations, Catalog, Confirm, Impact, ToolSpec};
+use segue_core::toolset::{Policy, Toolset};
+use segue_core::value::Value;
+
+const READS: Annotations = Annotations {
+    read_only: Some(true),
+    destructive: Some(false),
+    idempotent: Some(true),
+    open_world: Some(false),
+};
+const WRITES: Annotations = Annotations { read_only: Some(false), idempotent: None, ..READS };
+const DESTROYS: Annotations = Annotations { destructive: Some(true), ..WRITES };
+
+fn tool(name: &str, annotations: Annotations) -> ToolSpec {
+    let schema = r#"{"type":"object","required":["path"],"properties":{"path":{"type":"string"}}}"#;
+    let schema = Arc::new(Schema::new(serde_json::from_str(schema).expect("it is JSON")));
+    ToolSpec { annotations, ..ToolSpec::new(ToolId::new("t", name), "for a test", schema) }
+}
+
+fn composed(of: &[&str], atomic: bool) -> ToolSpec {
+    let composed = Composed::new(of.iter().copied(), atomic);
+    ToolSpec { composed: Some(composed), ..tool("whole", Annotations::default()) }
+}
+
+fn catalog() -> Catalog {
+    let tools = [tool("read", READS), tool("write", WRITES), tool("delete", DESTROYS)];
+    Catalog::new(tools.into_iter().map(Arc::new))
+}
+
+fn resolved(spec: &ToolSpec) -> ToolSpec {
+    composed::resolve(spec, &catalog()).expect("its parts are known")
+}
+
+fn args() -> Value {
+    Value::object([("path", Value::from("x"))])
+}
+
+fn asked<'a>(tool: &'a ToolSpec, catalog: &'a Catalog) -> Caller<'a> {
+    Caller { tool, catalog, covered: false, takes_back: false, made: 0, max: 10 }
+}
+
+/// S3-12, S3-21, S3-24: an atomic tool asks when one of its parts would; another one leaves that to
+/// its parts; one whose parts do not ask asks neither way.
+#[test]
+fn an_atomic_tool_asks_for_its_parts() {
+    for (of, atomic, asks) in [
+        (&["read", "delete"][..], true, true),
+        (&["read", "delete"], false, false),
+        (&["read", "write"], true, false),
+    ] {
+        let whole = resolved(&composed(of, atomic));
+        assert_eq!(whole.asks(&args()), asks, "{of:?} {atomic}");
+        assert_eq!(whole.may_ask(), of.contains(&"delete"), "{of:?} {atomic}");
+        assert_eq!(composed::covers(&whole, false), atomic);
+        assert!(composed::covers(&whole, true));
+    }
+    // Who vouches for it has vouched for the parts, too, when it is atomic.
+    let vouched = ToolSpec { confirm: Confirm::Never, ..composed(&["delete"], true) };
+    assert!(!resolved(&vouched).asks(&args()));
+}
+
+/// S3-10: arguments decide; code that panics has not said no.
+#[test]
+fn arguments_decide_whether_it_asks() {
+    let asks = AsksWhen::new(|args| args.get("path").and_then(Value::as_str).unwrap() == "etc");
+    let spec = ToolSpec { asks_when: Some(asks), ..tool("write", WRITES) };
+    let path = |path: &str| Value::object([("path", Value::from(path))]);
+    assert!(spec.needs_confirmation(), "with some arguments");
+    assert!(spec.asks(&path("etc")) && !spec.asks(&path("home")));
+    assert!(spec.asks(&Value::Null), "it panicked");
+}
+
+/// The effect of a composed tool is that of its parts, and never better than theirs.
+#[test]
+fn the_effect_follows_from_the_parts() {
+    let effect = |spec: &ToolSpec| resolved(spec).annotations.impact();
+    assert_eq!(effect(&composed(&["read"], false)), Impact::Reads);
+    assert_eq!(effect(&composed(&["read", "write"], false)), Impact::Writes);
+    assert_eq!(effect(&composed(&["write", "delete"], false)), Impact::Destroys);
+    let mild = ToolSpec { annotations: WRITES, ..composed(&["delete"], false) };
+    assert_eq!(effect(&mild), Impact::Destroys);
+    let worse = ToolSpec { annotations: DESTROYS, ..composed(&["read"], false) };
+    assert_eq!(effect(&worse), Impact::Destroys);
+    assert!(resolved(&worse).asks(&args()), "what it does by itself asks");
+}
+
+/// S3-25: what says that it only reads cannot be made of what does not.
+#[test]
+fn a_reading_tool_has_reading_parts() {
+    let reading = |of: &[&str]| ToolSpec { annotations: READS, ..composed(of, false) };
+    assert!(composed::resolve(&reading(&["read"]), &catalog()).is_ok());
+    let refused = composed::resolve(&reading(&["read", "write"]), &catalog()).unwrap_err();
+    assert_eq!(refused.code, Code::PolicyViolation);
+}
+
+/// S3-13, S3-23, S3-27: parts alone may be called, with arguments that fit.
+#[test]
+fn parts_alone_may_be_called() {
+    let (catalog, whole) = (catalog(), resolved(&composed(&["read", "delete"], false)));
+    let call = |name: &str, args: &Value| {
+        composed::part_call(asked(&whole, &catalog), name, args)
+            .map(|call| (call.part.id.to_string(), call.asks))
+            .map_err(|failure| (failure.code, failure.message.to_string()))
+    };
+    assert_eq!(call("read", &args()), Ok(("t:read".to_owned(), false)));
+    assert_eq!(call("t:delete", &args()), Ok(("t:delete".to_owned(), true)));
+    assert_eq!(call("write", &args()).unwrap_err().0, Code::ToolNotAllowed);
+    let unknown = (Code::UnknownTool, "Unknown tool: raed".to_owned());
+    assert_eq!(call("raed", &args()), Err(unknown));
+    let missing = (Code::MissingParameter, "Missing required parameter: path".to_owned());
+    assert_eq!(call("read", &Value::empty_object()), Err(missing));
+    let wrong = Value::object([("path", Value::from(1))]);
+    assert_eq!(call("read", &wrong).unwrap_err().0, Code::InputSchema);
+}
+
+/// S3-18: a yes to the whole covers the parts; there is a bound; a toolset holds, except for undoing.
+#[test]
+fn what_comes_first_before_a_part() {
+    let (mut catalog, whole) = (catalog(), resolved(&composed(&["delete"], true)));
+    let code = |caller: Caller<'_>| {
+        composed::part_call(caller, "delete", &args()).map(|call| call.asks).map_err(|f| f.code)
+    };
+    assert_eq!(code(Caller { covered: true, ..asked(&whole, &catalog) }), Ok(false));
+    assert_eq!(code(Caller { made: 10, ..asked(&whole, &catalog) }), Err(Code::Limit));
+    let few = || Toolset::builder("few").from_catalog(&self::catalog());
+    catalog.restrict(few().with_namespace("other").build().unwrap());
+    assert_eq!(code(asked(&whole, &catalog)), Err(Code::ToolNotAllowed));
+    let undo = Caller { takes_back: true, covered: true, ..asked(&whole, &catalog) };
+    assert_eq!(code(undo), Ok(false));
+    catalog.restrict(few().policy(Policy::DenyAll).build().unwrap());
+    assert_eq!(code(asked(&whole, &catalog)), Err(Code::PolicyViolation));
+    catalog.restrict(few().build().unwrap());
+    assert_eq!(code(asked(&whole, &catalog)), Ok(true));
+}
+
+/// What parts have changed is not repeated, and what nobody knows is in doubt.
+#[test]
+fn a_failure_is_weighed_by_what_was_done() {
+    let whole = resolved(&composed(&["read", "write"], true));
+    let failure = || Failure::passing(Code::ToolError, "no luck");
+    let (read, write) = (tool("read", READS), tool("write", WRITES));
+    assert_eq!(Trace::of(&read, PartEnd::Unknown), Trace::None);
+    assert_eq!(Trace::of(&write, PartEnd::Refused), Trace::None);
+    assert!(Trace::None.weigh(failure(), &whole).retryable);
+    let written = Trace::of(&write, PartEnd::Answered).weigh(failure(), &whole);
+    assert!(!written.retryable && !written.in_doubt);
+    let unknown = Trace::of(&write, PartEnd::Unknown).weigh(failure(), &whole);
+    assert!(unknown.in_doubt && unknown.code == Code::InDoubt);
+}
+
+/// S3-36: everything that may be reached is named, with its effect, through other composed tools too.
+#[test]
+fn everything_that_may_be_reached_is_declared() {
+    let mut catalog = catalog();
+    let inner = ToolSpec { id: ToolId::new("t", "inner"), ..composed(&["delete"], false) };
+    catalog.insert(Arc::new(composed::resolve(&inner, &catalog).unwrap()));
+    let outer = composed::resolve(&composed(&["read", "inner"], true), &catalog).unwrap();
+    assert!(outer.asks(&args()), "through the inner one");
+    let declared = composed::declared(&outer);
+    let named: Vec<(&str, Impact)> = declared.iter().map(|d| (d.tool.as_str(), d.effect)).collect();
+    let expected =
+        [("t:delete", Impact::Destroys), ("t:inner", Impact::Destroys), ("t:read", Impact::Reads)];
+    assert_eq!(named, expected);
+    assert!(!declared[0].is_undoable && declared[2].is_undoable);
+}

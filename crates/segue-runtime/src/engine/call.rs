@@ -1,0 +1,151 @@
+//! One call of one tool, outside any run of the caller's; and compositions that code calls.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use segue_core::composed;
+use segue_core::diagnostic::Code;
+use segue_core::plan;
+use segue_core::run::{NodeId, Options, Purpose, Question, QuestionId, QuestionKind};
+use segue_core::tool::ToolSpec;
+use segue_core::value::Value;
+use segue_core::view::{RunStatus, RunView};
+
+use super::{Engine, EngineError, RunRequest};
+use crate::driver::{Confirmer, Nobody};
+use crate::store::MemoryStore;
+use crate::tools::reach::{Around, Compositions, Standing, UNWRITTEN, is_heard};
+use crate::tools::{Call, Registry, ToolError};
+
+/// The step of a call that no step makes.
+const STEP: &str = "call";
+
+/// A tool to call.
+pub struct CallRequest<'a> {
+    /// Its id, or its short name.
+    pub tool: &'a str,
+    /// Its arguments.
+    pub args: Value,
+    /// Consent to everything that would ask.
+    pub approved: bool,
+    /// Who is asked before a call that destroys; nobody means no.
+    pub confirmer: &'a dyn Confirmer,
+}
+
+impl<'a> CallRequest<'a> {
+    /// A call of this tool, with nobody to ask.
+    pub fn new(tool: &'a str, args: Value) -> CallRequest<'a> {
+        CallRequest { tool, args, approved: false, confirmer: &Nobody }
+    }
+}
+
+impl Engine {
+    /// Calls one tool, once. It asks first where a step of a composition would.
+    pub async fn call(&self, request: CallRequest<'_>) -> Result<Value, EngineError> {
+        let CallRequest { tool: name, args, approved, confirmer } = request;
+        let spec = self.tool(name)?.clone();
+        if let Some(violation) = spec.input.violations(&args).first() {
+            return Err(EngineError::Arguments { message: violation.to_string() });
+        }
+        let inner = &self.inner;
+        let nested = Nested { engine: self, registry: &inner.registry };
+        if spec.composition.is_some() {
+            return Ok(nested.run(&spec, args, approved, confirmer).await?);
+        }
+        if !approved && spec.asks(&args) {
+            let (id, parts) = (spec.id.clone(), composed::declared(&spec));
+            let question = Question {
+                id: QuestionId { node: NodeId::RUN, seq: UNWRITTEN },
+                step: STEP.into(),
+                kind: QuestionKind::Call { tool: id, args: args.clone(), parts },
+            };
+            let decision = confirmer.confirm(&question).await;
+            if !decision.is_some_and(|decision| decision.granted) {
+                return Err(ToolError::from(composed::not_confirmed(&spec)).into());
+            }
+        }
+        let unknown = || EngineError::UnknownTool { name: name.to_owned(), nearest: None };
+        let tool = inner.registry.get(&spec.id).ok_or_else(unknown)?;
+        let key = inner.chance.ordered_id();
+        let call = Call {
+            tool: spec.id.clone(),
+            args,
+            run_id: key.clone(),
+            step: STEP.into(),
+            attempt: 1,
+            key,
+            purpose: Purpose::Do,
+            asker: None,
+        };
+        let around = Around {
+            registry: &inner.registry,
+            catalog: &inner.catalog,
+            gate: &inner.gate,
+            limits: &inner.limits,
+            confirmer,
+            compositions: &nested,
+        };
+        let covers_parts = composed::covers(&spec, approved);
+        let pass = inner.gate.enter(&spec.id, false).await?;
+        let standing = Standing { node: NodeId::RUN, covers_parts };
+        let outcome = around.make(tool, call, standing).await;
+        pass.settle(is_heard(&outcome));
+        Ok(outcome?)
+    }
+}
+
+/// Runs compositions for code that calls them. They are a part of its call: their journals end with
+/// it, and nobody goes on with them when it was interrupted.
+pub(crate) struct Nested<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) registry: &'a Registry,
+}
+
+impl Compositions for Nested<'_> {
+    fn run<'a>(
+        &'a self,
+        composition: &'a ToolSpec,
+        args: Value,
+        approved: bool,
+        confirmer: &'a dyn Confirmer,
+    ) -> BoxFuture<'a, Result<Value, ToolError>> {
+        Box::pin(async move {
+            let engine = self.engine;
+            let planned =
+                composition.composition.as_ref().map(|it| plan::plan(it, engine.limits()));
+            let Some(Ok(plan)) = planned else {
+                let message = format!("`{}` cannot be planned", composition.id);
+                return Err(ToolError::refused(Code::Limit, message));
+            };
+            let options = Options { approved, ..Options::default() };
+            let request =
+                RunRequest { options, confirmer, ..RunRequest::new(Arc::new(plan), args) };
+            let expand = |document: &Value| engine.expand(document);
+            let store = MemoryStore::default();
+            let run = engine.run_with(request, self.registry, &store, &expand, None);
+            match run.await {
+                Ok(view) => value_of(&composition.id.to_string(), view),
+                Err(error) => Err(ToolError::failed(error.to_string())),
+            }
+        })
+    }
+}
+
+/// What a run came to, as the answer of a tool.
+fn value_of(name: &str, view: RunView) -> Result<Value, ToolError> {
+    match (view.status, view.errors.first()) {
+        (RunStatus::Success, _) => Ok(view.output),
+        (RunStatus::Waiting, _) => {
+            let message = format!("`{name}` waits for a person, which a call in code cannot");
+            Err(ToolError::Silent { message })
+        }
+        (_, Some(error)) if view.errors.iter().any(|error| error.in_doubt) => {
+            Err(ToolError::Silent { message: error.message.clone() })
+        }
+        (_, Some(error)) => Err(ToolError::refused(error.code, error.message.clone())),
+        (status, None) => {
+            let message = format!("`{name}` ended as {status:?}");
+            Err(ToolError::refused(Code::ToolError, message))
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What an engine's catalog holds: plain tools first, then what is made of others, each after what it
+//! calls.
+//!
+//! Compositions, wrappers and tools of code that declare what they call may call each other in any
+//! order of writing, but not in a circle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use segue_core::compile::source::{Source, Span};
+use segue_core::compile::{self, Compiled};
+use segue_core::composed;
+use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::plan;
+use segue_core::run::Failure;
+use segue_core::tool::{COMPOSITION, Catalog, ToolSpec};
+
+use super::Unloaded;
+use crate::tools::Registry;
+use crate::wrap::Wrapper;
+
+/// What is made of other tools.
+enum Made {
+    Composition(Source),
+    Wrapper(Wrapper),
+    Tool(Arc<ToolSpec>),
+}
+
+struct Waiting {
+    made: Made,
+    /// What it calls, by the names that it uses.
+    calls: Vec<Arc<str>>,
+}
+
+/// What is to be loaded, and what was.
+pub(super) struct Loading<'a> {
+    catalog: Catalog,
+    limits: &'a Limits,
+    waiting: BTreeMap<ToolId, Waiting>,
+    /// How many are inside each other, of what is made of others.
+    depths: BTreeMap<ToolId, usize>,
+    unloaded: Vec<Unloaded>,
+}
+
+/// The catalog of these tools and of what is made of them, and what could not be loaded.
+pub(super) fn load(
+    registry: &Registry,
+    wrappers: &[Wrapper],
+    sources: impl IntoIterator<Item = Source>,
+    limits: &Limits,
+) -> (Catalog, Vec<Unloaded>) {
+    let mut loading = Loading {
+        catalog: Catalog::default(),
+        limits,
+        waiting: BTreeMap::new(),
+        depths: BTreeMap::new(),
+        unloaded: Vec::new(),
+    };
+    for spec in registry.specs() {
+        match &spec.composed {
+            None => loading.catalog.insert(spec.clone()),
+            Some(composed) => {
+                let calls = composed.of.clone();
+                let waiting = Waiting { made: Made::Tool(spec.clone()), calls };
+                loading.waiting.insert(spec.id.clone(), waiting);
+            }
+        }
+    }
+    for wrapper in wrappers {
+        let (made, calls) = (Made::Wrapper(wrapper.clone()), wrapper.calls());
+        loading.add_composition(wrapper.name(), Waiting { made, calls });
+    }
+    for source in sources {
+        loading.add_source(source);
+    }
+    while loading.load_next() {}
+    (loading.catalog, loading.unloaded)
+}
+
+impl Loading<'_> {
+    fn add_source(&mut self, source: Source) {
+        let Some(header) = compile::read_header(&source, self.limits) else {
+            let diagnostics = compile::compile(&source, &self.catalog, self.limits).diagnostics;
+            return self.unloaded.push(Unloaded { source, diagnostics });
+        };
+        let mut calls = Vec::new();
+        header.body.walk_calls(&mut |call| calls.push(call.name.clone()));
+        self.add_composition(&header.name, Waiting { made: Made::Composition(source), calls });
+    }
+
+    fn add_composition(&mut self, name: &str, waiting: Waiting) {
+        let id = ToolId::new(COMPOSITION, name);
+        if self.waiting.contains_key(&id) {
+            let message = format!("another composition is called `{name}` already");
+            let finding = Diagnostic::error(Code::DuplicateId, message, Span::default());
+            let source = waiting.made.source(&id);
+            return self.unloaded.push(Unloaded { source, diagnostics: vec![finding] });
+        }
+        self.waiting.insert(id, waiting);
+    }
+
+    /// Whether something waits that a name may mean.
+    fn awaits(&self, name: &str, except: &ToolId) -> bool {
+        let mut others = self.waiting.keys().filter(|id| *id != except);
+        others.any(|id| id.as_str() == name || id.name() == name)
+    }
+
+    /// Loads one of those that call nothing which still waits; false when all are loaded.
+    fn load_next(&mut self) -> bool {
+        let is_free = |(id, waiting): &(&ToolId, &Waiting)| {
+            !waiting.calls.iter().any(|call| self.awaits(call, id))
+        };
+        let free = self.waiting.iter().find(is_free).map(|(id, _)| id.clone());
+        // When none is free, only circles are left; the first of them says so.
+        let in_circle = free.is_none();
+        let Some(id) = free.or_else(|| self.waiting.keys().next().cloned()) else { return false };
+        let waiting = self.waiting.remove(&id).expect("the id was just found");
+        let calls_itself = waiting.calls.iter().any(|call| **call == *id.as_str());
+        let source = waiting.made.source(&id);
+        if let Err(mut diagnostics) = self.load_one(&id, waiting.made) {
+            if in_circle || calls_itself {
+                let span = diagnostics.first().map_or_else(Span::default, |d| d.span);
+                let through = if in_circle { " through others" } else { "" };
+                let message = format!("{} calls itself{through}", shown(&id));
+                diagnostics.insert(0, Diagnostic::error(Code::Recursion, message, span));
+            }
+            self.unloaded.push(Unloaded { source, diagnostics });
+        }
+        true
+    }
+
+    fn load_one(&mut self, id: &ToolId, made: Made) -> Result<(), Vec<Diagnostic>> {
+        let spec = match made {
+            Made::Tool(spec) => composed::resolve(&spec, &self.catalog).map_err(found)?,
+            Made::Composition(source) => self.compile(&source)?,
+            Made::Wrapper(wrapper) => {
+                let source = wrapper.source(&self.catalog).map_err(found)?;
+                self.compile(&source)?
+            }
+        };
+        let depth = 1 + self.depth_inside(&spec);
+        let max = self.limits.nesting_depth_max;
+        if spec.composed.is_some() && depth > max {
+            let message = format!("`{id}` and what it calls nest deeper than the limit of {max}");
+            return Err(found(Failure::lasting(Code::Limit, message)));
+        }
+        self.depths.insert(id.clone(), depth);
+        self.catalog.insert(Arc::new(spec));
+        Ok(())
+    }
+
+    fn compile(&self, source: &Source) -> Result<ToolSpec, Vec<Diagnostic>> {
+        let Compiled { composition, diagnostics } =
+            compile::compile(source, &self.catalog, self.limits);
+        composition.map(|composition| plan::composition_tool(&composition)).ok_or(diagnostics)
+    }
+
+    fn depth_inside(&self, spec: &ToolSpec) -> usize {
+        let depth = |id: &ToolId| self.depths.get(id).copied().unwrap_or(0);
+        let mut deepest = 0;
+        if let Some(composed) = &spec.composed {
+            deepest = composed.parts.keys().map(depth).max().unwrap_or(0);
+        }
+        if let Some(composition) = &spec.composition {
+            composition.body.walk_calls(&mut |call| {
+                let inside = call.tool.as_ref().map_or(0, |tool| depth(&tool.id));
+                deepest = deepest.max(inside);
+            });
+        }
+        deepest
+    }
+}
+
+impl Made {
+    /// What findings are about. Code has no text; its place is its name.
+    fn source(&self, id: &ToolId) -> Source {
+        match self {
+            Made::Composition(source) => source.clone(),
+            Made::Wrapper(_) | Made::Tool(_) => Source::new(id.as_str(), ""),
+        }
+    }
+}
+
+fn shown(id: &ToolId) -> String {
+    match id.namespace() {
+        COMPOSITION => format!("the composition `{}`", id.name()),
+        _ => format!("`{id}`"),
+    }
+}
+
+fn found(failure: Failure) -> Vec<Diagnostic> {
+    let mut finding = Diagnostic::error(failure.code, failure.message.to_string(), Span::default());
+    finding.help = failure.hint.map(|hint| hint.to_string());
+    vec![finding]
+}

@@ -1,0 +1,216 @@
+//! A call that is under way gets what it asks for: people's answers, and calls of its parts.
+//!
+//! Whether a part may be called, and whether a person comes first, is the core's to say
+//! ([`segue_core::composed`]). A part waits at the gate like any call. Everything happens inside the
+//! future of the call that asks, so it ends with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use segue_core::composed::{self, Caller, PartCall, PartEnd, Trace};
+use segue_core::limits::Limits;
+use segue_core::run::{NodeId, Purpose, Question, QuestionId, QuestionKind};
+use segue_core::tool::{Catalog, ToolSpec};
+use segue_core::value::Value;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::ask::{Asker, Asking};
+use super::gate::Gate;
+use super::{Call, Registry, Tool, ToolError};
+use crate::driver::{Confirmer, Decision};
+
+/// The number of a question that no journal knows: it ends with its call.
+pub(crate) const UNWRITTEN: u64 = u64::MAX;
+
+/// Runs a composition that is a part.
+pub(crate) trait Compositions: Send + Sync {
+    /// Its value. `approved` says that nobody is asked about its calls.
+    fn run<'a>(
+        &'a self,
+        composition: &'a ToolSpec,
+        args: Value,
+        approved: bool,
+        confirmer: &'a dyn Confirmer,
+    ) -> BoxFuture<'a, Result<Value, ToolError>>;
+}
+
+/// What calls have around them.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) gate: &'a Gate,
+    pub(crate) limits: &'a Limits,
+    pub(crate) confirmer: &'a dyn Confirmer,
+    pub(crate) compositions: &'a dyn Compositions,
+}
+
+/// Whose call it is, and what was allowed with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
+    /// The step.
+    pub(crate) node: NodeId,
+    /// Whether calls of its parts are allowed, too.
+    pub(crate) covers_parts: bool,
+}
+
+impl<'a> Around<'a> {
+    /// Makes a call that may leave.
+    pub(crate) fn make(
+        self,
+        tool: &'a Tool,
+        mut call: Call,
+        standing: Standing,
+    ) -> BoxFuture<'a, Result<Value, ToolError>> {
+        if !tool.runner.may_ask() {
+            return tool.runner.call(call);
+        }
+        let (asker, asked) = Asker::pair();
+        call.asker = Some(asker);
+        let reach = Reach {
+            around: self,
+            spec: self.catalog.get(&call.tool).unwrap_or(&tool.spec),
+            standing,
+            call: call.clone(),
+            turn: Mutex::new(()),
+            made: AtomicUsize::new(0),
+            writing: AtomicUsize::new(0),
+        };
+        Box::pin(reach.serve(tool.runner.call(call), asked))
+    }
+}
+
+/// One call, seen from where it gets what it asks for.
+struct Reach<'a> {
+    around: Around<'a>,
+    /// The tool, with its parts.
+    spec: &'a Arc<ToolSpec>,
+    standing: Standing,
+    call: Call,
+    /// Held by whoever asks a person: there is one question at a time.
+    turn: Mutex<()>,
+    /// Calls of parts so far.
+    made: AtomicUsize,
+    /// Those under way that change something.
+    writing: AtomicUsize,
+}
+
+impl<'a> Reach<'a> {
+    async fn serve(
+        self,
+        mut work: BoxFuture<'a, Result<Value, ToolError>>,
+        mut asked: UnboundedReceiver<Asking>,
+    ) -> Result<Value, ToolError> {
+        let mut under_way = FuturesUnordered::new();
+        let mut trace = Trace::None;
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                outcome = &mut work => break outcome,
+                Some(left) = under_way.next(), if !under_way.is_empty() => trace = trace.max(left),
+                Some(asking) = asked.recv() => under_way.push(self.give(asking)),
+            }
+        };
+        // Nobody will hear what they answer.
+        if self.writing.load(Ordering::Relaxed) > 0 {
+            trace = Trace::Unknown;
+        }
+        outcome.map_err(|error| trace.weigh(error.into(), self.spec).into())
+    }
+
+    /// Gives what is asked for, and says what that leaves behind.
+    async fn give(&self, asking: Asking) -> Trace {
+        // Whoever asked may have gone; then nobody hears the answer.
+        match asking {
+            Asking::Person { message, schema, reply } => {
+                let kind = QuestionKind::Approval { message, schema: Some(schema) };
+                let _ = reply.send(self.ask(kind).await);
+                Trace::None
+            }
+            Asking::Part { name, args, reply } => {
+                let (outcome, trace) = self.call_part(&name, args).await;
+                let _ = reply.send(outcome);
+                trace
+            }
+        }
+    }
+
+    async fn ask(&self, kind: QuestionKind) -> Option<Decision> {
+        let _turn = self.turn.lock().await;
+        let id = QuestionId { node: self.standing.node, seq: UNWRITTEN };
+        let question = Question { id, step: self.call.step.clone(), kind };
+        self.around.confirmer.confirm(&question).await
+    }
+
+    async fn call_part(&self, name: &str, args: Value) -> (Result<Value, ToolError>, Trace) {
+        let nth = self.made.fetch_add(1, Ordering::Relaxed);
+        let caller = Caller {
+            tool: self.spec,
+            catalog: self.around.catalog,
+            covered: self.standing.covers_parts,
+            takes_back: self.call.purpose == Purpose::Undo,
+            made: nth,
+            max: self.around.limits.part_calls_max,
+        };
+        let PartCall { part, asks } = match composed::part_call(caller, name, &args) {
+            Ok(call) => call,
+            Err(failure) => return (Err(failure.into()), Trace::None),
+        };
+        if asks {
+            let (tool, parts) = (part.id.clone(), composed::declared(&part));
+            let kind = QuestionKind::Call { tool, args: args.clone(), parts };
+            if !self.ask(kind).await.is_some_and(|decision| decision.granted) {
+                return (Err(composed::not_confirmed(&part).into()), Trace::None);
+            }
+        }
+        let writes = usize::from(Trace::of(&part, PartEnd::Unknown) == Trace::Unknown);
+        self.writing.fetch_add(writes, Ordering::Relaxed);
+        let outcome = self.make_part(&part, args, nth).await;
+        self.writing.fetch_sub(writes, Ordering::Relaxed);
+        let end = match &outcome {
+            Ok(_) => PartEnd::Answered,
+            Err(ToolError::Silent { .. }) => PartEnd::Unknown,
+            Err(_) => PartEnd::Refused,
+        };
+        let checked = outcome.and_then(|value| {
+            composed::check_value(&part, &value)?;
+            Ok(value)
+        });
+        (checked, Trace::of(&part, end))
+    }
+
+    async fn make_part(
+        &self,
+        part: &Arc<ToolSpec>,
+        args: Value,
+        nth: usize,
+    ) -> Result<Value, ToolError> {
+        let Around { registry, gate, compositions, confirmer, .. } = self.around;
+        if part.composition.is_some() {
+            return compositions.run(part, args, self.standing.covers_parts, confirmer).await;
+        }
+        let pass = gate.enter(&part.id, false).await?;
+        let tool = registry.get(&part.id).expect("the gate lets through what the registry has");
+        let call = Call {
+            tool: part.id.clone(),
+            args,
+            // The same code makes the same calls in the same order, so a repeated one is known.
+            key: format!("{}/{}", self.call.key, nth + 1).into(),
+            asker: None,
+            ..self.call.clone()
+        };
+        let covers_parts = composed::covers(part, self.standing.covers_parts);
+        let outcome =
+            self.around.make(tool, call, Standing { covers_parts, ..self.standing }).await;
+        pass.settle(is_heard(&outcome));
+        outcome
+    }
+}
+
+/// Whether a tool's source has shown that it is there.
+pub(crate) fn is_heard(outcome: &Result<Value, ToolError>) -> bool {
+    !matches!(outcome, Err(ToolError::Unreachable { .. } | ToolError::Silent { .. }))
+}

@@ -1,0 +1,117 @@
+//! Retries, a time limit and stand-ins around any tool, as a tool of its own name.
+//!
+//! A wrapper is a composition of one step that is made from code. So the machine retries, waits and
+//! chooses, as it does for every step, and everything that it does is in the journal; nothing else
+//! needs to know how.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::Code;
+use segue_core::run::Failure;
+use segue_core::tool::{Catalog, Lookup};
+use segue_core::value::{Map, Value};
+
+/// A tool around another one.
+///
+/// ```
+/// use std::time::Duration;
+/// use segue_runtime::wrap::Wrapper;
+///
+/// let patient = Wrapper::around("http_get")
+///     .named("patient_get")
+///     .retry(3)
+///     .timeout(Duration::from_secs(2))
+///     .fallback("checkpoint_search");
+/// assert_eq!(patient.name(), "patient_get");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Wrapper {
+    tool: Arc<str>,
+    name: Option<Arc<str>>,
+    retries: u32,
+    timeout: Option<Duration>,
+    fallbacks: Vec<Arc<str>>,
+}
+
+impl Wrapper {
+    /// A wrapper of a tool, which calls it with its own arguments.
+    pub fn around(tool: &str) -> Wrapper {
+        Wrapper { tool: tool.into(), name: None, retries: 0, timeout: None, fallbacks: Vec::new() }
+    }
+
+    /// Sets the name that the wrapper is called by; otherwise it is that of the tool.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Wrapper {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Tries up to so many times again when the tool fails and trying again may help.
+    #[must_use]
+    pub fn retry(mut self, times: u32) -> Wrapper {
+        self.retries = times;
+        self
+    }
+
+    /// Gives each attempt so much time.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Wrapper {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Calls another tool with the same arguments when the ones before have failed.
+    #[must_use]
+    pub fn fallback(mut self, tool: &str) -> Wrapper {
+        self.fallbacks.push(tool.into());
+        self
+    }
+
+    /// What the wrapper is called.
+    pub fn name(&self) -> &str {
+        let short = || self.tool.rsplit_once(':').map_or(&*self.tool, |(_, name)| name);
+        self.name.as_deref().unwrap_or_else(short)
+    }
+
+    /// The tools that it calls.
+    pub(crate) fn calls(&self) -> Vec<Arc<str>> {
+        std::iter::once(&self.tool).chain(&self.fallbacks).cloned().collect()
+    }
+
+    /// The composition that it is.
+    pub(crate) fn source(&self, catalog: &Catalog) -> Result<Source, Failure> {
+        let Lookup::Found(tool) = catalog.find(&self.tool) else {
+            let message = format!("Unknown tool: {}", self.tool);
+            return Err(Failure::lasting(Code::UnknownTool, message));
+        };
+        let given = || Value::from("{{ input }}");
+        let call = |tool: &Arc<str>| {
+            Value::object([("tool", Value::String(tool.clone())), ("parameters", given())])
+        };
+        let mut step = Map::new();
+        step.insert("id".into(), Value::from("call"));
+        step.insert("tool".into(), Value::from(tool.id.as_str()));
+        step.insert("parameters".into(), given());
+        if self.retries > 0 {
+            step.insert("retry_count".into(), Value::from(u64::from(self.retries)));
+        }
+        if let Some(timeout) = self.timeout {
+            let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+            step.insert("timeout_ms".into(), Value::from(millis));
+        }
+        if !self.fallbacks.is_empty() {
+            let fallbacks: Vec<Value> = self.fallbacks.iter().map(call).collect();
+            step.insert("fallback".into(), fallbacks.into());
+        }
+        let document = Value::object([
+            ("name", Value::from(self.name())),
+            ("description", Value::String(tool.description.clone())),
+            ("input", tool.input.json().clone()),
+            ("steps", Value::from(vec![step.into()])),
+            ("output", Value::from("{{ call }}")),
+        ]);
+        Ok(Source::new(format!("{}.json", self.name()), document.to_json()))
+    }
+}
