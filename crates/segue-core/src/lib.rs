@@ -50,3 +50,4 @@ pub mod view;
 /// The version of the language of compositions that this Segue reads: what `min_version` of a
 /// template is held against. It grows with what can be written, not with each release.
 pub const LANGUAGE_VERSION: semver::Version = semver::Version::new(1, 0, 0);
+pub mod words;

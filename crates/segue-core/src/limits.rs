@@ -102,6 +102,22 @@ pub struct Limits {
     pub served_question_ms: u64,
     /// How long runs may go on after the one who wanted them has gone.
     pub served_leave_ms: u64,
+    /// Size of what somebody may ask a plan for.
+    pub llm_query_bytes_max: usize,
+    /// Tokens that the tools may take which a model is told of; of more, those that fit best.
+    pub llm_tools_tokens_max: usize,
+    /// Tokens of one answer of a model.
+    pub llm_answer_tokens_max: usize,
+    /// Size of one answer of a model, as it comes over the wire.
+    pub llm_answer_bytes_max: usize,
+    /// Tokens that one request may cost; when they are spent, nothing more is asked.
+    pub llm_tokens_max: u64,
+    /// Answers of a model that are looked at before one gives up.
+    pub llm_rounds_max: u32,
+    /// How often in a row a model that does not answer is asked again.
+    pub llm_retries_max: u32,
+    /// How long one answer of a model may take, where its configuration says nothing.
+    pub llm_answer_ms: u64,
 }
 
 impl Default for Limits {
@@ -153,6 +169,14 @@ impl Default for Limits {
             served_result_bytes_max: 32 * 1024,
             served_question_ms: 900_000,
             served_leave_ms: 10_000,
+            llm_query_bytes_max: 16 * 1024,
+            llm_tools_tokens_max: 24_000,
+            llm_answer_tokens_max: 4_096,
+            llm_answer_bytes_max: 1024 * 1024,
+            llm_tokens_max: 200_000,
+            llm_rounds_max: 4,
+            llm_retries_max: 3,
+            llm_answer_ms: 120_000,
         }
     }
 }

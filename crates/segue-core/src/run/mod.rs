@@ -37,6 +37,7 @@ pub use admit::admit;
 pub use dry::dry_run;
 pub use journal::{Entry, Fact, Failure, Item, JOURNAL_FORMAT, NodeId, Options, Started};
 pub use rerun::Reused;
+pub(crate) use retry::delay_ms;
 
 use crate::composition::StepKind;
 use crate::id::ToolId;

@@ -24,7 +24,7 @@ pub(super) fn may_retry(step: &Step, failure: &Failure, is_repeatable: bool) -> 
 }
 
 /// How long to rest before attempt `next` (2 is the first retry), full jitter from `entropy`.
-pub(super) fn delay_ms(
+pub(crate) fn delay_ms(
     backoff: &Backoff,
     failure: &Failure,
     next: u32,

@@ -1,0 +1,388 @@
+//! Words → plan: what somebody wants, in their own words, becomes a plan that a model proposes and
+//! the compiler accepts.
+//!
+//! A [`Conversation`] is a machine that performs no I/O, like a run: what happened comes in, what to do
+//! next goes out. A model's answer is text from outside. It is read strictly and compiled on the one
+//! path that everything takes, against tools that have nothing but what they declare; findings become
+//! the next message. So a plan that comes out names no tool, no parameter and no declared field that
+//! does not exist, whatever the model wrote or was talked into.
+//!
+//! Not here: models and their protocols, ids and clocks (the runtime's), where plans are kept.
+
+mod answer;
+mod prompt;
+mod record;
+mod search;
+mod strict;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compile::source::{Source, Span};
+use crate::compile::{Compiled, compile};
+use crate::composition::Backoff;
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::limits::Limits;
+use crate::run::{Failure, delay_ms};
+use crate::tool::Catalog;
+use crate::value::Value;
+use answer::Answer;
+
+pub use prompt::{INSTRUCTIONS, Shown};
+pub use record::{Origin, PlanRecord, PlanState, PlannedView};
+pub use search::{is_same, similar};
+
+/// How long to rest before a model is asked once more. Models that are busy are so for seconds.
+const BACKOFF: Backoff = Backoff { initial_ms: 2_000, factor: 2.0, max_ms: 30_000, jitter: true };
+
+/// What is wanted, and what the plan will be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// In somebody's own words.
+    pub query: Arc<str>,
+    /// `req_…`
+    pub request_id: Arc<str>,
+    /// `plan_…`
+    pub plan_id: Arc<str>,
+}
+
+/// Who says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// We do.
+    Asker,
+    /// The model does.
+    Model,
+}
+
+/// What a model is to go on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// What was said, in order. The instructions come before it.
+    pub messages: Vec<(Speaker, Arc<str>)>,
+    /// Tokens that its answer may have.
+    pub answer_tokens_max: usize,
+}
+
+/// Tokens that were paid for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// What the model read.
+    pub input_tokens: u64,
+    /// What it wrote.
+    pub output_tokens: u64,
+}
+
+impl Usage {
+    /// Both.
+    pub fn total(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+/// Why a model stopped writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It had said everything.
+    Finished,
+    /// It may not write more.
+    Length,
+    /// It will not do this, perhaps saying why.
+    Refused(Arc<str>),
+}
+
+/// What a model answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Its words.
+    pub text: Arc<str>,
+    /// Why there are no more of them.
+    pub stop: Stop,
+    /// What they cost.
+    pub usage: Usage,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The model answered.
+    Answered(Reply),
+    /// It did not.
+    Failed {
+        /// Why, and whether asking again may help.
+        failure: Failure,
+        /// Random bits, for the length of the rest.
+        entropy: u64,
+    },
+    /// The rest is over.
+    Rested,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Effect {
+    /// Ask the model.
+    Ask(Prompt),
+    /// Wait, then say so.
+    Rest {
+        /// How long.
+        ms: u64,
+    },
+    /// Nothing: this is what came of it.
+    Finish(Result<Proposal, Unplanned>),
+}
+
+/// A plan that a model proposed and the compiler accepted.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The plan, as it is kept and can be written to a file.
+    pub document: Value,
+    /// What is worth knowing of it.
+    pub findings: Vec<Diagnostic>,
+    /// How it came about.
+    pub cost: Cost,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug)]
+pub struct Unplanned {
+    /// `llm`, or what kept the model from being asked.
+    pub code: Code,
+    /// In a sentence.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+    /// What was wrong with the last answer.
+    pub findings: Vec<Diagnostic>,
+    /// What it cost nevertheless.
+    pub cost: Cost,
+}
+
+/// What a conversation took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Answers that were looked at.
+    pub rounds: u32,
+    /// Tokens.
+    pub usage: Usage,
+    /// Tools that the model was told of.
+    pub tools_shown: usize,
+    /// Tools that there are.
+    pub tools: usize,
+}
+
+/// The way from words to a plan.
+pub struct Conversation {
+    asked: Asked,
+    /// What answers are held against.
+    catalog: Catalog,
+    limits: Arc<Limits>,
+    messages: Vec<(Speaker, Arc<str>)>,
+    cost: Cost,
+    /// Failures in a row.
+    failures: u32,
+}
+
+impl Conversation {
+    /// A conversation about this, with these tools, and what to do first.
+    pub fn begin(asked: Asked, catalog: &Catalog, limits: Arc<Limits>) -> (Conversation, Effect) {
+        let shown = Shown::select(&asked.query, catalog, &limits);
+        let first = prompt::request(&asked.query, &shown);
+        let cost = Cost { tools_shown: shown.count(), tools: shown.of, ..Cost::default() };
+        let mut conversation = Conversation {
+            catalog: strict::closed(catalog),
+            messages: vec![(Speaker::Asker, first.into())],
+            failures: 0,
+            asked,
+            limits,
+            cost,
+        };
+        let effect = conversation.first(&shown);
+        (conversation, effect)
+    }
+
+    /// What follows from what happened.
+    pub fn handle(&mut self, event: Event) -> Effect {
+        match event {
+            Event::Rested => self.ask(),
+            Event::Failed { failure, entropy } => self.failed(failure, entropy),
+            Event::Answered(reply) => {
+                self.failures = 0;
+                self.cost.rounds += 1;
+                let usage = &mut self.cost.usage;
+                usage.input_tokens = usage.input_tokens.saturating_add(reply.usage.input_tokens);
+                usage.output_tokens = usage.output_tokens.saturating_add(reply.usage.output_tokens);
+                self.answered(&reply)
+            }
+        }
+    }
+
+    fn first(&mut self, shown: &Shown) -> Effect {
+        let bytes_max = self.limits.llm_query_bytes_max;
+        if self.asked.query.trim().is_empty() {
+            return self.give_up("there is nothing to plan: the query is empty", None, Vec::new());
+        }
+        if self.asked.query.len() > bytes_max {
+            let message = format!("the query is over {bytes_max} bytes");
+            return self.give_up(message, Some("`llm_query_bytes_max` bounds it"), Vec::new());
+        }
+        if shown.count() == 0 {
+            let help = "`segue tools` lists them; a `--toolset` may leave none";
+            return self.give_up("there are no tools to plan with", Some(help), Vec::new());
+        }
+        self.ask()
+    }
+
+    fn ask(&mut self) -> Effect {
+        let answer_tokens_max = self.limits.llm_answer_tokens_max;
+        let spent = self.cost.usage.total();
+        if spent >= self.limits.llm_tokens_max {
+            let message = format!("no plan came of {spent} tokens");
+            let help = "`llm_tokens_max` bounds what one request may cost";
+            return self.give_up(message, Some(help), Vec::new());
+        }
+        Effect::Ask(Prompt { messages: self.messages.clone(), answer_tokens_max })
+    }
+
+    fn failed(&mut self, failure: Failure, entropy: u64) -> Effect {
+        self.failures += 1;
+        if failure.retryable && self.failures <= self.limits.llm_retries_max {
+            let next = self.failures + 1;
+            return Effect::Rest { ms: delay_ms(&BACKOFF, &failure, next, entropy, &self.limits) };
+        }
+        let message = match self.failures {
+            1 => format!("the model did not answer: {}", failure.message),
+            times => format!("the model did not answer {times} times: {}", failure.message),
+        };
+        self.give_up(message, failure.hint.as_deref(), Vec::new())
+    }
+
+    fn answered(&mut self, reply: &Reply) -> Effect {
+        if let Stop::Refused(why) = &reply.stop {
+            let why = if why.trim().is_empty() { &reply.text } else { why };
+            let message = format!("the model refused: {}", excerpt(why));
+            return self.give_up(message, Some("say it differently, or ask another"), Vec::new());
+        }
+        if reply.stop == Stop::Length {
+            let tokens = self.limits.llm_answer_tokens_max;
+            let finding = llm(format!("the answer was cut off after {tokens} tokens"))
+                .help("answer with a shorter plan, and keep `reasoning` short");
+            return self.object(reply, vec![finding]);
+        }
+        let answer = match answer::read(&reply.text, &self.limits) {
+            Ok(answer) => answer,
+            Err(findings) => return self.object(reply, findings),
+        };
+        if answer.is_empty() {
+            let why = excerpt(&answer.reasoning);
+            let message = if why.is_empty() {
+                "the model found no tools for it".to_owned()
+            } else {
+                format!("the model found no tools for it: {why}")
+            };
+            return self.give_up(message, Some("`segue tools` lists what there is"), Vec::new());
+        }
+        self.check(reply, &answer)
+    }
+
+    /// Holds a plan against the tools, as everything is that anybody writes.
+    fn check(&mut self, reply: &Reply, answer: &Answer) -> Effect {
+        let document = document(&self.asked, answer);
+        let source = Source::new("answer.json", document.to_json());
+        let Compiled { composition, diagnostics } = compile(&source, &self.catalog, &self.limits);
+        let (objections, findings): (Vec<_>, Vec<_>) =
+            diagnostics.into_iter().partition(is_objection);
+        if composition.is_some() && objections.is_empty() {
+            let proposal = Proposal { document, findings, cost: self.cost };
+            return Effect::Finish(Ok(proposal));
+        }
+        self.object(reply, objections)
+    }
+
+    /// Tells the model what is wrong, unless that has been tried often enough.
+    fn object(&mut self, reply: &Reply, findings: Vec<Diagnostic>) -> Effect {
+        let rounds = self.cost.rounds;
+        if rounds >= self.limits.llm_rounds_max {
+            let message = match rounds {
+                1 => "the model's answer is no plan that could run".to_owned(),
+                rounds => format!("the model gave no plan that could run in {rounds} answers"),
+            };
+            let help = "say more precisely what is wanted, or offer fewer tools with `--toolset`";
+            return self.give_up(message, Some(help), findings);
+        }
+        self.messages.push((Speaker::Model, reply.text.clone()));
+        self.messages.push((Speaker::Asker, prompt::correction(&findings).into()));
+        self.ask()
+    }
+
+    fn give_up(
+        &self,
+        message: impl Into<String>,
+        help: Option<&str>,
+        findings: Vec<Diagnostic>,
+    ) -> Effect {
+        Effect::Finish(Err(Unplanned {
+            code: Code::Llm,
+            message: message.into(),
+            help: help.map(ToOwned::to_owned),
+            findings,
+            cost: self.cost,
+        }))
+    }
+}
+
+/// Whether a finding keeps a model's plan from being taken. A person may know better than a schema;
+/// of a model nobody can ask what it meant, so what is doubtful is refused, too.
+fn is_objection(finding: &Diagnostic) -> bool {
+    let is_advice = matches!(finding.code, Code::Practice | Code::Irreversible | Code::Unused);
+    match finding.severity {
+        Severity::Error => true,
+        Severity::Warning => !is_advice,
+        Severity::Hint => false,
+    }
+}
+
+/// The plan document of an answer.
+fn document(asked: &Asked, answer: &Answer) -> Value {
+    let text = |text: &Arc<str>| Value::String(text.clone());
+    let mut members = vec![
+        ("dialect", Value::from("plan")),
+        ("name", Value::from("plan")),
+        ("query", text(&asked.query)),
+        ("requestId", text(&asked.request_id)),
+        ("planId", text(&asked.plan_id)),
+    ];
+    if !answer.reasoning.trim().is_empty() {
+        members.push(("reasoning", text(&answer.reasoning)));
+    }
+    members.push(("tools", answer.tools.clone()));
+    members.push(("executionOrder", answer.order.clone()));
+    Value::object(members)
+}
+
+/// The same plan for another request.
+pub fn readdressed(document: &Value, asked: &Asked) -> Value {
+    let Value::Object(members) = document else { return document.clone() };
+    let mut members = (**members).clone();
+    for (name, value) in
+        [("query", &asked.query), ("requestId", &asked.request_id), ("planId", &asked.plan_id)]
+    {
+        members.insert(name.into(), Value::String(value.clone()));
+    }
+    members.into()
+}
+
+fn llm(message: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(Code::Llm, message, Span::default())
+}
+
+/// The beginning of what a model said, for an error.
+fn excerpt(text: &str) -> String {
+    const BYTES_MAX: usize = 500;
+    let text = text.trim();
+    if text.len() <= BYTES_MAX {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(BYTES_MAX)])
+}

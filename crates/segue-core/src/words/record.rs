@@ -1,0 +1,133 @@
+//! What is kept of a plan that was asked for: where it came from, what it is, how it stands.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Cost;
+use crate::value::Value;
+use crate::view::{RunStatus, Timestamp};
+
+/// How a stored plan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlanState {
+    /// It can be executed.
+    Pending,
+    /// A run executes it, or waits for a person.
+    InProgress,
+    /// Its last run did all of it.
+    Completed,
+    /// Its last run did not.
+    Failed,
+}
+
+impl PlanState {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PlanState::Pending => "pending",
+            PlanState::InProgress => "in-progress",
+            PlanState::Completed => "completed",
+            PlanState::Failed => "failed",
+        }
+    }
+
+    /// How a plan stands whose last run stands so.
+    pub fn of_run(status: RunStatus) -> PlanState {
+        match status {
+            RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => PlanState::InProgress,
+            RunStatus::Success => PlanState::Completed,
+            RunStatus::Partial
+            | RunStatus::Failed
+            | RunStatus::RolledBack
+            | RunStatus::RollbackFailed
+            | RunStatus::Cancelled
+            | RunStatus::Denied
+            | RunStatus::DryRun => PlanState::Failed,
+        }
+    }
+}
+
+/// How a plan came about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A model proposed it.
+    Model {
+        /// Which one.
+        model: Arc<str>,
+        /// What that took.
+        #[serde(flatten)]
+        cost: Cost,
+    },
+    /// It had done its work before.
+    UsedBefore {
+        /// The plan that it is a copy of.
+        plan_id: Arc<str>,
+    },
+}
+
+/// A stored plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    /// The request that it belongs to: `req_…`.
+    pub request_id: Arc<str>,
+    /// Its own id: `plan_…`.
+    pub plan_id: Arc<str>,
+    /// Which of the plans of its request, from 1.
+    pub version: u32,
+    /// What was asked for.
+    pub query: Arc<str>,
+    /// How it stands.
+    pub state: PlanState,
+    /// When it was made, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// How it came about.
+    pub origin: Origin,
+    /// The run that executes it, or was the last to.
+    pub run_id: Option<Arc<str>>,
+    /// The plan itself.
+    pub document: Value,
+}
+
+impl PlanRecord {
+    /// The record as surfaces show it; `plan` is the plan itself, where somebody wants to see it.
+    pub fn view(&self, with_plan: bool) -> PlannedView<'_> {
+        PlannedView {
+            request_id: &self.request_id,
+            plan_id: &self.plan_id,
+            version: self.version,
+            query: &self.query,
+            state: self.state,
+            created_at: Timestamp(self.created_ms),
+            origin: &self.origin,
+            run_id: self.run_id.as_deref(),
+            plan: with_plan.then_some(&self.document),
+        }
+    }
+}
+
+/// A stored plan as it crosses a surface.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlannedView<'a> {
+    /// The request that it belongs to.
+    pub request_id: &'a str,
+    /// Its own id.
+    pub plan_id: &'a str,
+    /// Which of the plans of its request.
+    pub version: u32,
+    /// What was asked for.
+    pub query: &'a str,
+    /// How it stands.
+    pub state: PlanState,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// How it came about.
+    pub origin: &'a Origin,
+    /// The run that executes it, or was the last to.
+    pub run_id: Option<&'a str>,
+    /// The plan itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<&'a Value>,
+}
