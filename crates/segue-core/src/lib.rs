@@ -46,8 +46,8 @@ pub mod toolset;
 pub mod types;
 pub mod value;
 pub mod view;
+pub mod words;
 
 /// The version of the language of compositions that this Segue reads: what `min_version` of a
 /// template is held against. It grows with what can be written, not with each release.
 pub const LANGUAGE_VERSION: semver::Version = semver::Version::new(1, 0, 0);
-pub mod words;

@@ -7,6 +7,7 @@ mod call;
 mod ears;
 mod load;
 mod stored;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use segue_core::view::{ErrorView, RunStatus, RunView};
 
 use crate::driver::{self, Chance, Confirmer, Drive, Expand, First, Nobody, Observer, Unobserved};
 use crate::inject::Faults;
+use crate::llm::Model;
 use crate::rehearse;
 use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
@@ -41,6 +43,7 @@ use call::Nested;
 pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening};
 pub use stored::{Recovered, ResumeRequest, Stored};
+pub use words::{AskRequest, Meanwhile, PlanError, Planned, Reuse, source_of};
 
 /// The engine.
 #[derive(Clone)]
@@ -58,6 +61,7 @@ struct Inner {
     ears: Arc<Ears>,
     orphans: Arc<Orphans>,
     chance: Arc<Chance>,
+    model: Option<Arc<dyn Model>>,
 }
 
 /// What an engine is made of.
@@ -73,6 +77,7 @@ pub struct EngineBuilder {
     wrappers: Vec<Wrapper>,
     compositions: Vec<Source>,
     toolset: Option<ToolsetBuilder>,
+    model: Option<Arc<dyn Model>>,
 }
 
 /// A composition that could not be loaded, or a tool that declares what it calls, and why.
@@ -156,6 +161,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Sets the model that plans are made with.
+    #[must_use]
+    pub fn model(mut self, model: Arc<dyn Model>) -> EngineBuilder {
+        self.model = Some(model);
+        self
+    }
+
     /// The engine, and what it could not load.
     pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
         self.registry.observe(&self.observed);
@@ -186,9 +198,19 @@ impl EngineBuilder {
         }
         let (orphans, chance) = (Arc::default(), Arc::default());
         let ears = Ears::new(store.clone());
-        let wrappers = self.wrappers;
-        let inner =
-            Inner { registry, wrappers, gate, catalog, limits, store, ears, orphans, chance };
+        let (wrappers, model) = (self.wrappers, self.model);
+        let inner = Inner {
+            registry,
+            wrappers,
+            gate,
+            catalog,
+            limits,
+            store,
+            ears,
+            orphans,
+            chance,
+            model,
+        };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
 }
@@ -283,7 +305,7 @@ impl Engine {
         &self,
         sources: impl IntoIterator<Item = Source>,
     ) -> (Engine, Vec<Unloaded>) {
-        let Inner { registry, wrappers, gate, limits, store, ears, orphans, chance, .. } =
+        let Inner { registry, wrappers, gate, limits, store, ears, orphans, chance, model, .. } =
             &*self.inner;
         let (catalog, unloaded) = load::load(registry, wrappers, sources, limits);
         let inner = Inner {
@@ -296,6 +318,7 @@ impl Engine {
             ears: ears.clone(),
             orphans: orphans.clone(),
             chance: chance.clone(),
+            model: model.clone(),
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }

@@ -27,6 +27,7 @@ pub mod driver;
 pub mod engine;
 pub mod inject;
 pub mod library;
+pub mod llm;
 mod rehearse;
 pub mod store;
 pub mod tools;

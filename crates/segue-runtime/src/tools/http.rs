@@ -7,7 +7,7 @@
 
 pub mod address;
 pub(in crate::tools) mod connect;
-pub(in crate::tools) mod engine;
+pub(crate) mod engine;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -46,6 +46,14 @@ impl Secrets {
         Secrets { any }
     }
 
+    /// The text without them.
+    pub(crate) fn clean(&self, text: &str) -> String {
+        match &self.any {
+            None => text.to_owned(),
+            Some(any) => any.replace_all(text, REDACTED).into_owned(),
+        }
+    }
+
     /// The tool, whose answers tell nothing.
     #[must_use]
     pub fn around_tool(&self, tool: Tool) -> Tool {

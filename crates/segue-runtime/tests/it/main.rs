@@ -25,3 +25,4 @@ mod stores;
 mod support;
 mod tools;
 mod wishes;
+mod words;

@@ -42,7 +42,7 @@ impl AddressPolicy {
     }
 
     /// A policy that opens exactly one host and port: the one that the operator wrote down.
-    pub(super) fn for_origin(host: &str, port: u16) -> AddressPolicy {
+    pub(crate) fn for_origin(host: &str, port: u16) -> AddressPolicy {
         let host = parse_host(host).unwrap_or_else(|_| Host::Name(plain(host)));
         AddressPolicy { rules: vec![Rule { host, port: Some(port) }] }
     }

@@ -34,36 +34,36 @@ const EXCERPT_BYTES_MAX: usize = 2 * 1024;
 const EXCERPT_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a call takes at most when nobody says.
-pub(in crate::tools) const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
 /// Sends requests to addresses that a policy permits.
-pub(in crate::tools) struct Engine {
+pub(crate) struct Engine {
     connector: Connector,
     limits: Arc<Limits>,
 }
 
 /// What is to be sent.
 #[derive(Clone)]
-pub(in crate::tools) struct Request {
-    pub(in crate::tools) method: Method,
-    pub(in crate::tools) url: Url,
-    pub(in crate::tools) headers: HeaderMap,
-    pub(in crate::tools) body: Option<Arc<str>>,
-    pub(in crate::tools) timeout: Duration,
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<Arc<str>>,
+    pub(crate) timeout: Duration,
 }
 
 /// What came back, with a status between 200 and 299.
-pub(in crate::tools) struct Answer {
-    pub(in crate::tools) status: StatusCode,
-    pub(in crate::tools) headers: HeaderMap,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     /// JSON when the answer says that it is, else text; `null` when there is nothing.
-    pub(in crate::tools) body: Value,
+    pub(crate) body: Value,
 }
 
 impl Request {
     /// A request as the caller gives it: headers checked, the idempotency key added to what may
     /// change something.
-    pub(in crate::tools) fn new(
+    pub(crate) fn new(
         call: &Call,
         method: &str,
         url: Url,
@@ -91,6 +91,19 @@ impl Request {
         }
         let body = body.map(|(text, _)| text);
         Ok(Request { method, url, headers, body, timeout: TIMEOUT_DEFAULT })
+    }
+
+    /// A question that is asked with `POST` although it changes nothing.
+    pub(crate) fn post(
+        url: Url,
+        headers: &BTreeMap<String, String>,
+        body: &Value,
+        timeout: Duration,
+    ) -> Result<Request, ToolError> {
+        let mut headers = header_map(headers)?;
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = Some(body.to_json().into());
+        Ok(Request { method: Method::POST, url, headers, body, timeout })
     }
 
     /// Who is asked, without what may be secret: user info, path and query.
@@ -146,12 +159,12 @@ impl Request {
 }
 
 impl Engine {
-    pub(in crate::tools) fn new(policy: AddressPolicy, limits: Arc<Limits>) -> Engine {
+    pub(crate) fn new(policy: AddressPolicy, limits: Arc<Limits>) -> Engine {
         Engine { connector: Connector::new(policy), limits }
     }
 
     /// Sends a request and reads its answer; anything but success is an error.
-    pub(in crate::tools) async fn send(&self, request: Request) -> Result<Answer, ToolError> {
+    pub(crate) async fn send(&self, request: Request) -> Result<Answer, ToolError> {
         let late = format!("no answer within {} ms", request.timeout.as_millis());
         let late = request.unanswered(Code::Timeout, &late);
         let time = request.timeout.saturating_add(TIMEOUT_SLACK);
@@ -352,7 +365,7 @@ const FRAMING: [HeaderName; 6] = [
 ];
 
 /// Every byte but letters, digits and `kept` as `%XX`.
-pub(in crate::tools) fn percent_encode(text: &str, kept: &[u8]) -> String {
+pub(crate) fn percent_encode(text: &str, kept: &[u8]) -> String {
     use fmt::Write as _;
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || kept.contains(&byte) {

@@ -1,0 +1,257 @@
+//! Models: a prompt → an answer, over the protocols of the two families that everybody speaks.
+//!
+//! A model is asked once, and says how it went. It never asks again, waits or decides: that is
+//! [`Conversation`](segue_core::words::Conversation)'s. Its key reaches nothing but the header that it
+//! is for: what a provider says is searched for it before anybody sees it.
+//!
+//! Not here: what is asked ([`segue_core::words`]), connections ([`crate::tools::http`]).
+
+mod anthropic;
+mod openai;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Url;
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::run::Failure;
+use segue_core::value::Value;
+use segue_core::words::{Prompt, Reply, Usage};
+
+use crate::tools::ToolError;
+use crate::tools::http::address::AddressPolicy;
+use crate::tools::http::engine::{Engine, Request};
+use crate::tools::secret::Secrets;
+
+/// Something that answers.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// What it is called, for whoever wants to know who made a plan.
+    fn name(&self) -> &Arc<str>;
+
+    /// Asks it once.
+    async fn answer(&self, prompt: &Prompt) -> Result<Reply, Failure>;
+}
+
+/// Whose protocol a model speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Provider {
+    /// OpenAI's chat completions, which most local servers and gateways speak, too.
+    #[default]
+    OpenAi,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+impl Provider {
+    /// Their names in a configuration.
+    pub const WORDS: &'static [&'static str] = &["openai", "anthropic"];
+
+    /// The provider of this name.
+    pub fn parse(word: &str) -> Option<Provider> {
+        match word {
+            "openai" => Some(Provider::OpenAi),
+            "anthropic" => Some(Provider::Anthropic),
+            _ => None,
+        }
+    }
+
+    /// Where its own models are.
+    fn base_url(self) -> &'static str {
+        match self {
+            Provider::OpenAi => openai::BASE_URL,
+            Provider::Anthropic => anthropic::BASE_URL,
+        }
+    }
+}
+
+/// A model of a configuration. Secrets are already filled in.
+// No `Debug`: it holds a secret.
+#[derive(Clone, Default)]
+pub struct ModelConfig {
+    /// Whose protocol it speaks.
+    pub provider: Provider,
+    /// Where it is, when it is not its provider's own.
+    pub base_url: Option<String>,
+    /// Which one.
+    pub model: String,
+    /// What lets us in.
+    pub api_key: Option<String>,
+    /// How long one answer may take.
+    pub timeout: Option<Duration>,
+}
+
+/// The model of a configuration, or what is wrong with it.
+pub fn model(config: &ModelConfig, limits: &Limits) -> Result<Arc<dyn Model>, String> {
+    if config.model.trim().is_empty() {
+        return Err("`model` names the model that is asked".to_owned());
+    }
+    let base = config.base_url.as_deref().unwrap_or(config.provider.base_url());
+    let base = base.trim_end_matches('/');
+    let path = match config.provider {
+        Provider::OpenAi => openai::PATH,
+        Provider::Anthropic => anthropic::PATH,
+    };
+    let url =
+        Url::parse(&format!("{base}{path}")).map_err(|error| format!("`base_url`: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err("`base_url` begins with `http://` or `https://` and a host".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("`base_url` holds a user name or password; use `api_key`".to_owned());
+    }
+    let port = url.port_or_known_default().unwrap_or(0);
+    let policy = AddressPolicy::for_origin(url.host_str().unwrap_or(""), port);
+    let bounded = Limits { value_bytes_max: limits.llm_answer_bytes_max, ..limits.clone() };
+    Ok(Arc::new(Remote {
+        name: config.model.as_str().into(),
+        provider: config.provider,
+        is_own: config.base_url.is_none(),
+        url,
+        api_key: config.api_key.clone().filter(|key| !key.is_empty()),
+        timeout: config.timeout.unwrap_or(Duration::from_millis(limits.llm_answer_ms)),
+        secrets: Secrets::new(config.api_key.iter().cloned()),
+        engine: Engine::new(policy, Arc::new(bounded)),
+    }))
+}
+
+/// A model behind an address.
+struct Remote {
+    name: Arc<str>,
+    provider: Provider,
+    /// Whether its address is its provider's own.
+    is_own: bool,
+    url: Url,
+    api_key: Option<String>,
+    timeout: Duration,
+    secrets: Secrets,
+    engine: Engine,
+}
+
+#[async_trait]
+impl Model for Remote {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    async fn answer(&self, prompt: &Prompt) -> Result<Reply, Failure> {
+        let (body, headers) = match self.provider {
+            Provider::OpenAi => {
+                let body = openai::body(&self.name, prompt, self.is_own);
+                (body, openai::headers(self.api_key.as_deref()))
+            }
+            Provider::Anthropic => {
+                let body = anthropic::body(&self.name, prompt);
+                (body, anthropic::headers(self.api_key.as_deref()))
+            }
+        };
+        let request = Request::post(self.url.clone(), &headers, &body, self.timeout);
+        let answer = match request {
+            Ok(request) => self.engine.send(request).await,
+            Err(error) => Err(error),
+        };
+        let body = answer.map_err(|error| self.failure(error))?.body;
+        let reply = match self.provider {
+            Provider::OpenAi => openai::reply(&body),
+            Provider::Anthropic => anthropic::reply(&body),
+        };
+        reply.ok_or_else(|| {
+            let message = "the answer has not the form of its provider's protocol";
+            Failure { hint: Some(HINT.into()), ..Failure::lasting(Code::Llm, message) }
+        })
+    }
+}
+
+/// What to look at when a model cannot be used.
+const HINT: &str = "see `llm` in the configuration: `provider`, `base_url`, `model`, `api_key`";
+
+impl Remote {
+    /// What a failed call means here: asking twice is harmless, so nothing is in doubt.
+    fn failure(&self, error: ToolError) -> Failure {
+        let said = |message: &str| self.secrets.clean(&told(message));
+        match error {
+            ToolError::Unreachable { message, retry_after } => Failure {
+                retry_after_ms: retry_after
+                    .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+                hint: Some(HINT.into()),
+                ..Failure::passing(Code::Llm, said(&message))
+            },
+            ToolError::Silent { message } => Failure {
+                hint: Some("raise `timeout` of `llm` when the model is slow".into()),
+                ..Failure::passing(Code::Llm, said(&message))
+            },
+            ToolError::Refused { message, retryable, .. } => Failure {
+                hint: Some(HINT.into()),
+                retryable,
+                ..Failure::lasting(Code::Llm, said(&message))
+            },
+        }
+    }
+}
+
+/// What a provider says is wrong, without the JSON around it.
+fn told(message: &str) -> String {
+    let Some((before, json)) = message.split_once(": {") else { return message.to_owned() };
+    let parsed: Result<serde_json::Value, _> = serde_json::from_str(&format!("{{{json}"));
+    let said = parsed.ok().and_then(|body| {
+        let error = body.get("error")?;
+        let said = error.get("message").unwrap_or(error).as_str()?;
+        Some(format!("{before}: {said}"))
+    });
+    said.unwrap_or_else(|| message.to_owned())
+}
+
+type Headers = BTreeMap<String, String>;
+
+/// A whole number of a provider's own count.
+fn count(usage: Option<&Value>, name: &str) -> u64 {
+    usage.and_then(|usage| usage.get(name)?.as_u64()).unwrap_or(0)
+}
+
+fn usage(body: &Value, input: &[&str], output: &str) -> Usage {
+    let usage = body.get("usage");
+    Usage {
+        input_tokens: input.iter().map(|name| count(usage, name)).sum(),
+        output_tokens: count(usage, output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_provider_says_is_taken_out_of_its_json() {
+        for (message, expected) in [
+            (
+                r#"POST x: 401: {"error": {"message": "bad key", "type": "t"}}"#,
+                "POST x: 401: bad key",
+            ),
+            (r#"POST x: 404: {"error": "no model"}"#, "POST x: 404: no model"),
+            (r#"POST x: 500: {"detail": 1}"#, r#"POST x: 500: {"detail": 1}"#),
+            ("POST x: 500: oops", "POST x: 500: oops"),
+            (r#"POST x: 500: {"error"#, r#"POST x: 500: {"error"#),
+        ] {
+            assert_eq!(told(message), expected);
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_work_says_so() {
+        let with = |base_url: &str, model: &str| {
+            let base_url = Some(base_url.to_owned());
+            let config =
+                ModelConfig { base_url, model: model.to_owned(), ..ModelConfig::default() };
+            super::model(&config, &Limits::default()).err().unwrap_or_default()
+        };
+        assert!(with("http://127.0.0.1:1/v1/", "m").is_empty());
+        assert!(with("http://127.0.0.1:1", " ").contains("`model`"));
+        assert!(with("localhost:11434/v1", "m").contains("`base_url`"));
+        assert!(with("ftp://x/v1", "m").contains("`base_url`"));
+        assert!(with("http://u:p@x/v1", "m").contains("api_key"));
+        assert!(with("nonsense", "m").contains("`base_url`"));
+    }
+}
