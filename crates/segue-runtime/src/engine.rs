@@ -43,7 +43,7 @@ use call::Nested;
 pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening};
 pub use stored::{Recovered, ResumeRequest, Stored};
-pub use words::{AskRequest, Meanwhile, PlanError, Planned, Reuse, source_of};
+pub use words::{AskRequest, Meanwhile, PlanError, Planned, Reuse, Taken, source_of};
 
 /// The engine.
 #[derive(Clone)]

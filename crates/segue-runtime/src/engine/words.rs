@@ -90,6 +90,17 @@ pub struct Planned {
     pub findings: Vec<Diagnostic>,
 }
 
+/// A plan that belongs to a run from now on.
+#[derive(Debug)]
+pub struct Taken {
+    /// How it stood.
+    pub before: PlanRecord,
+    /// How it stands.
+    pub now: PlanRecord,
+    /// The version of what is kept of it.
+    version: u64,
+}
+
 /// Why there is no plan, or why it is not executed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -379,42 +390,49 @@ impl Engine {
         again: bool,
         mut request: RunRequest<'_>,
     ) -> Result<RunView, PlanError> {
-        let gone = || PlanError::NotFound(plan_id.clone());
-        let item = self.shelf(Shelf::Plans, plan_id).await?.ok_or_else(gone)?;
-        let (before, version) = self.as_it_stands(&item).await?.ok_or_else(gone)?;
         let run_id = request.run_id.get_or_insert_with(|| self.new_run_id()).clone();
-        let is_free = match before.state {
-            PlanState::Pending => true,
-            PlanState::InProgress => false,
-            PlanState::Completed | PlanState::Failed => again,
-        };
-        let executed =
-            |state, run_id| PlanError::Executed { plan_id: plan_id.clone(), state, run_id };
-        if !is_free {
-            let by = before.run_id.clone().unwrap_or_else(|| "?".into());
-            return Err(executed(before.state, by));
-        }
-        let begun = PlanRecord {
-            state: PlanState::InProgress,
-            run_id: Some(run_id.clone()),
-            ..before.clone()
-        };
-        let version = match self.keep(&begun, Expect::Version(version)).await {
-            Ok(version) => version,
-            Err(StoreError::Changed { .. }) => {
-                return Err(executed(PlanState::InProgress, "somebody else's".into()));
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let Taken { before, now, version } = self.take_plan(plan_id, again, run_id).await?;
         let view = self.run(request).await?;
         let ended = match view.started_at {
-            Some(_) => PlanRecord { state: PlanState::of_run(view.status), ..begun },
+            Some(_) => PlanRecord { state: PlanState::of_run(view.status), ..now },
             // It was refused before anything began.
             None => before,
         };
         // Whoever changed it meanwhile knows more; and what the run did is in its journal.
         let _ = self.keep(&ended, Expect::Version(version)).await;
         Ok(view)
+    }
+
+    /// Takes a plan for the run of this id, which is about to begin: from then on the plan stands as the
+    /// run does, whoever moves it. For those who have runs moved elsewhere.
+    pub async fn take_plan(
+        &self,
+        plan_id: &Arc<str>,
+        again: bool,
+        run_id: Arc<str>,
+    ) -> Result<Taken, PlanError> {
+        let gone = || PlanError::NotFound(plan_id.clone());
+        let item = self.shelf(Shelf::Plans, plan_id).await?.ok_or_else(gone)?;
+        let (before, version) = self.as_it_stands(&item).await?.ok_or_else(gone)?;
+        let is_free = match before.state {
+            PlanState::Pending => true,
+            PlanState::InProgress => false,
+            PlanState::Completed | PlanState::Failed => again,
+        };
+        let executed = |state, by: Option<&Arc<str>>| {
+            let run_id = by.cloned().unwrap_or_else(|| "of somebody else".into());
+            PlanError::Executed { plan_id: plan_id.clone(), state, run_id }
+        };
+        if !is_free {
+            return Err(executed(before.state, before.run_id.as_ref()));
+        }
+        let state = PlanState::InProgress;
+        let now = PlanRecord { state, run_id: Some(run_id), ..before.clone() };
+        match self.keep(&now, Expect::Version(version)).await {
+            Ok(version) => Ok(Taken { before, now, version }),
+            Err(StoreError::Changed { .. }) => Err(executed(state, None)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The run that executed a plan, or does.

@@ -393,6 +393,25 @@ async fn a_plan_begins_once() {
     assert_eq!(blogs.calls.lock().unwrap().len(), 2);
 }
 
+/// A plan that was taken stands as its run does, also when nobody told it how that ended.
+#[tokio::test]
+async fn a_plan_stands_as_its_run_does() {
+    let server = serve(|_| openai(&good(), "stop")).await;
+    let engine = engine(&server, Provider::OpenAi);
+    let planned = asked(&engine).await.unwrap();
+    let plan_id = &planned.record.plan_id;
+    let run_id = engine.new_run_id();
+    engine.take_plan(plan_id, false, run_id.clone()).await.unwrap();
+    // A run that never began does not begin again by itself.
+    assert_eq!(engine.plan_record(plan_id).await.unwrap().state, PlanState::Failed);
+    engine.take_plan(plan_id, false, engine.new_run_id()).await.unwrap_err();
+    engine.take_plan(plan_id, true, run_id.clone()).await.unwrap();
+    let mut request = RunRequest::new(planned.plan, Value::empty_object());
+    request.run_id = Some(run_id);
+    engine.run(request).await.unwrap();
+    assert_eq!(engine.plan_record(plan_id).await.unwrap().state, PlanState::Completed);
+}
+
 /// S4-44 … S4-48, S4-50: a failure is the plan's state, and what ran before it stays.
 #[tokio::test]
 async fn a_failed_plan_says_so() {
