@@ -339,6 +339,11 @@ impl Run {
         self.state.is_waiting()
     }
 
+    /// The request that it belongs to; empty before it begins.
+    pub fn request_id(&self) -> &str {
+        self.state.started.as_ref().map_or("", |started| &started.request_id)
+    }
+
     /// What the run was given: its input, and what its caller brought.
     pub fn given(&self) -> (&Value, &Value) {
         const NOTHING: &Value = &Value::Null;

@@ -206,7 +206,7 @@ impl Conversation {
     pub fn handle(&mut self, event: Event) -> Effect {
         match event {
             Event::Rested => self.ask(),
-            Event::Failed { failure, entropy } => self.failed(failure, entropy),
+            Event::Failed { failure, entropy } => self.failed(&failure, entropy),
             Event::Answered(reply) => {
                 self.failures = 0;
                 self.cost.rounds += 1;
@@ -245,11 +245,11 @@ impl Conversation {
         Effect::Ask(Prompt { messages: self.messages.clone(), answer_tokens_max })
     }
 
-    fn failed(&mut self, failure: Failure, entropy: u64) -> Effect {
+    fn failed(&mut self, failure: &Failure, entropy: u64) -> Effect {
         self.failures += 1;
         if failure.retryable && self.failures <= self.limits.llm_retries_max {
             let next = self.failures + 1;
-            return Effect::Rest { ms: delay_ms(&BACKOFF, &failure, next, entropy, &self.limits) };
+            return Effect::Rest { ms: delay_ms(&BACKOFF, failure, next, entropy, &self.limits) };
         }
         let message = match self.failures {
             1 => format!("the model did not answer: {}", failure.message),
