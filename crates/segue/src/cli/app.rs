@@ -8,12 +8,15 @@ use async_trait::async_trait;
 use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, nearest};
 use segue_core::plan::Plan;
+use segue_core::run::Failure;
 use segue_core::tool::ToolSpec;
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
+use segue_core::words::{Prompt, Reply};
 use segue_runtime::engine::{Engine, EngineBuilder, EngineError, Unloaded};
 use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::library::{Library, Unread};
+use segue_runtime::llm::{self, Model};
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
@@ -132,6 +135,9 @@ impl App {
             .compositions(composition_files(&config));
         if let Some(toolset) = toolset {
             builder = builder.toolset(toolset);
+        }
+        if let Some(model) = model_of(&config) {
+            builder = builder.model(model);
         }
         let (engine, unloaded) = change(builder).build();
         if !global.quiet {
@@ -414,6 +420,31 @@ fn apply_override(
     spec.category = known.category.clone().or(spec.category);
     tool.spec = Arc::new(spec);
     Ok(())
+}
+
+/// The configured model, which answers only where its configuration is trusted: it is sent a key.
+fn model_of(config: &Config) -> Option<Arc<dyn Model>> {
+    let known = config.llm.as_ref()?;
+    if Trust::load().allows(config) {
+        return llm::model(known, &config.limits).ok();
+    }
+    Some(Arc::new(UntrustedModel(known.model.as_str().into())))
+}
+
+/// A model that is known but must not be asked.
+struct UntrustedModel(Arc<str>);
+
+#[async_trait]
+impl Model for UntrustedModel {
+    fn name(&self) -> &Arc<str> {
+        &self.0
+    }
+
+    async fn answer(&self, _prompt: &Prompt) -> Result<Reply, Failure> {
+        let message = "it comes from a configuration that was found here and not allowed yet";
+        let hint = Some("look at its `llm`, then run `segue trust`".into());
+        Err(Failure { hint, ..Failure::lasting(Code::PolicyViolation, message) })
+    }
 }
 
 /// A command that is known but must not start.

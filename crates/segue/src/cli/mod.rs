@@ -5,6 +5,7 @@
 
 mod act;
 mod app;
+mod ask;
 mod call;
 mod check;
 mod completions;
@@ -17,6 +18,7 @@ mod init;
 mod input;
 mod mcp;
 mod plan;
+mod plans;
 mod progress;
 mod prompt;
 mod run;
@@ -159,6 +161,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Show order, parallelism, effects and what can be undone
     Plan(plan::PlanArgs),
+    /// List the plans that were made of words, or show one
+    Plans(plans::PlansArgs),
     /// Write a document of another dialect as a composition
     Convert(convert::ConvertArgs),
     /// List the tools, or show one
@@ -211,6 +215,7 @@ impl Cli {
             Command::Approve(args) => act::approve(&global, &args),
             Command::Check(args) => check::check(&global, &args),
             Command::Plan(args) => plan::plan(&global, &args),
+            Command::Plans(args) => plans::plans(&global, &args),
             Command::Convert(args) => convert::convert(&args),
             Command::Tools(args) => tools::tools(&global, &args),
             Command::Templates(args) => templates::templates(&global, &args),

@@ -5,6 +5,7 @@ use segue_core::plan::explain;
 use segue_core::view::PlanView;
 
 use super::app::{App, draw_all};
+use super::ask::{self, AskArgs};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, to_json};
 
@@ -12,8 +13,10 @@ use super::{Exit, Global, print_data, to_json};
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// A file, or the name of a configured composition
-    #[arg(value_name = "FILE|NAME")]
-    composition: String,
+    #[arg(value_name = "FILE|NAME", required_unless_present = "query")]
+    composition: Option<String>,
+    #[command(flatten)]
+    ask: AskArgs,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -21,7 +24,7 @@ pub(super) struct PlanArgs {
 
 /// How to show a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// For people
     Text,
     /// For programs
@@ -35,11 +38,14 @@ enum Format {
 }
 
 pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
-    let app = match App::open(global, &Wanted::Compositions(vec![&args.composition])) {
+    let Some(composition) = &args.composition else {
+        return ask::ask(global, &args.ask, args.format);
+    };
+    let app = match App::open(global, &Wanted::Compositions(vec![composition])) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let source = match app.source(&args.composition) {
+    let source = match app.source(composition) {
         Ok(source) => source,
         Err(exit) => return exit,
     };

@@ -222,7 +222,7 @@ impl Observer for Events {
             };
             let line = serde_json::json!({
                 "event": event, "seq": entry.seq, "at_ms": entry.at_ms,
-                "step": &*run.path(node), "detail": detail,
+                "request_id": run.request_id(), "step": &*run.path(node), "detail": detail,
             });
             print_data(&line.to_string());
         }

@@ -1,5 +1,6 @@
 //! `segue run`
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -11,8 +12,9 @@ use segue_core::run::{Options, Reused};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
+use segue_core::words::PlanRecord;
 use segue_runtime::driver::{Nobody, Unobserved};
-use segue_runtime::engine::{Engine, EngineError, RunRequest, stillborn};
+use segue_runtime::engine::{Engine, EngineError, PlanError, RunRequest, source_of, stillborn};
 use segue_runtime::inject::Fault;
 
 use super::act::help_for;
@@ -26,9 +28,15 @@ use crate::print::clean;
 /// Run a composition
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
-    /// A file, or the name of a configured composition
-    #[arg(value_name = "FILE|NAME")]
-    composition: String,
+    /// A file, the name of a configured composition, or a plan that was made of words
+    #[arg(value_name = "FILE|NAME|PLAN", required_unless_present = "request")]
+    composition: Option<String>,
+    /// Execute the plan of this request
+    #[arg(long, value_name = "REQUEST", conflicts_with = "composition")]
+    request: Option<String>,
+    /// Execute a plan once more that was executed already
+    #[arg(long)]
+    again: bool,
     /// An input: `name=value` by the type of the input, `name:=JSON`, `name=@file`
     #[arg(short, value_name = "NAME=VALUE")]
     input: Vec<String>,
@@ -126,20 +134,66 @@ struct Prepared {
     input: Value,
     context: Value,
     reused: Vec<Reused>,
+    /// The plan that it executes, when that is one that is kept.
+    kept: Option<Arc<str>>,
+}
+
+/// What is to run.
+enum Target {
+    /// A file, or the name of a configured composition.
+    Named(String),
+    /// A plan that is kept.
+    Kept(Box<PlanRecord>),
+}
+
+impl Target {
+    fn of(global: &Global, args: &RunArgs) -> Result<Target, Refusal> {
+        let named = args.composition.clone().unwrap_or_default();
+        let id = args.request.as_ref().unwrap_or(&named);
+        let is_plan = id.starts_with("plan_") && !Path::new(id).exists();
+        if args.request.is_none() && !is_plan {
+            return Ok(Target::Named(named));
+        }
+        let unusable = |_| Refusal { said: true, ..Refusal::new(Code::Config, UNUSABLE) };
+        let app = App::open_stored(global, &Wanted::Recorded, &[]).map_err(unusable)?;
+        let found = app.runtime().block_on(super::plans::find(&app, id));
+        found.map(|record| Target::Kept(Box::new(record))).map_err(|error| of_plan(&error))
+    }
+
+    /// What it may call, so that only those servers start.
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Target::Named(name) => vec![name],
+            Target::Kept(record) => {
+                let calls = record.document.get("tools").and_then(Value::as_array);
+                let calls = calls.into_iter().flat_map(|calls| calls.iter());
+                calls.filter_map(|call| call.get("name")?.as_str()).collect()
+            }
+        }
+    }
+}
+
+const UNUSABLE: &str = "the configuration cannot be used";
+
+/// Why a plan that is kept is not executed.
+fn of_plan(error: &PlanError) -> Refusal {
+    Refusal { help: error.help(), ..Refusal::new(error.code(), error.to_string()) }
 }
 
 fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
-    let wanted = Wanted::Compositions(vec![&args.composition]);
+    let target = Target::of(global, args)?;
+    let wanted = Wanted::Compositions(target.names());
     let app = if args.dry_run {
         App::open(global, &wanted)
     } else {
         App::open_stored(global, &wanted, &args.inject)
     };
-    let app = app.map_err(|_| said("the configuration cannot be used"))?;
-    let source = app
-        .find(&args.composition)
-        .map_err(|(message, help)| Refusal { help, ..Refusal::new(Code::NotFound, message) })?;
+    let app = app.map_err(|_| said(UNUSABLE))?;
+    let (source, kept) = match &target {
+        Target::Named(name) => (app.find(name).map_err(not_found)?, None),
+        Target::Kept(record) => (source_of(record), Some(record.plan_id.clone())),
+    };
     let (plan, diagnostics, unreachable) = app.plan(&source);
     let Some(plan) = plan else {
         draw_all(&diagnostics, &source);
@@ -152,19 +206,22 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
         draw_all(&diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(), &source);
     }
     for fault in &args.inject {
-        let wrong = |(message, help)| Refusal { help, ..Refusal::new(Code::NotFound, message) };
-        fault.check(&plan).map_err(wrong)?;
+        fault.check(&plan).map_err(not_found)?;
     }
     let limits = app.engine.limits();
     let schema = plan.composition.input.as_deref();
     let wrong = |message: String| Refusal::new(Code::InputSchema, message);
     let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
     let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
-    let mut prepared = Prepared { app, plan, input, context, reused: Vec::new() };
+    let mut prepared = Prepared { app, plan, input, context, reused: Vec::new(), kept };
     if let (Some(from), Some(run)) = (&args.from, &args.run) {
         prepared.take_over(from, run).map_err(|message| Refusal::new(Code::NotFound, message))?;
     }
     Ok(prepared)
+}
+
+fn not_found((message, help): (String, Option<String>)) -> Refusal {
+    Refusal { help, ..Refusal::new(Code::NotFound, message) }
 }
 
 impl Prepared {
@@ -182,7 +239,7 @@ impl Prepared {
     }
 
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
-        let Prepared { app, plan, input, context, reused } = self;
+        let Prepared { app, plan, input, context, reused, kept } = self;
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
@@ -208,6 +265,16 @@ impl Prepared {
         };
         let outcome = if args.dry_run {
             app.runtime().block_on(app.engine.rehearse(request))
+        } else if let Some(plan_id) = &kept {
+            let executing = app.engine.execute_plan(plan_id, args.again, request);
+            match app.runtime().block_on(executing) {
+                Ok(view) => Ok(view),
+                Err(PlanError::Engine(error)) => Err(error),
+                Err(error) => {
+                    progress.finish();
+                    return of_plan(&error).show(global);
+                }
+            }
         } else {
             app.runtime().block_on(app.engine.run(request))
         };

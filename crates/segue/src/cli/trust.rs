@@ -32,8 +32,8 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     };
     let servers = super::upstream::configured(&config);
     let count = config.commands.len() + servers.len();
-    if count == 0 {
-        let what = "has no commands and no servers; there is nothing to allow";
+    if count == 0 && config.llm.is_none() {
+        let what = "has no commands, no servers and no model; there is nothing to allow";
         say(&format!("`{}` {what}", file.display()));
         return Exit::Success;
     }
@@ -50,6 +50,12 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         let shown: Vec<String> = shown.into_iter().flatten().map(ToString::to_string).collect();
         say(&format!("  {name}: {}", clean(&shown.join(" "))));
     }
+    if config.llm.is_some() {
+        let shown = ["provider", "base_url", "model", "api_key"];
+        let shown = shown.map(|key| config.llm_as_written.get(key));
+        let shown: Vec<String> = shown.into_iter().flatten().map(ToString::to_string).collect();
+        say(&format!("  llm: {}", clean(&shown.join(" "))));
+    }
     // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
     let found = crate::config::Config { discovered: true, ..config.clone() };
     match Trust::load().allow(&found) {
@@ -57,10 +63,13 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
             let plural = if count == 1 { "" } else { "s" };
             let what = if servers.is_empty() { "command" } else { "command and server" };
             let what = if config.commands.is_empty() { "server" } else { what };
-            say(&format!(
-                "{count} {what}{plural} of `{}` may start now, as written",
-                file.display()
-            ));
+            if count > 0 {
+                let file = file.display();
+                say(&format!("{count} {what}{plural} of `{file}` may start now, as written"));
+            }
+            if config.llm.is_some() {
+                say(&format!("the model of `{}` may be asked now, as written", file.display()));
+            }
             Exit::Success
         }
         Err(message) => {

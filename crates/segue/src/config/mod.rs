@@ -5,6 +5,7 @@
 
 pub(crate) mod expand;
 pub(crate) mod jsonc;
+mod llm;
 mod read;
 pub(crate) mod servers;
 mod toolsets;
@@ -20,6 +21,7 @@ use segue_core::limits::Limits;
 use segue_core::tool::{Confirm, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
+use segue_runtime::llm::ModelConfig;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
@@ -114,6 +116,10 @@ pub struct Config {
     pub limits: Limits,
     /// Where and for whom `segue serve` is there.
     pub server: ServeConfig,
+    /// The model that plans are made with.
+    pub llm: Option<ModelConfig>,
+    /// The same as it was written: what is shown and what trust covers.
+    pub llm_as_written: Value,
     /// Values of the environment that it was given.
     pub secrets: Vec<String>,
 }

@@ -40,7 +40,7 @@ const TOP: &[&str] = &[
 ];
 
 /// What has a place in the file and is not used by this version.
-const LATER: &[&str] = &["inputs", "openapi", "driver", "llm"];
+const LATER: &[&str] = &["inputs", "openapi", "driver"];
 
 const COMMAND: &[&str] = &[
     "argv",
@@ -161,6 +161,10 @@ impl Reader<'_> {
                 "store" => config.store = self.store(value),
                 "limits" => config.limits = self.limits(value),
                 "server" => config.server = self.server(value),
+                "llm" => {
+                    config.llm = self.llm(value);
+                    config.llm_as_written = value.to_value();
+                }
                 "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
                 other if LATER.contains(&other) => self.later(member),
                 _ => {}

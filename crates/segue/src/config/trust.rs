@@ -1,9 +1,10 @@
-//! Which commands and servers of a configuration that was merely found may start.
+//! Which commands and servers of a configuration that was merely found may start, and whether its
+//! model may be asked.
 //!
 //! Checking a stranger's repository must run nothing of theirs, nor send anything of ours to an
 //! address of theirs. A configuration that its user named is trusted; one that was found in the
-//! working directory starts nothing until its exact list of commands and servers has been allowed,
-//! by its hash. A project's `.mcp.json` is always found.
+//! working directory starts nothing and asks nobody until its exact list of commands and servers, and
+//! its model, have been allowed, by their hash. A project's `.mcp.json` is always found.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,9 +30,10 @@ impl Trust {
         Trust { file, hashes }
     }
 
-    /// Whether the commands and servers of a configuration may start.
+    /// Whether the commands and servers of a configuration may start, and its model be asked.
     pub fn allows(&self, config: &Config) -> bool {
-        let nothing = config.commands.is_empty() && config.servers.is_empty();
+        let nothing =
+            config.commands.is_empty() && config.servers.is_empty() && config.llm.is_none();
         !config.discovered || nothing || self.hashes.contains(&hash(config))
     }
 
@@ -66,6 +68,9 @@ fn hash(config: &Config) -> String {
     ];
     if !config.servers.is_empty() {
         whole.push(("servers", config.servers_as_written.clone()));
+    }
+    if config.llm.is_some() {
+        whole.push(("llm", config.llm_as_written.clone()));
     }
     hex_digest(Value::object(whole).to_canonical_json().as_bytes())
 }

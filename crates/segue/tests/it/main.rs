@@ -23,3 +23,4 @@ mod templates;
 mod tidy;
 mod tools;
 mod toolsets;
+mod words;

@@ -622,7 +622,7 @@ fn what_a_tool_says_cannot_command_a_terminal() {
 #[cfg(unix)]
 /// Runs Segue at a terminal where somebody types lines when asked.
 #[cfg(unix)]
-fn at_a_terminal(world: &World, lines: &str, args: &[&str]) -> Done {
+pub(crate) fn at_a_terminal(world: &World, lines: &str, args: &[&str]) -> Done {
     let script = repository().join("crates/segue/tests/it/at_a_terminal.py");
     let mut command = world.command("python3");
     command.arg(script).arg(lines).arg(SEGUE).args(args);

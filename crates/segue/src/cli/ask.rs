@@ -1,0 +1,275 @@
+//! `segue plan --ask`: words → a plan, shown before it is kept.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use segue_core::compile::{self, source::Source};
+use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::id::is_composition_name;
+use segue_core::limits::Limits;
+use segue_core::plan::explain;
+use segue_core::value::{Map, Value};
+use segue_core::view::{PlanView, duration};
+use segue_core::words::{Origin, PlanRecord, PlanState, is_same};
+use segue_runtime::engine::{AskRequest, EngineError, Meanwhile, PlanError, Planned, Reuse};
+use segue_runtime::tools::ToolError;
+use serde_json::json;
+
+use super::app::{App, draw_all};
+use super::plan::Format;
+use super::upstream::Wanted;
+use super::{Exit, Global, complain, print_data, print_json, prompt, say};
+use crate::print::clean;
+
+/// What a plan is asked for, and how.
+#[derive(Args, Debug)]
+pub(super) struct AskArgs {
+    /// What is wanted, in your own words: a model makes a plan of it
+    #[arg(long = "ask", value_name = "WORDS", conflicts_with = "composition")]
+    pub(super) query: Option<String>,
+    /// With `--ask`: keep the plan without being asked
+    #[arg(long, requires = "query")]
+    yes: bool,
+    /// With `--ask`: write the plan as a composition, too
+    #[arg(long, value_name = "FILE", requires = "query")]
+    save: Option<PathBuf>,
+    /// With `--ask`: make another plan for this request
+    #[arg(long, value_name = "REQUEST", requires = "query")]
+    request: Option<String>,
+    /// With `--ask`: take this plan, which worked before
+    #[arg(long = "use", value_name = "PLAN", requires = "query", conflicts_with = "fresh")]
+    used: Option<String>,
+    /// With `--ask`: ask the model, whatever worked before
+    #[arg(long, requires = "query")]
+    fresh: bool,
+}
+
+pub(super) fn ask(global: &Global, args: &AskArgs, format: Format) -> Exit {
+    let query = args.query.as_deref().unwrap_or_default();
+    let app = match App::open_stored(global, &Wanted::Everything, &[]) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let asks = !global.is_json()
+        && !args.yes
+        && std::io::stdin().is_terminal()
+        && std::io::stderr().is_terminal();
+    let is_quiet = global.quiet || global.is_json();
+    let told = |meanwhile: Meanwhile<'_>| {
+        if !is_quiet {
+            say(&meanwhile_words(meanwhile));
+        }
+    };
+    let making = async {
+        let offered = app.engine.used_before(query).await?;
+        let request = AskRequest {
+            query: query.into(),
+            request_id: args.request.as_deref().map(Arc::from),
+            reuse: reuse(args, asks, query, &offered),
+            told: &told,
+        };
+        let planned = app.engine.ask(request).await?;
+        Ok((planned, offered))
+    };
+    let outcome = app.runtime().block_on(async {
+        tokio::select! {
+            outcome = making => Some(outcome),
+            () = super::run::interrupted() => None,
+        }
+    });
+    let (planned, offered) = match outcome {
+        Some(Ok(made)) => made,
+        Some(Err(error)) => return refuse(global, &error),
+        None => return Exit::Interrupted,
+    };
+    show(global, &planned, &offered, format);
+    let plan_id = &planned.record.plan_id;
+    if asks && !prompt::ask("keep this plan? [y/N] ") {
+        if let Err(error) = app.runtime().block_on(app.engine.forget_plan(plan_id)) {
+            return refuse(global, &error);
+        }
+        say("nothing was kept");
+        return Exit::Denied;
+    }
+    if let Some(file) = &args.save
+        && let Err(message) = save(&planned.record, file)
+    {
+        complain(&message, None);
+        return Exit::Usage;
+    }
+    if !is_quiet {
+        say(&format!("`segue run {plan_id}` executes it"));
+    }
+    Exit::Success
+}
+
+/// Which plan that worked before will do. At a terminal somebody is asked about each.
+fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[PlanRecord]) -> Reuse {
+    if let Some(plan_id) = &args.used {
+        return Reuse::This(plan_id.as_str().into());
+    }
+    if args.fresh {
+        return Reuse::Nothing;
+    }
+    if !asks {
+        return Reuse::Same;
+    }
+    for record in offered {
+        let same = if is_same(&record.query, query) { "for these words" } else { "for" };
+        let words = clean(&record.query);
+        let text = format!("used before {same}: {words}\n  {}\nuse it? [y/N] ", record.plan_id);
+        if prompt::ask(&text) {
+            return Reuse::This(record.plan_id.clone());
+        }
+    }
+    Reuse::Nothing
+}
+
+fn meanwhile_words(meanwhile: Meanwhile<'_>) -> String {
+    match meanwhile {
+        Meanwhile::Asking { model, round: 1 } => format!("asking {} …", clean(model)),
+        Meanwhile::Asking { model, round } => format!("asking {} again ({round}) …", clean(model)),
+        Meanwhile::Resting { ms, why } => {
+            format!("no answer ({}); waiting {}", clean(why), duration(ms))
+        }
+    }
+}
+
+fn show(global: &Global, planned: &Planned, offered: &[PlanRecord], format: Format) {
+    let view = PlanView::of(&planned.plan);
+    let record = &planned.record;
+    match format {
+        Format::Text if !global.is_json() => {
+            let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
+            let warnings: Vec<_> = planned.findings.iter().filter(worth_saying).cloned().collect();
+            draw_all(&warnings, &planned.source);
+            print_data(&format!("{}\n{}", explain::text(&view), calls(&record.document)));
+            print_data(&format!("request {}\nplan    {}", record.request_id, record.plan_id));
+            if !global.quiet {
+                say(&origin_words(&record.origin));
+                hint_at_similar(record, offered);
+            }
+        }
+        Format::Mermaid => print_data(&explain::mermaid(&view)),
+        Format::Dot => print_data(&explain::dot(&view)),
+        Format::Svg => print_data(&explain::svg(&view)),
+        Format::Text | Format::Json => {
+            let mut shown = serde_json::to_value(record.view(true)).unwrap_or_default();
+            shown["checked"] = serde_json::to_value(&view).unwrap_or_default();
+            let before: Vec<_> = offered.iter().map(|record| record.view(false)).collect();
+            shown["used_before"] = serde_json::to_value(before).unwrap_or_default();
+            print_json(global, &shown);
+        }
+    }
+}
+
+/// What each tool would be given.
+fn calls(document: &Value) -> String {
+    let empty = Value::empty_object();
+    let calls = document.get("tools").and_then(Value::as_array);
+    let mut text = "calls:\n".to_owned();
+    for call in calls.into_iter().flat_map(|calls| calls.iter()) {
+        let word = |key: &str| call.get(key).and_then(Value::as_str);
+        let name = word("id").or(word("name")).unwrap_or_default();
+        let parameters = call.get("parameters").unwrap_or(&empty).to_json();
+        let _ = writeln!(text, "  {} {}", clean(name), clean(&parameters));
+    }
+    if let Some(why) = document.get("reasoning").and_then(Value::as_str) {
+        let _ = writeln!(text, "\nwhy: {}", clean(why));
+    }
+    text
+}
+
+/// How a plan came about.
+pub(super) fn origin_words(origin: &Origin) -> String {
+    match origin {
+        Origin::UsedBefore { plan_id } => format!("used before as {plan_id}"),
+        Origin::Model { model, cost } => {
+            let answers = if cost.rounds == 1 { "answer" } else { "answers" };
+            format!(
+                "planned by {} in {} {answers} · {} tokens · {} of {} tools shown",
+                clean(model),
+                cost.rounds,
+                cost.usage.total(),
+                cost.tools_shown,
+                cost.tools
+            )
+        }
+    }
+}
+
+fn hint_at_similar(record: &PlanRecord, offered: &[PlanRecord]) {
+    if matches!(record.origin, Origin::UsedBefore { .. }) {
+        return;
+    }
+    for earlier in offered {
+        let (words, plan_id) = (clean(&earlier.query), &earlier.plan_id);
+        say(&format!("used before for: {words} (`--use {plan_id}` takes that plan)"));
+    }
+}
+
+/// Writes the plan as a composition that is named like its file.
+fn save(record: &PlanRecord, file: &Path) -> Result<(), String> {
+    let shown = file.display();
+    let mut members = record.document.as_object().map_or_else(Map::new, |all| (**all).clone());
+    // What is written is a composition of its own; only its query says where it came from.
+    members.retain(|name, _| !matches!(&**name, "requestId" | "planId"));
+    let stem = file.file_stem().and_then(|stem| stem.to_str());
+    if let Some(stem) = stem.filter(|stem| is_composition_name(stem)) {
+        members.insert("name".into(), Value::from(stem));
+    }
+    let document = Value::from(members);
+    let name =
+        file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let source = Source::new(name, document.to_json());
+    let converted = compile::convert(&source, &Limits::default());
+    let text = converted.text.ok_or_else(|| format!("`{shown}` cannot be written"))?;
+    if file.exists() {
+        return Err(format!("`{shown}` exists already; nothing was written"));
+    }
+    std::fs::write(file, &*text).map_err(|error| format!("cannot write `{shown}`: {error}"))
+}
+
+/// Says why there is no plan, or why it is not executed.
+pub(super) fn refuse(global: &Global, error: &PlanError) -> Exit {
+    let (code, message, help) = (error.code(), error.to_string(), error.help());
+    let none = Vec::new();
+    let (findings, cost) = match error {
+        PlanError::Unplanned(unplanned) => (&unplanned.findings, Some(unplanned.cost)),
+        PlanError::Unsound { findings, .. } => (findings, None),
+        _ => (&none, None),
+    };
+    if global.is_json() {
+        let told: Vec<_> = findings.iter().map(finding_json).collect();
+        let error = json!({"code": code, "message": message, "hint": help, "findings": told});
+        print_json(global, &json!({ "error": error, "cost": cost }));
+    }
+    match error {
+        PlanError::Unsound { text, findings, .. } => draw_all(findings, text),
+        _ => {
+            for finding in findings {
+                say(&format!("  [{}] {}", finding.code, clean(&finding.message)));
+            }
+        }
+    }
+    complain(&format!("[{code}] {message}"), help.as_deref());
+    match error {
+        PlanError::Unplanned(_) => Exit::RunFailed,
+        PlanError::Engine(EngineError::Tool(ToolError::Unreachable { .. })) => Exit::Unreachable,
+        PlanError::Engine(_) => Exit::RunFailed,
+        PlanError::Executed { state: PlanState::InProgress, .. } => Exit::Denied,
+        PlanError::NoModel
+        | PlanError::NoPlanFor(_)
+        | PlanError::NotFound(_)
+        | PlanError::Executed { .. }
+        | PlanError::Unsound { .. } => Exit::Usage,
+    }
+}
+
+fn finding_json(finding: &Diagnostic) -> serde_json::Value {
+    let code: Code = finding.code;
+    json!({"code": code, "message": finding.message, "help": finding.help})
+}

@@ -1,0 +1,138 @@
+//! `segue plans`: plans that were made of words, and how they stand.
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use segue_core::view::Timestamp;
+use segue_core::words::PlanRecord;
+use segue_runtime::engine::PlanError;
+use serde_json::json;
+
+use super::app::App;
+use super::ask::{origin_words, refuse};
+use super::run::summary;
+use super::upstream::Wanted;
+use super::{Exit, Global, print_data, print_json, say, to_json};
+use crate::print::clean;
+
+/// List the plans that were made of words, or show one
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct PlansArgs {
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    #[command(subcommand)]
+    command: Option<PlansCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum PlansCommand {
+    /// Show a plan, how it came about, how it stands and what came of it
+    Show {
+        /// The plan, or a request: the last of its plans
+        #[arg(value_name = "PLAN|REQUEST")]
+        id: String,
+    },
+    /// Throw a plan away
+    Forget {
+        /// The plan
+        plan: String,
+    },
+}
+
+pub(super) fn plans(global: &Global, args: &PlansArgs) -> Exit {
+    let app = match App::open_stored(global, &Wanted::Recorded, &[]) {
+        Ok(app) => app,
+        Err(exit) => return exit,
+    };
+    let outcome = app.runtime().block_on(async {
+        match &args.command {
+            None => list(global, &app, args.limit).await,
+            Some(PlansCommand::Show { id }) => show(global, &app, id).await,
+            Some(PlansCommand::Forget { plan }) => forget(&app, plan).await,
+        }
+    });
+    match outcome {
+        Ok(()) => Exit::Success,
+        Err(error) => refuse(global, &error),
+    }
+}
+
+async fn list(global: &Global, app: &App, limit: usize) -> Result<(), PlanError> {
+    let records = app.engine.plans(limit).await?;
+    if global.is_json() {
+        let views: Vec<_> = records.iter().map(|record| record.view(false)).collect();
+        print_json(global, &json!({ "plans": views }));
+        return Ok(());
+    }
+    for record in &records {
+        print_data(&format!(
+            "{}  {:<11}  {}  {}  {}",
+            record.plan_id,
+            record.state.as_str(),
+            record.request_id,
+            Timestamp(record.created_ms),
+            shortened(&clean(&record.query))
+        ));
+    }
+    if records.is_empty() && !global.quiet {
+        say("no plans");
+    }
+    Ok(())
+}
+
+/// The plan that is meant by an id of either kind.
+pub(super) async fn find(app: &App, id: &str) -> Result<PlanRecord, PlanError> {
+    let id: Arc<str> = id.into();
+    if id.starts_with("req_") {
+        return app.engine.plan_of_request(&id).await;
+    }
+    app.engine.plan_record(&id).await
+}
+
+async fn show(global: &Global, app: &App, id: &str) -> Result<(), PlanError> {
+    let record = find(app, id).await?;
+    let versions = app.engine.plans_of_request(&record.request_id).await?;
+    let result = match app.engine.result_of_plan(&record.plan_id).await {
+        // The run is forgotten; its plan is not.
+        Err(PlanError::Engine(_)) => None,
+        other => other?,
+    };
+    if global.is_json() {
+        let mut shown = serde_json::to_value(record.view(true)).unwrap_or_default();
+        let ids: Vec<&str> = versions.iter().map(|record| &*record.plan_id).collect();
+        shown["versions"] = json!(ids);
+        shown["result"] = serde_json::to_value(&result).unwrap_or_default();
+        print_json(global, &shown);
+        return Ok(());
+    }
+    print_data(&format!("{}  {}", record.plan_id, record.state.as_str()));
+    let (version, of) = (record.version, versions.len());
+    print_data(&format!("request {} · version {version} of {of}", record.request_id));
+    print_data(&format!("asked   {} · {}", Timestamp(record.created_ms), clean(&record.query)));
+    print_data(&format!("origin  {}", origin_words(&record.origin)));
+    if let Some(run_id) = &record.run_id {
+        let how = result.as_ref().map_or_else(|| "forgotten".to_owned(), summary);
+        print_data(&format!("run     {run_id} · {}", clean(&how)));
+    }
+    print_data(&clean(&to_json(&record.document)));
+    if let Some(result) = result.filter(|result| !result.output.is_null()) {
+        print_data(&format!("result\n{}", to_json(&result.output)));
+    }
+    Ok(())
+}
+
+async fn forget(app: &App, plan: &str) -> Result<(), PlanError> {
+    let record = app.engine.plan_record(&plan.into()).await?;
+    app.engine.forget_plan(&record.plan_id).await
+}
+
+fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    if text.chars().count() <= CHARS_MAX {
+        return text.to_owned();
+    }
+    let begin: String = text.chars().take(CHARS_MAX).collect();
+    format!("{begin}…")
+}
