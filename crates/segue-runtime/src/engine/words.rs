@@ -391,16 +391,28 @@ impl Engine {
         mut request: RunRequest<'_>,
     ) -> Result<RunView, PlanError> {
         let run_id = request.run_id.get_or_insert_with(|| self.new_run_id()).clone();
-        let Taken { before, now, version } = self.take_plan(plan_id, again, run_id).await?;
+        let taken = self.take_plan(plan_id, again, run_id).await?;
         let view = self.run(request).await?;
-        let ended = match view.started_at {
-            Some(_) => PlanRecord { state: PlanState::of_run(view.status), ..now },
+        if view.started_at.is_none() {
             // It was refused before anything began.
-            None => before,
-        };
+            self.give_plan_back(taken).await;
+            return Ok(view);
+        }
+        let ended = PlanRecord { state: PlanState::of_run(view.status), ..taken.now };
         // Whoever changed it meanwhile knows more; and what the run did is in its journal.
-        let _ = self.keep(&ended, Expect::Version(version)).await;
+        let _ = self.keep(&ended, Expect::Version(taken.version)).await;
         Ok(view)
+    }
+
+    /// Gives a plan back whose run did not begin.
+    pub async fn give_plan_back(&self, taken: Taken) {
+        // Whoever changed it meanwhile knows more.
+        let _ = self.keep(&taken.before, Expect::Version(taken.version)).await;
+    }
+
+    /// Whether there is a model to plan with.
+    pub fn has_model(&self) -> bool {
+        self.inner.model.is_some()
     }
 
     /// Takes a plan for the run of this id, which is about to begin: from then on the plan stands as the
@@ -483,21 +495,23 @@ impl Engine {
     }
 
     /// A record with the state that its run gives it, and its version; nothing when it cannot be read.
-    /// A run that was resumed elsewhere has told nobody, so what is found out is written down.
+    /// A run that was resumed or taken back has told nobody, so what is found out is written down.
     async fn as_it_stands(&self, item: &Item) -> Result<Option<(PlanRecord, u64)>, PlanError> {
         let Ok(mut record) = serde_json::from_str::<PlanRecord>(&item.text) else {
             return Ok(None);
         };
-        let (PlanState::InProgress, Some(run_id)) = (record.state, &record.run_id) else {
-            return Ok(Some((record, item.version)));
-        };
-        let row = self.inner.store.run(run_id).await?;
-        // One that is not there never began, or is forgotten; it must not begin twice by itself.
-        record.state = row.map_or(PlanState::Failed, |row| PlanState::of_run(row.status));
         let mut version = item.version;
-        if record.state != PlanState::InProgress {
-            // Whoever came first has written what we would, or something newer.
-            version = self.keep(&record, Expect::Version(version)).await.unwrap_or(version);
+        let Some(run_id) = &record.run_id else { return Ok(Some((record, version))) };
+        match self.inner.store.run(run_id).await? {
+            // It is about to begin, never began, or is forgotten; by itself it must not begin twice.
+            None if record.state == PlanState::InProgress => record.state = PlanState::Failed,
+            None => {}
+            Some(row) if PlanState::of_run(row.status) == record.state => {}
+            Some(row) => {
+                record.state = PlanState::of_run(row.status);
+                // Whoever came first has written what we would, or something newer.
+                version = self.keep(&record, Expect::Version(version)).await.unwrap_or(version);
+            }
         }
         Ok(Some((record, version)))
     }

@@ -15,7 +15,7 @@ use segue_core::value::Value;
 use segue_core::words::{self, Origin, PlanState, Prompt, Speaker, Unplanned};
 use segue_runtime::engine::{AskRequest, Engine, Meanwhile, PlanError, Planned, Reuse, RunRequest};
 use segue_runtime::llm::{Model, ModelConfig, Provider, model};
-use segue_runtime::store::{MemoryStore, Store};
+use segue_runtime::store::{MemoryStore, SqliteOptions, SqliteStore, Store};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 
 use crate::server::{Reply, Server, serve};
@@ -377,20 +377,23 @@ async fn a_plan_is_kept_and_executed_later() {
     assert_eq!(unknown.code(), Code::NotFound);
 }
 
-/// Of two who execute a plan at the same moment, one does.
+/// Of many who take a plan at the same moment, one has it. A store in a file answers later, so that all
+/// have looked before the first one writes.
 #[tokio::test]
 async fn a_plan_begins_once() {
-    let server = serve(|_| openai(&good(), "stop")).await;
-    let blogs: Arc<Blogs> = Arc::default();
-    let engine = engine_with(&server, Provider::OpenAi, &blogs, Limits::default());
-    let planned = asked(&engine).await.unwrap();
-    let execute = || {
-        let request = RunRequest::new(planned.plan.clone(), Value::empty_object());
-        engine.execute_plan(&planned.record.plan_id, false, request)
-    };
-    let (one, other) = tokio::join!(execute(), execute());
-    assert_eq!(usize::from(one.is_ok()) + usize::from(other.is_ok()), 1);
-    assert_eq!(blogs.calls.lock().unwrap().len(), 2);
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&dir.path().join("s.db"), SqliteOptions::default()).unwrap();
+    let usage = words::Usage::default();
+    let plan = words::Reply { text: good().into(), stop: words::Stop::Finished, usage };
+    let model = Arc::new(Scripted { name: "scripted".into(), script: Mutex::new(vec![Ok(plan)]) });
+    let builder = Engine::builder().tools(tools(&Arc::default())).store(Arc::new(store));
+    let engine = builder.model(model).build().0;
+    let plan_id = asked(&engine).await.unwrap().record.plan_id;
+    let taking = (0..8).map(|_| engine.take_plan(&plan_id, false, engine.new_run_id()));
+    let taken = futures_util::future::join_all(taking).await;
+    assert_eq!(taken.iter().filter(|taken| taken.is_ok()).count(), 1, "{taken:?}");
+    let refused = taken.into_iter().find_map(Result::err).unwrap();
+    assert_eq!(refused.code(), Code::Conflict);
 }
 
 /// A plan that was taken stands as its run does, also when nobody told it how that ended.

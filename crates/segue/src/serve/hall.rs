@@ -60,6 +60,8 @@ pub struct Wanted {
     pub options: Options,
     /// Who answers its questions.
     pub asking: Asking,
+    /// The id that it gets, where that is decided already; one that is under way is joined.
+    pub run_id: Option<Arc<str>>,
 }
 
 impl Hall {
@@ -132,12 +134,16 @@ impl Hall {
         let runs_max = engine.limits().served_runs_max;
         let active = {
             let mut actives = self.actives();
+            if let Some(active) = wanted.run_id.as_ref().and_then(|run_id| actives.get(run_id)) {
+                return Ok(active.clone());
+            }
             if actives.len() >= runs_max {
                 return Err(format!("{runs_max} runs are under way already; try again later"));
             }
             let plan = &wanted.plan;
             let name = plan.composition.name.clone();
-            let active = Arc::new(Active::new(engine.new_run_id(), name, steps_of(plan)));
+            let run_id = wanted.run_id.unwrap_or_else(|| engine.new_run_id());
+            let active = Arc::new(Active::new(run_id, name, steps_of(plan)));
             actives.insert(active.run_id.clone(), active.clone());
             active
         };

@@ -5,7 +5,7 @@
 //! mcp/ ── a door: requests of a protocol → what the hall does → answers of the protocol
 //! hall.rs, active.rs                  which compositions are served; runs that are under way
 //! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
-//! own.rs                              tools of ours beside the compositions
+//! own.rs, plans.rs                    tools of ours beside the compositions
 //! ```
 //!
 //! A run belongs to the hall and not to the request that began it: who goes away loses nothing.
@@ -17,5 +17,6 @@ pub mod http;
 pub mod mcp;
 pub mod offer;
 pub mod own;
+pub mod plans;
 pub mod question;
 pub mod told;

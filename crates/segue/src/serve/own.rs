@@ -1,5 +1,5 @@
 //! Tools of ours beside the compositions: to check and run a composition that a caller writes, to
-//! keep templates, to look at runs and end them.
+//! keep templates, to plan from words, to look at runs and end them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use segue_core::run::Options;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunStatus};
+use segue_runtime::engine::Engine;
 use segue_runtime::library::LibraryError;
 
 use super::hall::Hall;
@@ -54,6 +55,8 @@ const ANYTHING: Annotations = Annotations {
 const RUN: &str = r#"{"type":"object","properties":{"run_id":{"type":"string"},"name":{"type":"string"},"status":{"type":"string","description":"pending, running, waiting, success, partial, failed, rolled_back, rollback_failed, cancelled, denied or dry_run"},"success":{"type":"boolean"},"output":{"description":"the composition's result"},"errors":{"type":"array"},"warnings":{"type":"array"},"waiting_for":{"type":"array","description":"what a person is asked"},"steps":{"type":"array"}},"required":["run_id","status"]}"#;
 const TEMPLATE_ID: &str = r#"{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"additionalProperties":false}"#;
 const TEMPLATE: &str = r#"{"type":"object","properties":{"id":{"type":"string"},"name":{"type":"string"},"description":{"type":"string"},"composition":{},"metadata":{"type":"object"}},"required":["id","composition"]}"#;
+
+const PLANNED: &str = r#"{"type":"object","properties":{"request_id":{"type":"string"},"plan_id":{"type":"string"},"version":{"type":"integer"},"query":{"type":"string"},"state":{"enum":["pending","in-progress","completed","failed"]},"run_id":{"type":["string","null"]},"plan":{"type":"object","description":"the calls"},"checked":{"type":"object","description":"order, effects and what can be rolled back"},"result":{"type":"object","description":"its last run"}},"required":["request_id","plan_id","state"]}"#;
 
 /// Every one of them.
 pub const OWN: &[Own] = &[
@@ -100,6 +103,27 @@ pub const OWN: &[Own] = &[
         annotations: READS,
     },
     Own {
+        name: "plan_ask",
+        description: "Has a model plan calls of the tools for what somebody wants, in their own words. The plan is checked and kept; nothing is called. Show it, then run it with plan_execute. The same words get the plan that worked before, unless fresh.",
+        input: r#"{"type":"object","properties":{"query":{"type":"string","description":"what is wanted"},"request_id":{"type":"string","description":"req_…: make another plan for this request"},"use":{"type":"string","description":"plan_…: take this plan, which worked before"},"fresh":{"type":"boolean","default":false}},"required":["query"],"additionalProperties":false}"#,
+        output: PLANNED,
+        annotations: Annotations { open_world: Some(true), idempotent: Some(false), ..WRITES },
+    },
+    Own {
+        name: "plan_execute",
+        description: "Executes a plan of plan_ask, once: the plan, or the last one of a request. Calls that may destroy something ask a person first. With again it is executed once more.",
+        input: r#"{"type":"object","properties":{"plan_id":{"type":"string"},"request_id":{"type":"string"},"again":{"type":"boolean","default":false}},"additionalProperties":false}"#,
+        output: RUN,
+        annotations: ANYTHING,
+    },
+    Own {
+        name: "plan_get",
+        description: "A plan of plan_ask: the calls, how it stands (pending, in-progress, completed or failed) and, when it was executed, its result. By its id, or the last one of a request.",
+        input: r#"{"type":"object","properties":{"plan_id":{"type":"string"},"request_id":{"type":"string"}},"additionalProperties":false}"#,
+        output: PLANNED,
+        annotations: READS,
+    },
+    Own {
         name: "run_cancel",
         description: "Ends a run. What it did stays, unless its composition rolls back.",
         input: r#"{"type":"object","properties":{"run_id":{"type":"string"}},"required":["run_id"],"additionalProperties":false}"#,
@@ -126,6 +150,11 @@ pub fn find(name: &str) -> Option<&'static Own> {
 }
 
 impl Own {
+    /// Whether there is something that it could do: planning needs a model.
+    pub fn is_offered(&self, engine: &Engine) -> bool {
+        !self.name.starts_with("plan_") || engine.has_model()
+    }
+
     /// JSON Schema of its arguments.
     pub fn input_schema(&self) -> Value {
         schema(self.input)
@@ -246,6 +275,8 @@ impl Desk<'_> {
                 Err(error) => Told::error(error.to_string()),
             },
             "run_get" => self.run(args).await,
+            "plan_ask" => self.ask(args).await,
+            "plan_get" => self.look_at_plan(args).await,
             other => Told::error(format!("`{other}` is none of our tools")),
         }
     }
@@ -305,7 +336,7 @@ impl Desk<'_> {
         plan.ok_or_else(|| not_compiled(&diagnostics, &source))
     }
 
-    fn told(&self, value: Value) -> Told {
+    pub(super) fn told(&self, value: Value) -> Told {
         Told::value(value, self.hall.limits().served_result_bytes_max, None)
     }
 }
@@ -324,7 +355,7 @@ fn shown(finding: &Diagnostic, source: &Source) -> Value {
     json_of(&finding.view(source))
 }
 
-fn json_of(view: &impl serde::Serialize) -> Value {
+pub(super) fn json_of(view: &impl serde::Serialize) -> Value {
     let text = serde_json::to_string(view).unwrap_or_default();
     let node = segue_core::compile::document::read_own_json(&text);
     node.map(|node| node.to_value()).unwrap_or_default()

@@ -3,6 +3,7 @@
 mod host;
 mod http;
 mod real;
+mod words;
 
 use std::fs;
 

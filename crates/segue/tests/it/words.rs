@@ -12,13 +12,13 @@ const KEY: &str = "sk-test-0123456789";
 const QUERY: &str = "Create author Alice with email alice@test.com, then create blog by Alice titled Hello about world";
 
 /// A server that speaks OpenAI's protocol and says these things, the last one for ever.
-struct Model {
+pub(crate) struct Model {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Model {
-    fn saying(texts: &[&str]) -> Model {
+    pub(crate) fn saying(texts: &[&str]) -> Model {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -42,7 +42,7 @@ impl Model {
         Model { port, requests }
     }
 
-    fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 }
@@ -64,7 +64,7 @@ fn read_request(stream: &mut TcpStream) -> String {
 }
 
 /// The plan of the seed.
-fn good() -> Json {
+pub(crate) fn good() -> Json {
     json!({
         "reasoning": "A blog needs an author.",
         "tools": [
@@ -78,12 +78,12 @@ fn good() -> Json {
 }
 
 /// A world with the blog server and this model.
-fn world(model: &Model) -> World {
+pub(crate) fn world(model: &Model) -> World {
     let world = World::new();
     let script = repository().join("crates/segue/tests/it/words/blogs.py");
     let server = json!({"command": "python3", "args": [script.display().to_string(), "calls"]});
     let llm = json!({"base_url": format!("http://127.0.0.1:{}/v1", model.port), "model": "small-1",
-                     "api_key": "${MODEL_KEY}"});
+                     "api_key": "${MODEL_KEY:-}"});
     world.file("segue.yaml", json!({"mcpServers": {"blog": server}, "llm": llm}).to_string());
     world
 }
@@ -94,7 +94,7 @@ fn segue(world: &World, args: &[&str]) -> Done {
     Done::of(command.env("MODEL_KEY", KEY).args(args).output().unwrap())
 }
 
-fn calls(world: &World) -> Vec<Json> {
+pub(crate) fn calls(world: &World) -> Vec<Json> {
     let text = fs::read_to_string(world.path("calls")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -25,6 +25,7 @@ use super::server::Server;
 use super::wire;
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
+use crate::serve::plans::{Kept, plan_error};
 use crate::serve::question::{self, Form, Reply};
 use crate::serve::told::{Shape, Telling, Told};
 
@@ -61,6 +62,17 @@ pub(super) struct Job {
     pub(super) context: Value,
     pub(super) options: Options,
     pub(super) shape: Shape,
+    /// The plan that it executes, when that is one that is kept.
+    pub(super) kept: Option<Kept>,
+}
+
+impl Job {
+    /// A run that executes a plan that is kept.
+    pub(super) fn of_kept(plan: Arc<Plan>, kept: Kept) -> Job {
+        let (input, context) = (Value::empty_object(), Value::empty_object());
+        let options = Options::default();
+        Job { plan, input, context, options, shape: Shape::Run, kept: Some(kept) }
+    }
 }
 
 /// Who calls.
@@ -153,11 +165,24 @@ impl Caller<'_> {
             Way::None => Asking::Nobody,
             _ => Asking::Whoever(Duration::from_millis(limits.served_question_ms)),
         };
-        let Job { plan, input, context, options, shape } = job;
-        let hash = plan.hash().clone();
-        match self.hall.start(Wanted { plan, input, context, options, asking }) {
+        let Job { plan, input, context, options, shape, kept } = job;
+        let (engine, hash) = (self.hall.engine(), plan.hash().clone());
+        let mut taken = None;
+        if let Some(Kept { plan_id, again }) = &kept {
+            match engine.take_plan(plan_id, *again, engine.new_run_id()).await {
+                Ok(plan) => taken = Some(plan),
+                Err(error) => return Ok(told(plan_error(&error))),
+            }
+        }
+        let run_id = taken.as_ref().and_then(|taken| taken.now.run_id.clone());
+        match self.hall.start(Wanted { plan, input, context, options, asking, run_id }) {
             Ok(active) => self.follow(&active, shape, &hash).await,
-            Err(why) => Ok(told(Told::error(why))),
+            Err(why) => {
+                if let Some(taken) = taken {
+                    engine.give_plan_back(taken).await;
+                }
+                Ok(told(Told::error(why)))
+            }
         }
     }
 

@@ -179,7 +179,8 @@ impl ServerHandler for Server {
         }
         let hall = self.hall().await?;
         let served = hall.served();
-        let own = own::OWN.iter().map(wire::tool_of_own);
+        let own = own::OWN.iter().filter(|own| own.is_offered(&served.engine));
+        let own = own.map(wire::tool_of_own);
         let mut tools: Vec<_> =
             served.offers.iter().map(|offer| wire::tool_of_offer(offer)).chain(own).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -215,19 +216,25 @@ impl ServerHandler for Server {
                 return Ok(told(Told::error(violation)));
             }
             let desk = Desk { hall: &hall };
-            if own.name != "composition_execute" {
-                return Ok(told(desk.answer(own, &args).await));
-            }
-            let Execution { plan, input, context, options, dry_run } =
-                match desk.execution(&args).await {
+            if own.name == "plan_execute" {
+                match desk.kept_plan(&args).await {
+                    Ok((plan, kept)) => Job::of_kept(plan, kept),
+                    Err(refusal) => return Ok(told(refusal)),
+                }
+            } else if own.name == "composition_execute" {
+                let described = desk.execution(&args).await;
+                let Execution { plan, input, context, options, dry_run } = match described {
                     Ok(execution) => execution,
                     Err(refusal) => return Ok(told(refusal)),
                 };
-            if dry_run {
-                let outcome: Outcome = Ok(hall.engine().dry_run(&plan, input, context));
-                return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
+                if dry_run {
+                    let outcome: Outcome = Ok(hall.engine().dry_run(&plan, input, context));
+                    return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
+                }
+                Job { plan, input, context, options, shape: Shape::Run, kept: None }
+            } else {
+                return Ok(told(desk.answer(own, &args).await));
             }
-            Job { plan, input, context, options, shape: Shape::Run }
         } else {
             let served = hall.served();
             let Some(offer) = served.offers.get(&params.name) else {
@@ -240,6 +247,7 @@ impl ServerHandler for Server {
                 context: wire::caller_context(&context.meta, &limits),
                 options: Options::default(),
                 shape: Shape::Output { is_wrapped: offer.is_wrapped },
+                kept: None,
             }
         };
         caller.run(job, params.request_state.as_deref(), params.input_responses.clone()).await

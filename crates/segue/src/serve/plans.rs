@@ -1,0 +1,108 @@
+//! Plans that are asked for in words, as tools of ours.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use segue_core::plan::Plan;
+use segue_core::value::Value;
+use segue_core::view::PlanView;
+use segue_core::words::PlanRecord;
+use segue_runtime::engine::{AskRequest, PlanError, Planned, Reuse};
+
+use super::own::{Desk, json_of};
+use super::told::{Told, run_value};
+
+/// A plan that a run is about to execute.
+pub struct Kept {
+    /// The plan.
+    pub plan_id: Arc<str>,
+    /// Whether it may have been executed already.
+    pub again: bool,
+}
+
+impl Desk<'_> {
+    /// `plan_ask`
+    pub(super) async fn ask(&self, args: &Value) -> Told {
+        let text = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
+        let is_fresh = args.get("fresh").and_then(Value::as_bool).unwrap_or(false);
+        let reuse = match text("use") {
+            Some(plan_id) => Reuse::This(plan_id),
+            None if is_fresh => Reuse::Nothing,
+            None => Reuse::Same,
+        };
+        let query = text("query").unwrap_or_default();
+        let request =
+            AskRequest { request_id: text("request_id"), reuse, ..AskRequest::new(query) };
+        match self.hall.engine().ask(request).await {
+            Ok(planned) => self.told(planned_value(&planned)),
+            Err(error) => plan_error(&error),
+        }
+    }
+
+    /// `plan_get`
+    pub(super) async fn look_at_plan(&self, args: &Value) -> Told {
+        let engine = self.hall.engine();
+        let record = match self.record(args).await {
+            Ok(record) => record,
+            Err(told) => return told,
+        };
+        let mut value = value_of(&record);
+        // A run that is forgotten has no result any more.
+        let result = engine.result_of_plan(&record.plan_id).await.unwrap_or_default();
+        if let (Value::Object(members), Some(view)) = (&value, &result) {
+            let mut members = (**members).clone();
+            members.insert("result".into(), run_value(view, false));
+            value = members.into();
+        }
+        Told::value(value, self.hall.limits().served_result_bytes_max, result.as_ref())
+    }
+
+    /// The plan that `plan_execute` is to run; the error is the answer.
+    pub async fn kept_plan(&self, args: &Value) -> Result<(Arc<Plan>, Kept), Told> {
+        let record = self.record(args).await?;
+        let planned = self.hall.engine().plan_of(&record);
+        let (_, plan, _) = planned.map_err(|error| plan_error(&error))?;
+        let again = args.get("again").and_then(Value::as_bool).unwrap_or(false);
+        Ok((plan, Kept { plan_id: record.plan_id, again }))
+    }
+
+    async fn record(&self, args: &Value) -> Result<PlanRecord, Told> {
+        let id = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
+        let engine = self.hall.engine();
+        let found = match (id("plan_id"), id("request_id")) {
+            (Some(plan_id), None) => engine.plan_record(&plan_id).await,
+            (None, Some(request_id)) => engine.plan_of_request(&request_id).await,
+            _ => return Err(Told::error("give one of `plan_id` and `request_id`")),
+        };
+        found.map_err(|error| plan_error(&error))
+    }
+}
+
+fn planned_value(planned: &Planned) -> Value {
+    let value = value_of(&planned.record);
+    let Value::Object(members) = &value else { return value };
+    let mut members = (**members).clone();
+    members.insert("checked".into(), json_of(&PlanView::of(&planned.plan)));
+    members.into()
+}
+
+fn value_of(record: &PlanRecord) -> Value {
+    json_of(&record.view(true))
+}
+
+/// Why there is no plan, in words that a model can go on from.
+pub fn plan_error(error: &PlanError) -> Told {
+    let mut text = format!("{error} [{}]", error.code());
+    if let Some(help) = error.help() {
+        let _ = write!(text, " ({help})");
+    }
+    let findings = match error {
+        PlanError::Unplanned(unplanned) => &unplanned.findings[..],
+        PlanError::Unsound { findings, .. } => findings,
+        _ => &[],
+    };
+    for finding in findings {
+        let _ = write!(text, "\n- {} [{}]", finding.message, finding.code);
+    }
+    Told::error(text)
+}
