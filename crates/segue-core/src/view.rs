@@ -296,6 +296,9 @@ pub struct PlanView {
     pub name: Arc<str>,
     /// What it does.
     pub description: Arc<str>,
+    /// Its version, as written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<Arc<str>>,
     /// What its author says beyond that: `documentation.summary`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
@@ -322,6 +325,13 @@ pub struct PlanView {
     pub tools: BTreeMap<String, String>,
     /// What is done about failures.
     pub error_handling: ErrorHandlingView,
+    /// Its author, tags and the like, as written.
+    #[serde(skip_serializing_if = "says_nothing")]
+    pub metadata: Value,
+}
+
+fn says_nothing(metadata: &Value) -> bool {
+    metadata.as_object().is_none_or(|members| members.is_empty())
 }
 
 /// What is done about failures.
@@ -446,6 +456,7 @@ impl PlanView {
             hash: plan.hash().clone(),
             name: composition.name.clone(),
             description: composition.description.clone(),
+            version: composition.version.clone(),
             summary: summary.and_then(Value::as_str).map(Arc::from),
             dialect: composition.dialect,
             atomic: composition.atomic,
@@ -467,6 +478,7 @@ impl PlanView {
                 rollback_on_failure: composition.error_handling.rollback_on_failure,
                 max_retries: composition.error_handling.max_retries,
             },
+            metadata: composition.metadata.clone(),
         }
     }
 }

@@ -394,6 +394,17 @@ impl Run {
         }
     }
 
+    /// What a step's tool is called with as it is written, before names have values.
+    pub fn written(&self, node: NodeId, candidate: u16) -> Value {
+        let step = self.state.step(node);
+        match &step.kind {
+            StepKind::Tool(_) => {
+                forward::candidate_call(step, candidate).parameters.template.to_value()
+            }
+            _ => Value::Null,
+        }
+    }
+
     /// The step's id with the bodies and iterations around it.
     pub fn path(&self, node: NodeId) -> Arc<str> {
         self.state.path(node)

@@ -168,10 +168,31 @@ pub(super) struct Lines {
 }
 
 /// What a step was given or returned, for those who want to know more.
-fn details(entry: &Entry) -> Option<String> {
+fn details(run: &Run, entry: &Entry) -> Option<String> {
     match &entry.fact {
-        Fact::Called { args, .. } => Some(format!("  given {}", args.to_json())),
+        Fact::Called { node, candidate, args } => {
+            let written = run.written(*node, *candidate).to_json();
+            Some(format!("  written {written}\n  given {}", args.to_json()))
+        }
         Fact::Succeeded { output, .. } => Some(format!("  returned {}", output.to_json())),
+        _ => None,
+    }
+}
+
+/// Which part of its life a run enters, for those who want to know more.
+fn phase(run: &Run, entry: &Entry) -> Option<String> {
+    match &entry.fact {
+        Fact::Started(started) => Some(format!(
+            "executes: run {}, request {}, plan {}",
+            started.run_id, started.request_id, started.plan_id
+        )),
+        Fact::Stopped { failure, .. } => {
+            Some(format!("handles an error: {}", clean(&failure.message)))
+        }
+        Fact::RollbackStarted { .. } => Some("rolls back what was done".to_owned()),
+        Fact::Finished { status, .. } => {
+            Some(format!("aggregates results of request {}: {}", run.request_id(), status.as_str()))
+        }
         _ => None,
     }
 }
@@ -180,6 +201,9 @@ impl Observer for Lines {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in entries {
+            if let (true, Some(phase)) = (self.verbose, phase(run, entry)) {
+                say(&phase);
+            }
             let Some((node, change)) = change(run, entry) else { continue };
             let is_known = begun.contains_key(&node);
             let since = *begun.entry(node).or_insert(entry.at_ms);
@@ -196,7 +220,7 @@ impl Observer for Lines {
                 Change::Cancelled => format!("[{path}] cancelled after {took}"),
                 Change::Undone => format!("[{path}] undone"),
             });
-            if let (true, Some(details)) = (self.verbose, details(entry)) {
+            if let (true, Some(details)) = (self.verbose, details(run, entry)) {
                 say(&details);
             }
         }

@@ -205,6 +205,11 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
         let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
         draw_all(&diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(), &source);
     }
+    if global.verbose {
+        say(&format!("validated: {} findings, none of them an error", diagnostics.len()));
+        let (steps, hash) = (plan.steps.len(), &plan.hash()[..12]);
+        say(&format!("planned: {steps} steps, hash {hash}"));
+    }
     for fault in &args.inject {
         fault.check(&plan).map_err(not_found)?;
     }
