@@ -134,12 +134,25 @@ fn a_plan_has_execution_results() {
     assert_eq!(at(&kept, "executionResults.warnings").as_array().unwrap().len(), 4);
 }
 
-/// S0-81…S0-86: a composition's own result.
+/// S0-81…86: a composition's own result.
 #[test]
 fn a_composition_has_results_and_errors() {
     let result = result_of("fail-fast");
     assert_eq!(at(&result, "success"), &Value::Bool(false));
-    assert!(at(&result, "errors.0").get("attempts").is_some());
+    for (field, value) in [
+        ("step", Value::from("bad")),
+        ("tool", Value::from("misc:anything")),
+        ("attempts", Value::from(1)),
+        ("phase", Value::from("call")),
+    ] {
+        assert_eq!(at(&result, "errors.0").get(field), Some(&value), "{field}");
+    }
+    assert!(at(&result, "errors.0").get("message").is_some());
     let fine = result_of("interpolation");
     assert!(fine.get("errors").is_none());
+    assert_eq!(at(&fine, "success"), &Value::Bool(true));
+    assert!(at(&fine, "results").get("found").is_some(), "by output key");
+    assert!(at(&fine, "results").get("second").is_some(), "by id where there is no key");
+    assert_eq!(at(&fine, "steps_executed"), &Value::from(2));
+    assert!(at(&fine, "duration").as_u64().is_some());
 }

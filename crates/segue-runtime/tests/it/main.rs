@@ -9,6 +9,7 @@ mod checkpoints;
 mod command;
 mod composed;
 mod damage;
+mod defects;
 mod durable;
 mod engine;
 mod examples;
@@ -20,6 +21,7 @@ mod http;
 #[cfg(unix)]
 mod mcp;
 mod recover;
+mod runners;
 mod server;
 mod stores;
 mod support;

@@ -10,6 +10,7 @@ use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::run::{Purpose, Question, QuestionKind};
+use segue_core::tool::Backend;
 use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
@@ -61,6 +62,7 @@ fn call(args: Value) -> Call {
 async fn call_t(server: &Arc<Server>, listing: &Listing, args: Value) -> Result<Value, ToolError> {
     let tools = server.tools(listing);
     let tool = tools.iter().find(|tool| tool.spec.id.as_str() == "h:t").expect("`t` is listed");
+    assert_eq!(tool.spec.backend, Backend::Mcp);
     tool.runner.call(call(args)).await
 }
 
@@ -365,7 +367,7 @@ async fn a_server_sees_little_of_our_environment_and_the_key_of_a_call() {
     server.close().await;
 }
 
-/// Order of keys and digits of numbers arrive as they are, both ways.
+/// S2-66: order of keys and digits of numbers arrive as they are, both ways, through a tool of a server.
 #[tokio::test]
 async fn arguments_and_values_are_exact() {
     let server = server("exact");

@@ -15,6 +15,7 @@ mod interrupted;
 mod kill;
 mod mcp;
 mod plan;
+mod promises;
 mod run;
 mod runs;
 mod serve;
