@@ -18,6 +18,7 @@ mod plan;
 mod promises;
 mod run;
 mod runs;
+mod seeds;
 mod serve;
 mod support;
 mod templates;
