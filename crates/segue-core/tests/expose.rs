@@ -152,7 +152,7 @@ fn what_a_host_has_no_place_for_is_reported() {
     assert_eq!(exported([own], plain(Format::OpenAi)).losses[0].from, "canonical");
 }
 
-/// S2-32, S2-33: every one of these, wherever it stands.
+/// Every one of these, wherever it stands.
 const NOT_PORTABLE: &[&str] = &[
     "$ref",
     "$defs",

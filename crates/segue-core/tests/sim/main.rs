@@ -123,6 +123,7 @@ impl Tally {
     }
 }
 
+/// S0-93: retries, fallbacks, strategies and rollback, against a model of them.
 #[test]
 fn the_machine_keeps_its_promises_in_every_world() {
     let (first, seeds) = (number("SEGUE_SIM_FIRST", 0), number("SEGUE_SIM_SEEDS", 1_500));

@@ -129,7 +129,7 @@ async fn steps_that_are_no_chain_are_refused() {
     assert_eq!(findings, ["Tool not found in registry: nobody"]);
 }
 
-/// S4-04, S4-07: a stored plan runs under the ids that it was stored with.
+/// S4-04: a stored plan runs under the ids that it was stored with.
 #[tokio::test]
 async fn a_stored_plan_keeps_its_ids() {
     let engine = engine();

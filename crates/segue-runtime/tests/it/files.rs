@@ -16,7 +16,7 @@ use segue_core::value::Value;
 
 use crate::support::{Bench, Json, json};
 
-/// Undoes what a tool did, as its declaration says: S0-56.
+/// Undoes what a tool did, as its declaration says.
 async fn undo(bench: &Bench, name: &str, output: &Json) {
     let DeclaredRollback::Call { tool, parameters } = &bench.tool(name).spec.rollback else {
         panic!("{name} has no rollback");

@@ -86,7 +86,7 @@ fn a_missing_parameter_and_a_missing_casefile_stop_it_before_any_step() {
     assert_eq!(world.run(0, &given)["success"], true);
 }
 
-/// S4-06, S4-36: the seed's shape of a plan, with tools that are there.
+/// S4-04, S4-36: the seed's shape of a plan, with tools that are there.
 #[test]
 fn a_plan_runs_as_it_is_written() {
     let world = World::with(

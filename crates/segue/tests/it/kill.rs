@@ -70,6 +70,7 @@ impl Tally {
     }
 }
 
+/// S0-93
 #[test]
 fn killed_at_any_moment_nothing_is_lost_repeated_or_stuck() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod check;
+mod coverage;
 mod dialects;
 mod docs;
 mod dry;

@@ -124,6 +124,7 @@ fn a_composition_in_a_composition() {
     insta::assert_snapshot!(forms(&nested()));
 }
 
+/// S0-06, S0-08, S0-09, S0-14: parsed unchanged, planned in its order, with what is said of it.
 #[test]
 fn the_example_of_the_seed() {
     insta::assert_snapshot!(forms(&seed()));

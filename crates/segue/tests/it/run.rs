@@ -29,6 +29,7 @@ fn error(view: &Json) -> &Json {
     &errors[0]
 }
 
+/// S0-81, S0-84, S0-85, S4-01, S4-02, S4-03: what every run says of itself.
 #[test]
 fn the_view_has_every_key_and_its_ids_their_shape() {
     let view = World::with(TWO).run(0, &[]);
@@ -57,6 +58,7 @@ fn the_view_has_every_key_and_its_ids_their_shape() {
     assert!(view["duration"].is_u64() && view["duration_ms"].is_u64());
 }
 
+/// S0-23, S0-24, S0-82: by the key, else by the id.
 #[test]
 fn results_are_by_output_key_and_steps_say_all_of_themselves() {
     let view = World::with(TWO).run(0, &[]);
@@ -99,6 +101,7 @@ steps:
 output: '{{ a.got }}'
 ";
 
+/// S0-29: what the caller gives is what steps see.
 #[test]
 fn inputs_are_read_by_their_types() {
     let world = World::with(TYPED);
@@ -208,6 +211,7 @@ fn a_run_under_json_always_prints_a_view() {
     }
 }
 
+/// S0-86: step, tool, message, attempts and phase.
 #[test]
 fn a_tool_that_fails_fails_the_run() {
     let world = World::with(
@@ -298,6 +302,7 @@ fn a_dry_run_calls_nothing_and_shows_what_it_knows() {
     world.segue(&["run", "c.yaml", "--dry-run"]).exits(2);
 }
 
+/// S0-77: by the word of the caller.
 #[test]
 fn the_time_of_a_run_is_bounded() {
     let world =

@@ -61,6 +61,7 @@ fn nothing(wrong: &str) {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
+/// S2-62: the way of dependencies; what composes does not know what executes.
 #[test]
 fn the_core_depends_on_nothing_else() {
     let manifest = fs::read_to_string(repository().join("crates/segue-core/Cargo.toml")).unwrap();
@@ -77,6 +78,7 @@ fn the_core_depends_on_nothing_else() {
     assert_eq!(other.collect::<Vec<_>>(), ["[dependencies]"]);
 }
 
+/// S2-05: what compiles, plans and builds toolsets has no way to the world.
 #[test]
 fn the_core_touches_nothing() {
     let mut wrong = String::new();
@@ -123,6 +125,7 @@ fn codes_of_the_check() -> BTreeSet<&'static str> {
 /// Codes of what is done with a document beside checking it: `tests/convert.rs` of the core.
 const CODES_ELSEWHERE: &[&str] = &["conversion"];
 
+/// S0-92: whatever the check can find is found once in the corpus.
 #[test]
 fn every_code_of_the_check_has_a_broken_composition() {
     let planted: BTreeSet<String> = files_below(&corpus().join("check/broken"), &["txt"])

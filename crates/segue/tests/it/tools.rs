@@ -2,6 +2,7 @@
 
 use crate::support::{World, by_id, has_keys};
 
+/// S2-65: the index of tools.
 #[test]
 fn the_built_in_tools_are_listed_with_all_that_is_known() {
     let listed = World::new().json(0, &["tools", "--json"]);
@@ -18,6 +19,7 @@ fn the_built_in_tools_are_listed_with_all_that_is_known() {
     }
 }
 
+/// S2-65: the search in it.
 #[test]
 fn a_search_wants_all_of_its_words() {
     let world = World::new();
@@ -28,6 +30,7 @@ fn a_search_wants_all_of_its_words() {
     assert_eq!(nothing["tools"], crate::support::json!([]));
 }
 
+/// S2-65: what is told of each.
 #[test]
 fn one_tool_is_shown_and_a_slip_is_corrected() {
     let world = World::new();

@@ -198,7 +198,7 @@ fn named(export: &Json, name: &str) -> bool {
     export["names"].as_object().unwrap().contains_key(name)
 }
 
-/// S2-22, S2-24, S2-25, S2-26, S2-36: every format, from the command line.
+/// S2-22, S2-24, S2-25, S2-26, S2-36, S2-63: every format, from the command line.
 #[test]
 fn tools_are_exported_for_every_host() {
     let world = world();
