@@ -47,11 +47,14 @@ impl ToolRunner for Stage {
     }
 }
 
-const TOOLS: &[&str] = &["one", "two", "three"];
+/// Nothing is known of `risky`, so its calls ask first; the others only read.
+const TOOLS: &[&str] = &["one", "two", "three", "risky"];
 
 fn spec(id: &str) -> ToolSpec {
     let mut spec = ToolSpec::new(ToolId::from(id), "for a test", Schema::any_object());
-    spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
+    if !id.ends_with("risky") {
+        spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
+    }
     spec
 }
 
@@ -388,4 +391,31 @@ fn output_schema_and_annotations_dropped_silently() {
     assert_eq!(lost(Format::OpenAi), ["annotations", "outputSchema"]);
     assert_eq!(lost(Format::Anthropic), ["annotations", "outputSchema"]);
     assert!(lost(Format::Mcp).is_empty());
+}
+
+#[tokio::test]
+async fn an_undeclared_tool_slipping_past_the_confirmation() {
+    let atomic = |last: &str| {
+        format!(
+            "name: demo\natomic: true\nsteps:\n\
+             \x20 - {{ id: plan, tool: one, parameters: {{ made: {{ name: made, steps: [{{ id: x, tool: risky }}] }} }} }}\n\
+             \x20 - {{ id: do, {last}, depends_on: [plan] }}\n"
+        )
+    };
+    // One yes was given for the whole: it covers what was declared then, and nothing that came later.
+    for (last, calls) in [("tool: risky", 2), ("expand: '{{ plan.made }}'", 1)] {
+        let stage = Stage::default();
+        let engine = stage.engine();
+        let (plan, findings) = engine.plan(&Source::new("document.yaml", atomic(last)));
+        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+        assert!(plan.asks_once());
+        let mut request = RunRequest::new(plan, Value::empty_object());
+        request.options.consented = true;
+        let view = engine.run(request).await.unwrap();
+        assert_eq!((stage.order().len(), view.success), (calls, calls == 2), "{:?}", view.errors);
+        if calls == 1 {
+            assert_eq!(view.errors[0].code, Code::Denied);
+            assert!(view.errors[0].message.contains("`test:risky` was not declared"));
+        }
+    }
 }
