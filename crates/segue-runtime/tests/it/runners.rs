@@ -17,6 +17,7 @@ use segue_core::tool::{Annotations, Backend, Catalog, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::engine::{Engine, RunRequest};
+use segue_runtime::library::Library;
 use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::http::{self, HttpConfig};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
@@ -90,7 +91,8 @@ async fn a_tool_without_a_runner_is_an_error_of_its_own_kind() {
     assert_eq!(asked.0.lock().unwrap().len(), 1);
 }
 
-/// The language, the machine with its recovery, and the engine are used one without the other.
+/// S0-05: the language, the machine with its recovery, the engine and the library are used one
+/// without the other.
 #[tokio::test]
 async fn each_part_works_by_itself() {
     let limits = Limits::default();
@@ -125,6 +127,9 @@ async fn each_part_works_by_itself() {
     let (engine, _) = Engine::builder().tools(tools(&asked, &["one"])).build();
     let view = engine.run(RunRequest::new(made, Value::empty_object())).await.unwrap();
     assert!(view.success);
+    // The library: whoever has no tools can still look into it.
+    let (library, unread) = Library::new(Engine::builder().build().0, Vec::new());
+    assert!(unread.is_empty() && library.list("").await.unwrap().len() >= 10);
 }
 
 /// S2-66: each tool says what stands behind it.

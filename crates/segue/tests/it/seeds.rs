@@ -53,9 +53,13 @@ impl Example {
             if json.exists() { (true, json) } else { (false, folder.join("block.yaml")) };
         let mut block = fs::read_to_string(file).unwrap();
         for pair in case["replace"].as_array().into_iter().flatten() {
-            let (from, to) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+            let from = pair[0].as_str().unwrap();
             assert!(block.contains(from), "{}: no {from:?}", folder.display());
-            block = block.replace(from, to);
+            let to = match pair[1]["from_file"].as_str() {
+                Some(file) => fs::read_to_string(folder.join(file)).unwrap(),
+                None => pair[1].as_str().unwrap().to_owned(),
+            };
+            block = block.replace(from, &to);
         }
         let parts = match case["split"].as_str() {
             Some(words) => parts(&block, words, case["prefix"].as_str().unwrap_or_default()),

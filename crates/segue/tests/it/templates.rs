@@ -70,6 +70,7 @@ fn the_library_is_whole() {
     }
 }
 
+/// S0-01: search, fold and store, end to end.
 #[test]
 fn templates_of_context_management() {
     let world = world();
@@ -79,7 +80,7 @@ fn templates_of_context_management() {
     assert_eq!(brief, json!({ "path": "brief.md", "sections": 2 }));
     let text = read(&world, "brief.md");
     assert!(text.contains("## sun\n\n") && text.contains("It is cold."), "{text}");
-    // S0-01: search → fold → store.
+    // Search, fold, store.
     let stored = output(&world, &["search-fold-store-v1", "-i", "query=sun"]);
     assert_eq!(stored["read"], 1);
     // It asks once, and no is no.
