@@ -122,7 +122,7 @@ fn say_again(why: &str) {
 }
 
 /// Asks for a yes.
-fn ask(text: &str) -> bool {
+pub(super) fn ask(text: &str) -> bool {
     matches!(line(text).to_lowercase().as_str(), "y" | "yes")
 }
 
