@@ -307,6 +307,24 @@ async fn a_full_disk_stops_writing_and_nothing_else() {
     assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written + 1);
 }
 
+/// Counts that went with no run's end are written soon, and seen by whoever else has the store.
+#[tokio::test]
+async fn counts_are_written_when_nobody_writes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let (store, other) = (sqlite(&path), sqlite(&path));
+    let plan = plan_named("counted");
+    for n in 0..3 {
+        let lease = begin(&store, &format!("run-{n}"), &plan).await;
+        finish(&store, &lease, 1).await;
+    }
+    let begun = Instant::now();
+    while other.tools().await.unwrap().iter().map(|tool| tool.calls).sum::<u64>() < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the counts are still in memory");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Space goes back to the disk when runs are forgotten, and the store is the same afterwards, for
 /// whoever has it open too.
 #[tokio::test]

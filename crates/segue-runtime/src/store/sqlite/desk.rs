@@ -22,9 +22,9 @@ const RUNS_MAX: usize = 10_000;
 /// Calls that are worth writing their counts for; the end of a run always is.
 const CALLS_MIN: u64 = 64;
 
-/// Counts are written so far apart, in a transaction that is there anyway. A crash loses those of
-/// the time between, which are hints and nothing else.
-const COUNTS_APART: Duration = Duration::from_secs(1);
+/// Counts are written so far apart, in a transaction that is there anyway, or when there was none for
+/// so long. A crash loses those of the time between, which are hints and nothing else.
+pub(super) const COUNTS_APART: Duration = Duration::from_secs(1);
 
 /// Counts of calls that are not in the file yet.
 #[derive(Debug, Default)]
@@ -146,6 +146,11 @@ impl Desk {
     /// A run is over, which is a call of its composition.
     pub(super) fn count(&mut self, ended: Measured) {
         self.ended.push(ended);
+    }
+
+    /// Whether there are counts that are not in the file.
+    pub(super) fn has_counts(&self) -> bool {
+        !self.counts.is_empty()
     }
 
     /// Writes the counts if it is time to.

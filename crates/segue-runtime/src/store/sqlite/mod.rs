@@ -88,7 +88,7 @@ impl SqliteStore {
         })
     }
 
-    /// Transactions that this store has committed, each with one sync however many waited for it.
+    /// Transactions that somebody waited for, each with one sync however many these were.
     pub fn commits(&self) -> u64 {
         self.writer.commits.load(Ordering::Relaxed)
     }

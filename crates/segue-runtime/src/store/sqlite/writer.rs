@@ -6,12 +6,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use super::desk::Desk;
+use super::desk::{COUNTS_APART, Desk};
 use super::fault::Fault;
 use super::schema::lengthen_log;
 use crate::store::StoreError;
@@ -59,7 +59,7 @@ impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waitin
 pub(super) struct Writer {
     queue: Option<Sender<Box<dyn Request>>>,
     thread: Option<JoinHandle<()>>,
-    /// Transactions that were committed, each with one sync.
+    /// Transactions that somebody waited for, each with one sync.
     pub(super) commits: Arc<AtomicU64>,
 }
 
@@ -117,7 +117,7 @@ struct Writing {
 
 impl Writing {
     fn until_closed(&mut self, requests: &Receiver<Box<dyn Request>>) {
-        while let Ok(first) = requests.recv() {
+        while let Some(first) = self.next(requests) {
             let mut together = vec![first];
             together.extend(requests.try_iter().take(TOGETHER_MAX - 1));
             let before = self.commits.load(Ordering::Relaxed);
@@ -128,6 +128,22 @@ impl Writing {
                 let _ = lengthen_log(&self.desk.connection, &self.path);
             }
         }
+    }
+
+    /// The next request, or nothing when there will be none. Counts are written when nobody comes
+    /// for a while.
+    fn next(&mut self, requests: &Receiver<Box<dyn Request>>) -> Option<Box<dyn Request>> {
+        if self.desk.has_counts() {
+            match requests.recv_timeout(COUNTS_APART) {
+                Ok(request) => return Some(request),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                // They are hints: what cannot be written is lost.
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.desk.transaction(|desk| desk.write_counts_of(1));
+                }
+            }
+        }
+        requests.recv().ok()
     }
 
     /// All in one transaction. When that fails each is tried alone, so that one request that cannot
