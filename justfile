@@ -33,6 +33,8 @@ gen:
     cargo run --quiet -- schema > schema/composition.schema.json
     cargo run --quiet -- schema --draft 07 > schema/composition.draft-07.schema.json
     SEGUE_WRITE_COVERAGE=1 cargo test --quiet --package segue --test it coverage::
+    cargo run --quiet -- schema --test > schema/test.schema.json
+    cargo run --quiet -- schema --test --draft 07 > schema/test.draft-07.schema.json
 
 # Benchmarks, as ratios against a hand-written floor in the same run
 bench *ARGS:

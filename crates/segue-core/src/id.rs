@@ -71,3 +71,10 @@ pub fn without_iterations(path: &str) -> String {
     let parts = path.split('/').map(|part| part.split_once('[').map_or(part, |(id, _)| id));
     parts.collect::<Vec<_>>().join("/")
 }
+
+/// Whether `name` speaks of the step at `path`: by its path, with or without the iterations, or by
+/// its id alone.
+pub fn means_step(name: &str, path: &str) -> bool {
+    let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
+    name == path || name == id || name == without_iterations(path)
+}

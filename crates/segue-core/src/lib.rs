@@ -41,6 +41,7 @@ pub mod run;
 pub mod schema;
 pub mod shape;
 pub mod template;
+pub mod testing;
 pub mod tool;
 pub mod toolset;
 pub mod types;

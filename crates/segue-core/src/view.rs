@@ -105,6 +105,19 @@ pub enum StepStatus {
 }
 
 impl StepStatus {
+    /// Every status.
+    pub const ALL: &'static [StepStatus] = &[
+        StepStatus::Pending,
+        StepStatus::Running,
+        StepStatus::Success,
+        StepStatus::Failed,
+        StepStatus::Skipped,
+        StepStatus::Cancelled,
+        StepStatus::InDoubt,
+        StepStatus::RolledBack,
+        StepStatus::RollbackFailed,
+    ];
+
     /// Its word.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 mod call;
 mod ears;
 mod load;
+mod played;
 mod stored;
 mod words;
 
@@ -13,10 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use segue_core::compile::source::{Source, Span};
+use segue_core::compile::source::Source;
 use segue_core::compile::{self, Compiled};
 use segue_core::composition::{Dialect, Strategy};
-use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
@@ -30,6 +31,7 @@ use segue_core::view::{ErrorView, RunStatus, RunView};
 use crate::driver::{self, Chance, Confirmer, Drive, Expand, First, Nobody, Observer, Unobserved};
 use crate::inject::Faults;
 use crate::llm::Model;
+use crate::recorder::Recorder;
 use crate::rehearse;
 use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
@@ -72,6 +74,7 @@ pub struct EngineBuilder {
     limits: Limits,
     store: Option<Arc<dyn Store>>,
     faults: Option<Faults>,
+    recorder: Option<Recorder>,
     secrets: Option<Secrets>,
     observed: BTreeMap<ToolId, Observed>,
     wrappers: Vec<Wrapper>,
@@ -147,6 +150,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Has what tools answer written down.
+    #[must_use]
+    pub fn recorder(mut self, recorder: Recorder) -> EngineBuilder {
+        self.recorder = Some(recorder);
+        self
+    }
+
     /// Adds compositions that others may call by name.
     #[must_use]
     pub fn compositions(mut self, sources: impl IntoIterator<Item = Source>) -> EngineBuilder {
@@ -195,6 +205,9 @@ impl EngineBuilder {
         if let Some(faults) = self.faults {
             registry = registry.map(|tool| faults.around_tool(tool));
             store = faults.around_store(store);
+        }
+        if let Some(recorder) = self.recorder {
+            registry = registry.map(|tool| recorder.around_tool(tool));
         }
         let (orphans, chance) = (Arc::default(), Arc::default());
         let ears = Ears::new(store.clone());
@@ -349,16 +362,7 @@ impl Engine {
 
     /// Compiles a text and plans it; the findings say why there is no plan.
     pub fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>) {
-        let Compiled { composition, mut diagnostics } = self.compile(source);
-        let Some(composition) = composition else { return (None, diagnostics) };
-        match plan::plan(&composition, &self.inner.limits) {
-            Ok(plan) => (Some(Arc::new(plan)), diagnostics),
-            Err(error) => {
-                let finding = Diagnostic::error(Code::Limit, error.to_string(), Span::default());
-                diagnostics.push(finding);
-                (None, diagnostics)
-            }
-        }
+        plan::plan_text(source, &self.inner.catalog, &self.inner.limits)
     }
 
     /// The plan of a composition that was loaded under a name.
@@ -465,18 +469,7 @@ impl Engine {
 
     /// Compiles and plans a composition that a run has made.
     fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure> {
-        let text = match document {
-            Value::String(text) => text.clone(),
-            other => other.to_string().into(),
-        };
-        let (plan, diagnostics) = self.plan(&Source::new("expand", text));
-        plan.ok_or_else(|| {
-            let found = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
-            let code = found.clone().next().map_or(Code::Parse, |finding| finding.code);
-            let messages: Vec<&str> = found.map(|finding| finding.message.as_str()).collect();
-            let message = format!("the composition does not compile: {}", messages.join("; "));
-            Failure::lasting(code, message)
-        })
+        plan::plan_made(document, &self.inner.catalog, &self.inner.limits)
     }
 
     /// What a run would do, without doing it.

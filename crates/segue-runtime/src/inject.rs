@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use segue_core::compile::dialect::parse_duration;
 use segue_core::composition::{Step, StepKind, ToolCall, Undo};
 use segue_core::diagnostic::{Code, nearest};
-use segue_core::id::without_iterations;
+use segue_core::id::{means_step, without_iterations};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, PlanStep};
 use segue_core::run::{Entry, Purpose};
@@ -23,7 +23,7 @@ use crate::store::{
     Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store, StoreError, TakeOver,
     ToolStats, Word,
 };
-use crate::tools::{Call, Tool, ToolError, ToolRunner};
+use crate::tools::{Call, Tool, ToolError, ToolRunner, is_fallback};
 
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,17 +176,6 @@ fn with_first_iterations(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Whether `name` speaks of this very call.
-fn means(name: &str, path: &str) -> bool {
-    let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
-    name == path || name == id || name == without_iterations(path)
-}
-
-/// Whether a call is of a fallback: its key says which.
-fn is_fallback(call: &Call) -> bool {
-    call.key.rsplit_once('/').is_some_and(|(_, last)| last.contains('~'))
-}
-
 /// The faults of an engine.
 #[derive(Clone, Default)]
 pub struct Faults {
@@ -246,7 +235,7 @@ impl ToolRunner for Faulty {
                 StepFault::RollbackFail => call.purpose == Purpose::Undo,
                 _ => call.purpose == Purpose::Do && !is_fallback(&call),
             };
-            if !is_meant || !means(step, &call.step) {
+            if !is_meant || !means_step(step, &call.step) {
                 continue;
             }
             match kind {
@@ -388,12 +377,12 @@ mod tests {
 
     #[test]
     fn steps_are_meant_by_id_and_by_path() {
-        assert!(means("parse", "each[2]/parse"));
-        assert!(means("each/parse", "each[2]/parse"));
-        assert!(means("each[2]/parse", "each[2]/parse"));
-        assert!(!means("each[1]/parse", "each[2]/parse"));
-        assert!(!means("each", "each[2]/parse"));
-        assert!(!means("arse", "parse"));
+        assert!(means_step("parse", "each[2]/parse"));
+        assert!(means_step("each/parse", "each[2]/parse"));
+        assert!(means_step("each[2]/parse", "each[2]/parse"));
+        assert!(!means_step("each[1]/parse", "each[2]/parse"));
+        assert!(!means_step("each", "each[2]/parse"));
+        assert!(!means_step("arse", "parse"));
         for name in ["parse", "each/parse", "each[7]/parse"] {
             assert!(names(name, "each[0]/parse", "parse"), "{name}");
         }

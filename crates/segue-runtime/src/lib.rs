@@ -28,6 +28,7 @@ pub mod engine;
 pub mod inject;
 pub mod library;
 pub mod llm;
+pub mod recorder;
 mod rehearse;
 pub mod store;
 pub mod tools;

@@ -18,6 +18,7 @@ use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
 use crate::template::Template;
+use crate::testing::TestFile;
 use crate::tool::Catalog;
 use crate::types::Type;
 use dialect::Reading;
@@ -86,6 +87,17 @@ pub fn read_template(source: &Source, limits: &Limits) -> Result<Template, Vec<D
         return Err(findings);
     }
     Ok(template)
+}
+
+/// Reads a file with tests, and everything that is wrong with it by itself.
+pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Diagnostic>) {
+    match document::read(source, Budget::for_documents(limits)) {
+        Ok(root) => {
+            let (file, findings) = dialect::read_tests(source, &root, limits);
+            (Some(file).filter(|_| findings.is_empty()), findings)
+        }
+        Err(findings) => (None, findings),
+    }
 }
 
 /// What is known of a composition's result.

@@ -10,6 +10,7 @@ pub mod bundle;
 mod declared;
 pub mod explain;
 mod svg;
+mod text;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -27,6 +28,7 @@ use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
 
 pub use declared::Declared;
+pub use text::{plan_made, plan_text};
 
 /// The position of a body in its plan; the composition's own steps are body 0.
 pub type BodyIndex = u32;

@@ -36,6 +36,7 @@ use std::sync::Arc;
 pub use admit::admit;
 pub use dry::dry_run;
 pub use journal::{Entry, Fact, Failure, Item, JOURNAL_FORMAT, NodeId, Options, Started};
+pub use redact::REDACTED;
 pub use rerun::Reused;
 pub(crate) use retry::delay_ms;
 
@@ -359,6 +360,11 @@ impl Run {
     /// Entries of this run as they may be written down: without what is sensitive.
     pub fn redacted<'a>(&self, entries: &'a [Entry]) -> Cow<'a, [Entry]> {
         self.state.redacted(entries)
+    }
+
+    /// A value without the texts that must not be written down.
+    pub fn discreet(&self, value: &Value) -> Value {
+        self.state.discreet(value)
     }
 
     /// Who decided what in the journal of this run, and what it was.

@@ -18,6 +18,9 @@ use crate::view::RunView;
 /// What stands in the place of such a value.
 pub(super) const SENSITIVE: &str = "«sensitive»";
 
+/// The same in a recorded run, which is told again with it: no run is told that it was forgotten.
+pub const REDACTED: &str = "redacted";
+
 /// Shorter texts stand everywhere; they are left out where they are pointed at, and only there.
 const TEXT_BYTES_MIN: usize = 4;
 
@@ -72,6 +75,13 @@ impl Sensitive {
 }
 
 impl State {
+    /// A value without the texts that must not be written down, to tell the run again with.
+    pub(super) fn discreet(&self, value: &Value) -> Value {
+        let clean = self.sensitive.value(value);
+        let mark = |text: &str| text.contains(SENSITIVE).then(|| text.replace(SENSITIVE, REDACTED));
+        clean.map_texts(&mark).unwrap_or(clean)
+    }
+
     /// What may be written of a value that a step was given or returned.
     pub(super) fn written(&self, node: NodeId, value: &Value) -> Value {
         let mut clean = value.clone();

@@ -49,6 +49,11 @@ pub struct Call {
     pub asker: Option<Asker>,
 }
 
+/// Whether a call is of a fallback: its key says which.
+pub(crate) fn is_fallback(call: &Call) -> bool {
+    call.key.rsplit_once('/').is_some_and(|(_, last)| last.contains('~'))
+}
+
 /// Why a call has no value. The variants are the decisions that follow from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {

@@ -17,6 +17,7 @@ use segue_runtime::engine::{Engine, EngineBuilder, EngineError, Unloaded};
 use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::library::{Library, Unread};
 use segue_runtime::llm::{self, Model};
+use segue_runtime::recorder::Recorder;
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
@@ -85,6 +86,16 @@ impl App {
         wanted: &Wanted<'_>,
         faults: &[Fault],
     ) -> Result<App, Exit> {
+        App::open_recorded(global, wanted, faults, None)
+    }
+
+    /// The same, and what its tools answer is written down.
+    pub(super) fn open_recorded(
+        global: &Global,
+        wanted: &Wanted<'_>,
+        faults: &[Fault],
+        recorder: Option<Recorder>,
+    ) -> Result<App, Exit> {
         let config = load_config(global)?;
         let store = match store_file(&config.store) {
             None => None,
@@ -106,6 +117,9 @@ impl App {
             }
             if !faults.is_empty() {
                 builder = builder.faults(Faults::new(faults.to_vec()));
+            }
+            if let Some(recorder) = recorder {
+                builder = builder.recorder(recorder);
             }
             builder
         })
@@ -292,7 +306,7 @@ fn documents(config: &Config, patterns: &[String]) -> Vec<PathBuf> {
         let Ok(found) = glob::glob(pattern) else { continue };
         paths.extend(found.filter_map(Result::ok).filter(|path| {
             let extension = path.extension().and_then(|e| e.to_str());
-            matches!(extension, Some("yaml" | "yml" | "json"))
+            matches!(extension, Some("yaml" | "yml" | "json")) && !super::test::is_test_file(path)
         }));
     }
     paths.sort();

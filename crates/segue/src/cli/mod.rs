@@ -21,11 +21,13 @@ mod plan;
 mod plans;
 mod progress;
 mod prompt;
+mod record;
 mod run;
 mod runs;
 mod schema;
 mod serve;
 mod templates;
+mod test;
 mod tools;
 mod trust;
 mod upstream;
@@ -159,6 +161,8 @@ enum Command {
     Approve(act::ApproveArgs),
     /// Find every mistake of compositions, without running anything
     Check(check::CheckArgs),
+    /// Run the tests of compositions: mocked tools, expected calls and results
+    Test(test::TestArgs),
     /// Show order, parallelism, effects and what can be undone
     Plan(plan::PlanArgs),
     /// List the plans that were made of words, or show one
@@ -214,6 +218,7 @@ impl Cli {
             Command::Rollback(args) => act::rollback(&global, &args),
             Command::Approve(args) => act::approve(&global, &args),
             Command::Check(args) => check::check(&global, &args),
+            Command::Test(args) => test::test(&global, &args),
             Command::Plan(args) => plan::plan(&global, &args),
             Command::Plans(args) => plans::plans(&global, &args),
             Command::Convert(args) => convert::convert(&args),

@@ -1,6 +1,6 @@
 //! `segue run`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -21,6 +21,7 @@ use super::act::help_for;
 use super::app::{App, draw_all};
 use super::progress;
 use super::prompt;
+use super::record::Record;
 use super::upstream::Wanted;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::print::clean;
@@ -73,6 +74,9 @@ pub(super) struct RunArgs {
     /// Print the result in the shape that the document's own dialect has
     #[arg(long, conflicts_with = "dry_run")]
     dialect_result: bool,
+    /// Write a test that tells this run again: `NAME.test.yaml`, or `.json`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "from"])]
+    record: Option<PathBuf>,
     /// Break something on purpose: `fail=STEP[:N]`, `slow=STEP:500ms`, `lost=STEP[:N]`,
     /// `rollback-fail=STEP`, `crash-after=N`
     #[arg(long, value_name = "FAULT", conflicts_with = "dry_run")]
@@ -130,6 +134,7 @@ impl Refusal {
 /// A run that can begin.
 struct Prepared {
     app: App,
+    record: Option<Record>,
     plan: Arc<Plan>,
     input: Value,
     context: Value,
@@ -184,10 +189,13 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
     let target = Target::of(global, args)?;
     let wanted = Wanted::Compositions(target.names());
+    let record = args.record.as_deref().map(Record::new).transpose();
+    let record = record.map_err(|message| Refusal::new(Code::Conflict, message))?;
     let app = if args.dry_run {
         App::open(global, &wanted)
     } else {
-        App::open_stored(global, &wanted, &args.inject)
+        let recorder = record.as_ref().map(|record| record.recorder.clone());
+        App::open_recorded(global, &wanted, &args.inject, recorder)
     };
     let app = app.map_err(|_| said(UNUSABLE))?;
     let (source, kept) = match &target {
@@ -218,7 +226,7 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let wrong = |message: String| Refusal::new(Code::InputSchema, message);
     let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
     let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
-    let mut prepared = Prepared { app, plan, input, context, reused: Vec::new(), kept };
+    let mut prepared = Prepared { app, record, plan, input, context, reused: Vec::new(), kept };
     if let (Some(from), Some(run)) = (&args.from, &args.run) {
         prepared.take_over(from, run).map_err(|message| Refusal::new(Code::NotFound, message))?;
     }
@@ -244,28 +252,31 @@ impl Prepared {
     }
 
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
-        let Prepared { app, plan, input, context, reused, kept } = self;
+        let Prepared { app, record, plan, input, context, reused, kept } = self;
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
         let name = plan.composition.name.clone();
         let progress = progress::of(global, &plan);
         let confirmer = prompt::confirmer(&progress, Nobody);
+        let options = Options {
+            timeout_ms: args.timeout,
+            max_concurrency: args.max_concurrency,
+            strategy: args.error_strategy,
+            approved: args.yes,
+            consented: false,
+        };
+        let observer = if args.dry_run { &Unobserved } else { progress.observer() };
+        let listener = record.map(|record| record.listen(&app, &plan, &options, observer));
         let request = RunRequest {
             plan,
             input,
             context,
-            options: Options {
-                timeout_ms: args.timeout,
-                max_concurrency: args.max_concurrency,
-                strategy: args.error_strategy,
-                approved: args.yes,
-                consented: false,
-            },
+            options,
             run_id: None,
             reused,
             confirmer: &*confirmer,
-            observer: if args.dry_run { &Unobserved } else { progress.observer() },
+            observer: listener.as_ref().map_or(observer, |listener| listener),
             cancel: Box::pin(interrupted()),
         };
         let outcome = if args.dry_run {
@@ -284,11 +295,23 @@ impl Prepared {
             app.runtime().block_on(app.engine.run(request))
         };
         progress.finish();
-        match outcome {
+        let recorded = listener.map(|listener| listener.write(&name));
+        let exit = match outcome {
             Ok(view) if args.dry_run => show_dry_run(global, &view),
             Ok(view) if args.dialect_result => show_dialect_result(global, &app, &view),
             Ok(view) => show(global, &view),
             Err(error) => stopped(global, name, &error),
+        };
+        match recorded {
+            None => exit,
+            Some(Ok(said)) => {
+                say(&said);
+                exit
+            }
+            Some(Err(message)) => {
+                complain(&message, None);
+                Exit::Usage
+            }
         }
     }
 }

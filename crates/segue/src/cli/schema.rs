@@ -1,16 +1,19 @@
 //! `segue schema`
 
 use clap::{Args, ValueEnum};
-use segue_core::compile::dialect::{Draft, composition_schema};
+use segue_core::compile::dialect::{Draft, composition_schema, test_schema};
 
 use super::{Exit, print_data, to_json};
 
-/// Print the JSON Schema of compositions
+/// Print the JSON Schema of compositions, or of their tests
 #[derive(Args, Debug)]
 pub(super) struct SchemaArgs {
     /// Which JSON Schema to write; older editors understand draft 7 only
     #[arg(long, value_enum, default_value = "2020-12")]
     draft: DraftName,
+    /// The schema of files with tests
+    #[arg(long)]
+    test: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -28,6 +31,7 @@ pub(super) fn schema(args: &SchemaArgs) -> Exit {
         DraftName::Draft2020 => Draft::Draft2020,
         DraftName::Draft07 => Draft::Draft07,
     };
-    print_data(&to_json(&composition_schema(draft)));
+    let schema = if args.test { test_schema(draft) } else { composition_schema(draft) };
+    print_data(&to_json(&schema));
     Exit::Success
 }

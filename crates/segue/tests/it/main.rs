@@ -23,6 +23,7 @@ mod seeds;
 mod serve;
 mod support;
 mod templates;
+mod testing;
 mod tidy;
 mod tools;
 mod toolsets;

@@ -148,6 +148,9 @@ const SCHEMAS: &[(&str, &str)] = &[
     ("schema/composition.draft-07.schema.json", "07"),
 ];
 
+const TEST_SCHEMAS: &[(&str, &str)] =
+    &[("schema/test.schema.json", "2020-12"), ("schema/test.draft-07.schema.json", "07")];
+
 #[test]
 fn the_schemas_in_the_repository_are_those_that_the_program_prints() {
     let world = World::new();
@@ -155,6 +158,29 @@ fn the_schemas_in_the_repository_are_those_that_the_program_prints() {
         let printed = world.segue(&["schema", "--draft", draft]).exits(0).stdout;
         let kept = fs::read_to_string(repository().join(file)).unwrap_or_default();
         assert!(kept == printed, "{file} is stale: `just gen` writes it");
+    }
+    for (file, draft) in TEST_SCHEMAS {
+        let printed = world.segue(&["schema", "--test", "--draft", draft]).exits(0).stdout;
+        let kept = fs::read_to_string(repository().join(file)).unwrap_or_default();
+        assert!(kept == printed, "{file} is stale: `just gen` writes it");
+    }
+}
+
+#[test]
+fn the_schemas_of_tests_accept_tests_and_nothing_else() {
+    let files = files_below(&repository().join("examples"), &["yaml", "json"]);
+    let is_test = |file: &&PathBuf| shown(file).contains(".test.");
+    let tests: Vec<&PathBuf> = files.iter().filter(is_test).collect();
+    assert!(!tests.is_empty());
+    for (schema, _) in TEST_SCHEMAS {
+        let validator = validator(schema);
+        for file in &tests {
+            let errors: Vec<String> =
+                validator.iter_errors(&value_of(file)).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{schema}: {}: {errors:?}", shown(file));
+        }
+        let wrong = serde_json::json!({ "tests": [{ "name": "t", "expct": {} }] });
+        assert!(!validator.is_valid(&wrong), "{schema}");
     }
 }
 

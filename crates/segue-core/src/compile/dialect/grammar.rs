@@ -79,6 +79,8 @@ pub enum Shape {
     Of(&'static Record),
     /// A list of this.
     List(&'static Shape),
+    /// An object whose members are all this, by names that the author chooses.
+    Each(&'static Shape),
     /// The first of these that fits.
     Either(&'static [Shape]),
 }
@@ -109,8 +111,8 @@ macro_rules! record {
 }
 
 use Shape::{
-    Bool, Bound, Condition, Count, Duration, Either, Id, List, Millis, Name, Names, Null, Number,
-    Object, Of, Schema, Template, Templates, Text, Version, Words,
+    Bool, Bound, Condition, Count, Duration, Each, Either, Id, List, Millis, Name, Names, Null,
+    Number, Object, Of, Schema, Template, Templates, Text, Version, Words,
 };
 
 record!(pub COMPOSITION "composition" "Tools composed into one tool." requires ["name", "steps"] {
@@ -474,4 +476,88 @@ record!(pub ON_FAILURE "on_failure" "What to do with a failure." requires [] {
     "continue_on_max_retries": Bool, "With `retry`: whether to go on after the last attempt.";
     "next": Text, "Where a chain goes on: a step, a tool or `end`; a graph has no such thing.";
     "default": Template, "With `continue`: the value that stands in.";
+});
+
+record!(pub TEST_FILE "test_file" "Tests of a composition." requires ["tests"] {
+    "$schema": Text, "The schema that editors check this file against.";
+    "composition": Text, "What is tested: a file, seen from this one, or a configured name; the file beside this one with the same name unless said otherwise.";
+    "declare": Each(&Of(&TEST_TOOL)), "Tools that nobody but the tests knows, such as those of a server that is not there.";
+    "tools": Each(&ANSWERS), "Answers that every test of this file has, by tool or step.";
+    "tests": List(&Of(&TEST)), "The tests.";
+});
+
+/// One answer for every call, or several in a row.
+const ANSWERS: Shape = Either(&[Of(&ANSWER), List(&Of(&ANSWER))]);
+
+record!(pub TEST_TOOL "test_tool" "What is known of a tool that only the tests know." requires [] {
+    "input": Schema, "JSON Schema of its arguments.";
+    "output": Schema, "JSON Schema of its value.";
+    "read_only": Bool, "It changes nothing.";
+    "destructive": Bool, "It may destroy something.";
+    "idempotent": Bool, "Calling it twice is the same as once.";
+});
+
+record!(pub TEST "test" "One run with mocked tools, and what is expected of it." requires ["name"] {
+    "name": Text, "What it shows.";
+    "input": Object, "The input.";
+    "context": Object, "What the caller brings along.";
+    "options": Of(&TEST_OPTIONS), "What the caller asks for beyond the composition.";
+    "tools": Each(&ANSWERS), "What tools answer, by tool or step.";
+    "real": List(&Text), "Built-in tools that are really called; only those that touch nothing. `*` stands for any letters.";
+    "confirm": Either(&[Bool, Words(CONFIRM), Each(&Either(&[Bool, Words(CONFIRM), Object]))]), "What people answer when they are asked, to everything or by step; an object is a yes with data. `yes` unless said otherwise.";
+    "doubts": Each(&Either(&[Bool, Words(CONFIRM), Object])), "Whether a call that was never answered did its work, by step; an object is a yes with what it returned. `later` unless said otherwise.";
+    "strict": Bool, "Whether calls that nobody expects and answers that nobody asks for fail the test; `true` unless said otherwise.";
+    "expect": Of(&EXPECT), "What is expected; success unless said otherwise.";
+});
+
+/// What a person answers.
+pub const CONFIRM: &[&str] = &["yes", "no", "later"];
+
+record!(pub TEST_OPTIONS "test_options" "What a caller asks for beyond the composition." requires [] {
+    "timeout": Duration, "For the whole run.";
+    "max_concurrency": Count, "Steps that run at once.";
+    "error_strategy": Words(Strategy::WORDS), "What a failed step means, in place of the composition's own word.";
+});
+
+record!(pub ANSWER "answer" "What a mocked tool answers." requires [] {
+    "when": Object, "Only calls whose arguments have these members.";
+    "returns": Template, "The value.";
+    "error": Either(&[Text, Of(&TEST_ERROR)]), "The failure.";
+    "silent": Bool, "The call is sent, and no answer ever comes.";
+    "delay": Duration, "How long it takes, in time that is only counted.";
+    "times": Either(&[Count, Words(&["any"])]), "How many calls it is for: in a list one unless said otherwise, alone any.";
+});
+
+record!(pub TEST_ERROR "test_error" "How a mocked tool fails." requires ["message"] {
+    "message": Text, "The tool's words.";
+    "code": Text, "The error's code; `tool-error` unless said otherwise.";
+    "retryable": Bool, "Whether trying again may help; by the code unless said otherwise.";
+    "retry_after": Duration, "How long the tool's source asks to be left alone.";
+});
+
+record!(pub EXPECT "expect" "What is expected of a run." requires [] {
+    "status": Text, "How it ends, such as `success`, `failed` or `rolled_back`.";
+    "success": Bool, "Whether everything worked.";
+    "output": Template, "The output, exactly.";
+    "output_includes": Template, "Members that the output has, at any depth; it may have more.";
+    "calls": List(&Either(&[Text, Of(&EXPECTED_CALL)])), "The calls, in any order; every attempt counts. A name alone is a call of that tool.";
+    "order": List(&Text), "Tools and steps that are called one after the other; others may come between.";
+    "not_called": List(&Text), "Tools and steps that are not called.";
+    "steps": Each(&Text), "How steps end, such as `success`, `skipped` or `rolled_back`.";
+    "rolled_back": List(&Text), "The steps that are taken back.";
+    "errors": List(&Of(&EXPECTED_ERROR)), "What goes wrong.";
+});
+
+record!(pub EXPECTED_CALL "expected_call" "A call that is expected." requires [] {
+    "tool": Text, "The tool.";
+    "step": Text, "The step.";
+    "arguments": Object, "Its arguments, exactly.";
+    "arguments_include": Object, "Members that its arguments have, at any depth; there may be more.";
+    "times": Count, "How often; once unless said otherwise.";
+});
+
+record!(pub EXPECTED_ERROR "expected_error" "An error that is expected." requires [] {
+    "step": Text, "The step.";
+    "code": Text, "Its code.";
+    "message": Text, "A part of its message.";
 });

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::grammar::{
-    ARAZZO, CHAIN, COMPOSITION, Field, PLAN, Record, SKILL, STEP_KINDS, Shape, TEMPLATE, TOOLHIVE,
+    ARAZZO, CHAIN, COMPOSITION, Field, PLAN, Record, SKILL, STEP_KINDS, Shape, TEMPLATE, TEST_FILE,
+    TOOLHIVE,
 };
 use crate::composition::Dialect;
 use crate::value::{Map, Value};
@@ -63,6 +64,19 @@ pub fn composition_schema(draft: Draft) -> Value {
         ("if", has(&["kind", "spec"])),
         ("then", typed("object")),
         ("else", schema),
+        (draft.definitions(), writer.definitions.into()),
+    ])
+}
+
+/// The JSON Schema of files with tests.
+pub fn test_schema(draft: Draft) -> Value {
+    let mut writer = Writer { draft, dialect: Dialect::Composition, definitions: Map::new() };
+    let schema = writer.reference(&TEST_FILE);
+    writer.definitions.sort_unstable_keys();
+    Value::object([
+        ("$schema", Value::from(draft.uri())),
+        ("title", Value::from("Segue tests")),
+        ("allOf", vec![schema].into()),
         (draft.definitions(), writer.definitions.into()),
     ])
 }
@@ -185,6 +199,10 @@ impl Writer {
             Shape::List(item) => {
                 Value::object([("type", Value::from("array")), ("items", self.shape(item))])
             }
+            Shape::Each(member) => Value::object([
+                ("type", Value::from("object")),
+                ("additionalProperties", self.shape(member)),
+            ]),
             Shape::Either(shapes) => {
                 let shapes: Vec<Value> = shapes.iter().map(|shape| self.shape(shape)).collect();
                 Value::object([("anyOf", shapes.into())])
@@ -227,7 +245,7 @@ fn differs(record: &'static Record) -> bool {
 fn inside(shape: &'static Shape, records: &mut Vec<&'static Record>) {
     match shape {
         Shape::Of(record) => records.push(record),
-        Shape::List(item) => inside(item, records),
+        Shape::List(inner) | Shape::Each(inner) => inside(inner, records),
         Shape::Either(shapes) => shapes.iter().for_each(|shape| inside(shape, records)),
         _ => {}
     }

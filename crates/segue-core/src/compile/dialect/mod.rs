@@ -14,13 +14,15 @@ mod reader;
 mod skill;
 mod step;
 pub(super) mod template;
+mod tests_file;
 mod toolhive;
 
 pub(super) use chain::is_reserved_in_state;
 pub(super) use chain_words::lower_chain;
-pub use json_schema::{Draft, composition_schema};
+pub use json_schema::{Draft, composition_schema, test_schema};
 pub use reader::parse_duration;
 pub(super) use step::RESERVED;
+pub(super) use tests_file::read_tests;
 
 use super::document::{Node, NodeKind};
 use super::source::{Source, Span};

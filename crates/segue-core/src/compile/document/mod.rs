@@ -223,6 +223,13 @@ pub fn read_json_value(text: &str, limits: &Limits) -> Result<Value, Diagnostic>
     Ok(node.to_value())
 }
 
+/// Writes a value as YAML that people like to read.
+pub fn to_yaml(value: &Value) -> String {
+    let json = value.to_json();
+    let tree = read_own_json(&json).expect("what was just written can be read");
+    write::yaml(&tree, &tree, &Source::new("value.yaml", ""))
+}
+
 /// Reads JSON that Segue itself wrote: no budget beyond what the stack can bear, because what was
 /// accepted once is read again whatever the limits are by then.
 pub fn read_own_json(text: &str) -> Result<Node, Diagnostic> {

@@ -65,6 +65,18 @@ pub fn tools(config: &BuiltinConfig) -> Vec<Tool> {
     tools
 }
 
+/// The tools that touch nothing: what they answer follows from their arguments, at once.
+pub fn pure() -> Vec<ToolId> {
+    let limits = Arc::new(Limits::default());
+    let mut tools = basic::tools();
+    // It takes its time, which tests do not have.
+    tools.retain(|tool| tool.spec.id.name() != "sleep");
+    tools.extend(text::tools(&limits));
+    tools.extend(json::tools(&limits));
+    tools.extend(fold::tools(&limits));
+    tools.into_iter().map(|tool| tool.spec.id.clone()).collect()
+}
+
 /// A tool as its family's table declares it.
 struct Declared {
     name: &'static str,

@@ -1,0 +1,239 @@
+//! Whether a file with tests speaks of what there is: steps, tools, and values that they may have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Canned, ExpectedCall, Mock, Name, Placed, Says, Test, TestFile, fits, test_tool};
+use crate::compile::document::Node;
+use crate::compile::read_header;
+use crate::compile::source::{Source, Span};
+use crate::composition::StepKind;
+use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::id::{ToolId, means_step, without_iterations};
+use crate::limits::Limits;
+use crate::plan::Plan;
+use crate::schema::Schema;
+use crate::tool::{Catalog, Lookup, ToolSpec};
+use crate::types::Type;
+use crate::value::Value;
+
+/// The tools that a composition is tested with: those that are known; those that only the tests
+/// declare or answer for; and compositions that a test answers for as a whole.
+pub fn catalog_for(
+    file: &TestFile,
+    composition: &Source,
+    known: &Catalog,
+    limits: &Limits,
+) -> Catalog {
+    let mut catalog = known.clone();
+    for tool in &file.declared {
+        // What is really known of a tool goes before what a test says of it.
+        if known.get(&tool.id).is_none() {
+            catalog.insert(tool.clone());
+        }
+    }
+    let mocks = || file.mocks.iter().chain(file.tests.iter().flat_map(|test| &test.mocks));
+    for mock in mocks() {
+        if let Lookup::Found(tool) = known.find(&mock.name.what)
+            && tool.composition.is_some()
+        {
+            catalog.insert(Arc::new(ToolSpec { composition: None, ..(**tool).clone() }));
+        }
+    }
+    let Some(header) = read_header(composition, limits) else { return catalog };
+    header.body.walk(&mut |step| {
+        for call in step.calls() {
+            let name = &*call.name;
+            let is_unknown = matches!(catalog.find(name), Lookup::Missing { .. });
+            let is_mocked =
+                mocks().any(|mock| *mock.name.what == *name || *mock.name.what == *step.id);
+            if is_unknown && is_mocked {
+                catalog.insert(Arc::new(test_tool(name, Schema::any_object())));
+            }
+        }
+    });
+    catalog
+}
+
+/// Everything in a file with tests that cannot be meant. `pure` are the tools that may really be
+/// called.
+pub fn check(file: &TestFile, plan: &Plan, catalog: &Catalog, pure: &[ToolId]) -> Vec<Diagnostic> {
+    let mut steps = BTreeMap::new();
+    add_steps(plan, 0, "", &mut steps);
+    let mut check = Check { steps, is_open: plan.expands(), catalog, pure, findings: Vec::new() };
+    file.mocks.iter().for_each(|mock| check.mock(mock));
+    file.tests.iter().for_each(|test| check.test(test));
+    check.findings
+}
+
+/// Every step, by its path without iterations, with the tool that it calls.
+type Steps = BTreeMap<String, Option<Arc<ToolSpec>>>;
+
+fn add_steps(plan: &Plan, body: u32, outer: &str, steps: &mut Steps) {
+    for planned in plan.steps_of(body) {
+        let path = format!("{outer}{}", planned.step.id);
+        let inside = format!("{path}/");
+        let tool = match &planned.step.kind {
+            StepKind::Tool(call) => call.tool.clone(),
+            _ => None,
+        };
+        steps.insert(path, tool);
+        planned.bodies.iter().for_each(|body| add_steps(plan, *body, &inside, steps));
+        planned.nested.values().for_each(|nested| add_steps(nested, 0, &inside, steps));
+    }
+}
+
+struct Check<'a> {
+    steps: Steps,
+    /// Whether there may be steps that nobody knows yet.
+    is_open: bool,
+    catalog: &'a Catalog,
+    pure: &'a [ToolId],
+    findings: Vec<Diagnostic>,
+}
+
+/// What a name leads to.
+enum Meant {
+    /// A tool, or a step that calls one.
+    Tool(Arc<ToolSpec>),
+    /// A step that makes no call of its own, or of which nothing is known.
+    Step,
+}
+
+impl Check<'_> {
+    fn error(&mut self, code: Code, span: Span, message: String, help: Option<String>) {
+        let mut finding = Diagnostic::error(code, message, span);
+        finding.help = help;
+        self.findings.push(finding);
+    }
+
+    /// The step of a name: an iteration counts as its step.
+    fn step(&self, name: &str) -> Option<Meant> {
+        let plain = without_iterations(name);
+        let (_, tool) = self.steps.iter().find(|(path, _)| means_step(&plain, path))?;
+        Some(tool.clone().map_or(Meant::Step, Meant::Tool))
+    }
+
+    /// What a name of a tool or a step means; unknown ones are found.
+    fn meant(&mut self, name: &Name) -> Option<Meant> {
+        match (self.step(&name.what), self.catalog.find(&name.what)) {
+            (Some(tool @ Meant::Tool(_)), _) => return Some(tool),
+            (_, Lookup::Found(tool)) => return Some(Meant::Tool(tool.clone())),
+            (Some(step @ Meant::Step), _) => return Some(step),
+            (None, _) if self.is_open => return Some(Meant::Step),
+            (None, _) => {}
+        }
+        let tools = self.steps.values().flatten().map(|tool| tool.id.as_str());
+        let names = tools.chain(self.steps.keys().map(String::as_str));
+        let near = nearest(&name.what, names).map(|near| format!("did you mean `{near}`?"));
+        let message = format!("there is no step and no tool `{}`", name.what);
+        self.error(Code::NotFound, name.span, message, near);
+        None
+    }
+
+    fn known_step(&mut self, name: &Name) {
+        if self.step(&name.what).is_some() || self.is_open {
+            return;
+        }
+        let steps = self.steps.keys().map(String::as_str);
+        let near = nearest(&name.what, steps).map(|near| format!("did you mean `{near}`?"));
+        let message = format!("there is no step `{}`", name.what);
+        self.error(Code::UnknownStep, name.span, message, near);
+    }
+
+    fn mock(&mut self, mock: &Mock) {
+        match self.meant(&mock.name) {
+            Some(Meant::Tool(tool)) => {
+                mock.answers.iter().for_each(|answer| self.answer(answer, &tool));
+            }
+            Some(Meant::Step) if !self.is_open => {
+                let message = format!("step `{}` makes no call of its own", mock.name.what);
+                self.error(Code::InvalidField, mock.name.span, message, None);
+            }
+            Some(Meant::Step) | None => {}
+        }
+    }
+
+    fn answer(&mut self, answer: &Canned, tool: &ToolSpec) {
+        if let Some(when) = &answer.when {
+            self.arguments(when, tool);
+        }
+        if let (Says::Value(value), Some(schema)) = (&answer.says, &tool.output) {
+            self.fits(value, schema, tool);
+        }
+    }
+
+    /// A tool never answers what its own schema forbids.
+    fn fits(&mut self, value: &Node, schema: &Schema, tool: &ToolSpec) {
+        for violation in schema.violations(&value.to_value()) {
+            let span = value.pointed(&violation.pointer).span;
+            let message = format!("`{}` does not answer so: {violation}", tool.id);
+            let help = format!("`segue tools show {}` shows what it answers", tool.id);
+            self.error(Code::OutputSchema, span, message, Some(help));
+        }
+    }
+
+    /// Arguments that the tool does not have are never given to it.
+    fn arguments(&mut self, arguments: &Placed<Value>, tool: &ToolSpec) {
+        let (Type::Object(known), Value::Object(given)) = (tool.input.ty(), &arguments.what) else {
+            return;
+        };
+        let is_closed = tool.input.json().get("additionalProperties") == Some(&Value::Bool(false));
+        for name in given.keys().filter(|name| is_closed && !known.properties.contains_key(*name)) {
+            let names = known.properties.keys().map(|name| &**name);
+            let near = nearest(name, names).map(|near| format!("did you mean `{near}`?"));
+            let message = format!("`{}` has no argument `{name}`", tool.id);
+            self.error(Code::UnknownParameter, arguments.span, message, near);
+        }
+    }
+
+    fn test(&mut self, test: &Test) {
+        test.mocks.iter().for_each(|mock| self.mock(mock));
+        for real in &test.real {
+            let is_pure =
+                |tool: &&ToolId| fits(&real.what, tool.name()) || fits(&real.what, tool.as_str());
+            if !self.pure.iter().any(|tool| is_pure(&tool)) {
+                let names: Vec<&str> = self.pure.iter().map(ToolId::name).collect();
+                let message = format!("`{}` is no tool that tests may really call", real.what);
+                let help = format!("tools that touch nothing: {}", names.join(", "));
+                self.error(Code::InvalidField, real.span, message, Some(help));
+            }
+        }
+        test.confirm.steps.iter().chain(&test.doubts).for_each(|(step, _)| self.known_step(step));
+        let expect = &test.expect;
+        let calls = expect.calls.iter().flat_map(|calls| &calls.what);
+        calls.for_each(|call| self.call(call));
+        for name in expect.order.iter().chain(&expect.not_called) {
+            self.meant(name);
+        }
+        expect.steps.iter().for_each(|(step, _)| self.known_step(step));
+        let back = expect.rolled_back.iter().flat_map(|steps| &steps.what);
+        back.for_each(|step| self.known_step(step));
+        let errors = expect.errors.iter().flat_map(|errors| &errors.what);
+        errors.filter_map(|error| error.step.as_ref()).for_each(|step| self.known_step(step));
+    }
+
+    fn call(&mut self, call: &ExpectedCall) {
+        if let Some(step) = &call.step {
+            self.known_step(step);
+        }
+        let Some(name) = &call.tool else { return };
+        let tool = match self.catalog.find(&name.what) {
+            Lookup::Found(tool) => tool.clone(),
+            Lookup::Ambiguous(ids) => {
+                let ids: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
+                let help = Some(format!("write one of `{}`", ids.join("`, `")));
+                let message = format!("several tools are called `{}`", name.what);
+                return self.error(Code::AmbiguousTool, name.span, message, help);
+            }
+            Lookup::Missing { nearest } => {
+                let help = nearest.map(|near| format!("did you mean `{near}`?"));
+                let message = format!("Tool not found in registry: {}", name.what);
+                return self.error(Code::UnknownTool, name.span, message, help);
+            }
+        };
+        for arguments in call.arguments.iter().chain(&call.arguments_include) {
+            self.arguments(arguments, &tool);
+        }
+    }
+}

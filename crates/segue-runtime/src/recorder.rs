@@ -1,0 +1,73 @@
+//! Writes down what the tools of a run answer, so that a test can tell the run again.
+//!
+//! A runner around each tool, outside of everything else that stands around it: secrets are taken out
+//! by then, and faults have happened.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use segue_core::run::{Failure, Purpose};
+use segue_core::testing::Recorded;
+use segue_core::value::Value;
+use tokio::time::Instant;
+
+use crate::tools::{Call, Tool, ToolError, ToolRunner, is_fallback};
+
+/// What was written down so far.
+#[derive(Clone, Default)]
+pub struct Recorder {
+    calls: Arc<Mutex<Vec<Recorded>>>,
+}
+
+impl Recorder {
+    /// The calls, in the order in which they were made.
+    pub fn calls(&self) -> Vec<Recorded> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The tool, whose answers are written down.
+    pub(crate) fn around_tool(&self, tool: Tool) -> Tool {
+        let runner = Heard { inner: tool.runner, recorder: self.clone() };
+        Tool { spec: tool.spec, runner: Arc::new(runner) }
+    }
+
+    /// A call leaves; the number is its place.
+    fn called(&self, call: &Call) -> usize {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push(Recorded {
+            tool: call.tool.clone(),
+            step: call.step.clone(),
+            is_own: call.purpose == Purpose::Do && !is_fallback(call),
+            purpose: call.purpose,
+            answer: None,
+            took_ms: 0,
+        });
+        calls.len() - 1
+    }
+
+    fn answered(&self, place: usize, answer: &Result<Value, ToolError>, since: Instant) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let call = &mut calls[place];
+        call.answer = Some(answer.clone().map_err(Failure::from));
+        call.took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    }
+}
+
+struct Heard {
+    inner: Arc<dyn ToolRunner>,
+    recorder: Recorder,
+}
+
+#[async_trait]
+impl ToolRunner for Heard {
+    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let (place, since) = (self.recorder.called(&call), Instant::now());
+        let answer = self.inner.call(call).await;
+        self.recorder.answered(place, &answer, since);
+        answer
+    }
+
+    fn may_ask(&self) -> bool {
+        self.inner.may_ask()
+    }
+}

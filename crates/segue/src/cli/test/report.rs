@@ -1,0 +1,260 @@
+//! How tests ended, for people, for programs and for build servers.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::DiagnosticView;
+use segue_core::testing::{Miss, Test};
+use segue_core::value::Value;
+use segue_core::view::{RunStatus, RunView};
+use serde::Serialize;
+use similar::TextDiff;
+
+use super::super::{Exit, to_json};
+use crate::print::clean;
+
+/// Everything that was tested.
+#[derive(Serialize)]
+pub(super) struct Report {
+    ok: bool,
+    passed: usize,
+    failed: usize,
+    /// Files whose tests cannot run.
+    broken: usize,
+    files: Vec<FileReport>,
+}
+
+/// The tests of a file.
+#[derive(Serialize)]
+pub(super) struct FileReport {
+    file: String,
+    /// Why its tests cannot run.
+    pub(super) diagnostics: Vec<DiagnosticView>,
+    pub(super) tests: Vec<TestReport>,
+}
+
+/// One test.
+#[derive(Serialize)]
+pub(super) struct TestReport {
+    name: String,
+    line: usize,
+    ok: bool,
+    /// How the run ended.
+    status: RunStatus,
+    duration_ms: u64,
+    misses: Vec<MissReport>,
+}
+
+/// Something that is not as expected.
+#[derive(Serialize)]
+struct MissReport {
+    line: usize,
+    column: usize,
+    message: String,
+    help: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actual: Option<Value>,
+}
+
+impl FileReport {
+    pub(super) fn new(file: &Path) -> FileReport {
+        FileReport { file: file.display().to_string(), diagnostics: Vec::new(), tests: Vec::new() }
+    }
+}
+
+impl TestReport {
+    pub(super) fn new(
+        source: &Source,
+        test: &Test,
+        view: &RunView,
+        misses: &[Miss],
+        took: Duration,
+    ) -> TestReport {
+        let miss = |miss: &Miss| {
+            let place = source.position(miss.span.start);
+            let (expected, actual) = match &miss.difference {
+                Some(values) => (Some(values.expected.clone()), Some(values.actual.clone())),
+                None => (None, None),
+            };
+            MissReport {
+                line: place.line,
+                column: place.column,
+                message: miss.message.clone(),
+                help: miss.help.clone(),
+                expected,
+                actual,
+            }
+        };
+        TestReport {
+            name: test.name.what.to_string(),
+            line: source.position(test.name.span.start).line,
+            ok: misses.is_empty(),
+            status: view.status,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            misses: misses.iter().map(miss).collect(),
+        }
+    }
+
+    /// One line, and one for each thing that is not as expected.
+    pub(super) fn told(&self, file: &Path) -> String {
+        let word = if self.ok { "ok  " } else { "FAIL" };
+        let mut text = format!("{word}  {} · {}", file.display(), clean(&self.name));
+        text.push_str(&self.details(&file.display().to_string(), "      "));
+        text
+    }
+
+    fn details(&self, file: &str, indent: &str) -> String {
+        let mut text = String::new();
+        for miss in &self.misses {
+            let _ = write!(text, "\n{indent}{file}:{}: {}", miss.line, clean(&miss.message));
+            if let Some(help) = &miss.help {
+                let _ = write!(text, "\n{indent}help: {}", clean(help));
+            }
+            if let (Some(expected), Some(actual)) = (&miss.expected, &miss.actual) {
+                for line in difference(expected, actual).lines() {
+                    let _ = write!(text, "\n{indent}  {}", clean(line));
+                }
+            }
+        }
+        text
+    }
+}
+
+/// What is missing and what is there instead, line by line.
+fn difference(expected: &Value, actual: &Value) -> String {
+    let lines = |value: &Value| format!("{}\n", to_json(value));
+    let (expected, actual) = (lines(expected), lines(actual));
+    let diff = TextDiff::from_lines(&expected, &actual);
+    let mut diff = diff.unified_diff();
+    diff.context_radius(2).header("expected", "actual").to_string()
+}
+
+impl Report {
+    pub(super) fn of(files: Vec<FileReport>) -> Report {
+        let tests = || files.iter().flat_map(|file| &file.tests);
+        let passed = tests().filter(|test| test.ok).count();
+        let failed = tests().count() - passed;
+        let broken = files.iter().filter(|file| !file.diagnostics.is_empty()).count();
+        Report { ok: failed + broken == 0, passed, failed, broken, files }
+    }
+
+    /// Whether nothing was tested and nothing is wrong.
+    pub(super) fn is_empty(&self) -> bool {
+        self.passed + self.failed + self.broken == 0
+    }
+
+    pub(super) fn summary(&self) -> String {
+        let mut text = format!("{} passed, {} failed", self.passed, self.failed);
+        if self.broken > 0 {
+            let files = if self.broken == 1 { "file" } else { "files" };
+            let _ = write!(text, ", {} {files} cannot be tested", self.broken);
+        }
+        text
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match (self.broken, self.failed) {
+            (0, 0) => Exit::Success,
+            (0, _) => Exit::RunFailed,
+            _ => Exit::Usage,
+        }
+    }
+
+    /// The report in the format of JUnit, which build servers read.
+    pub(super) fn junit(&self) -> String {
+        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+        let (tests, failed) = (self.passed + self.failed + self.broken, self.failed);
+        let _ = writeln!(
+            xml,
+            "<testsuites name=\"segue\" tests=\"{tests}\" failures=\"{failed}\" errors=\"{}\">",
+            self.broken
+        );
+        self.files.iter().for_each(|file| file.write_junit(&mut xml));
+        xml.push_str("</testsuites>\n");
+        xml
+    }
+}
+
+impl FileReport {
+    fn write_junit(&self, xml: &mut String) {
+        let file = escaped(&self.file);
+        let failed = self.tests.iter().filter(|test| !test.ok).count();
+        let broken = usize::from(!self.diagnostics.is_empty());
+        let tests = self.tests.len() + broken;
+        let _ = writeln!(
+            xml,
+            "  <testsuite name=\"{file}\" tests=\"{tests}\" failures=\"{failed}\" \
+             errors=\"{broken}\">"
+        );
+        // One test case stands for a file that cannot be tested.
+        if let Some(found) = self.diagnostics.first() {
+            let (message, code) = (escaped(&found.message), found.code);
+            let place = format!("{}:{}:{}", escaped(&found.file), found.line, found.column);
+            let _ = writeln!(
+                xml,
+                "    <testcase classname=\"{file}\" name=\"{file}\">\n      \
+                 <error type=\"{code}\" message=\"{message}\">{place}</error>\n    </testcase>"
+            );
+        }
+        self.tests.iter().for_each(|test| test.write_junit(&self.file, xml));
+        xml.push_str("  </testsuite>\n");
+    }
+}
+
+impl TestReport {
+    fn write_junit(&self, file: &str, xml: &mut String) {
+        let name = escaped(&self.name);
+        let seconds = Duration::from_millis(self.duration_ms).as_secs_f64();
+        let file_name = escaped(file);
+        let _ = write!(
+            xml,
+            "    <testcase classname=\"{file_name}\" name=\"{name}\" file=\"{file_name}\" \
+             line=\"{}\" time=\"{seconds:.3}\"",
+            self.line
+        );
+        let Some(first) = self.misses.first() else {
+            xml.push_str("/>\n");
+            return;
+        };
+        let (message, details) = (escaped(&first.message), escaped(&self.details(file, "")));
+        let _ = writeln!(
+            xml,
+            ">\n      <failure message=\"{message}\">{details}\n</failure>\n    </testcase>"
+        );
+    }
+}
+
+/// Text that may stand in XML, also in quotes. Characters that XML cannot hold are left out.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(letter),
+            '\u{fffe}' | '\u{ffff}' => {}
+            letter if letter.is_control() => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_breaks_out_of_xml() {
+        assert_eq!(
+            escaped("a<b> & \"c\"\u{1}\u{1b}[0m\nd"),
+            "a&lt;b&gt; &amp; &quot;c&quot;[0m\nd"
+        );
+    }
+}
