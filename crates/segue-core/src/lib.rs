@@ -32,6 +32,7 @@ pub mod composition;
 pub mod diagnostic;
 pub mod expose;
 pub mod expr;
+pub mod generate;
 pub mod id;
 pub mod limits;
 pub mod plan;

@@ -13,6 +13,7 @@ mod convert;
 mod doctor;
 mod explain;
 mod export;
+mod generate;
 mod import;
 mod init;
 mod input;
@@ -180,6 +181,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Print definitions of the tools for another host, and what is lost on the way
     Export(export::ExportArgs),
+    /// Write a typed client of a composition in another language, with a test
+    Generate(generate::GenerateArgs),
     /// Explain an error code
     Explain(explain::ExplainArgs),
     /// Print the JSON Schema of compositions
@@ -196,7 +199,7 @@ enum Command {
 
 /// Reads the command line and does what it says.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(generate::with_folder(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -228,6 +231,7 @@ impl Cli {
             Command::Mcp(args) => mcp::mcp(&global, &args),
             Command::Serve(args) => serve::serve(&global, &args),
             Command::Export(args) => export::export(&global, &args),
+            Command::Generate(args) => generate::generate(&global, &args),
             Command::Explain(args) => explain::explain(&global, &args),
             Command::Schema(args) => schema::schema(&args),
             Command::Init(args) => init::init(&global, &args),

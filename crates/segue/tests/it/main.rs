@@ -9,6 +9,7 @@ mod docs;
 mod dry;
 mod examples;
 mod gate;
+mod generate;
 mod hostile;
 mod init;
 mod inject;

@@ -1,0 +1,115 @@
+//! A composite tool → a typed client for it in another language, with a test and project files.
+//!
+//! `schemas → model → text`. What is written depends on nothing but the tool, so writing it twice
+//! gives the same files. The client calls a running Segue through the official MCP library of its
+//! language.
+//!
+//! Not here: writing files (the command line's).
+
+mod model;
+mod python;
+mod rust;
+mod typescript;
+mod word;
+
+use std::sync::Arc;
+
+use crate::schema::Schema;
+use crate::value::Value;
+
+/// The tool that a client is for.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The composition's name.
+    pub composition: Arc<str>,
+    /// What it is called where it is served: `[a-z][a-z0-9_]*`.
+    pub tool: String,
+    /// What it does.
+    pub description: Arc<str>,
+    /// JSON Schema of its arguments.
+    pub input: Arc<Schema>,
+    /// JSON Schema of its result, as far as it is known.
+    pub output: Arc<Schema>,
+    /// Whether the result stands in the answer as `result`, because it need not be an object.
+    pub is_wrapped: bool,
+}
+
+/// A language that clients can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// A crate.
+    Rust,
+    /// A module with its project file.
+    Python,
+    /// A package.
+    TypeScript,
+}
+
+/// A file of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// Relative to the client's folder, with `/`.
+    pub path: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// The files of a client.
+pub fn generate(subject: &Subject, language: Language) -> Vec<Generated> {
+    let model = model::Model::of(subject);
+    let files = match language {
+        Language::Rust => rust::files(subject, &model),
+        Language::Python => python::files(subject, &model),
+        Language::TypeScript => typescript::files(subject, &model),
+    };
+    let files = files.into_iter().map(|(path, text)| Generated { path, text });
+    files.collect()
+}
+
+/// An input that the tool takes, from what its schema says.
+fn example(subject: &Subject) -> Value {
+    subject
+        .input
+        .stand_in()
+        .filter(|value| value.as_object().is_some())
+        .unwrap_or_else(Value::empty_object)
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// A template with its holes filled. What is put in is never looked at again.
+fn filled(template: &str, holes: &[(&str, &str)]) -> String {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('@') {
+        text.push_str(before);
+        let hole = holes.iter().find_map(|(name, with)| {
+            let rest = after.strip_prefix(name)?.strip_prefix('@')?;
+            Some((with, rest))
+        });
+        match hole {
+            Some((with, after)) => {
+                text.push_str(with);
+                rest = after;
+            }
+            None => {
+                text.push('@');
+                rest = after;
+            }
+        }
+    }
+    text + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_not_looked_at_again() {
+        let text = filled("@A@ of @B@, @types/node", &[("A", "@B@"), ("B", "b")]);
+        assert_eq!(text, "@B@ of b, @types/node");
+    }
+}

@@ -1,0 +1,358 @@
+//! JSON Schemas → types that every language has.
+//!
+//! What a schema says beyond types (bounds, patterns, conditions) is left to Segue, which checks
+//! every call. What no type can say is anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Subject;
+use super::word::{Taken, pascal};
+use crate::value::{Map, Value};
+
+/// Types that one client may have; what a schema has beyond that is anything.
+const DEFINITIONS_MAX: usize = 300;
+
+/// Nesting of types; deeper ones are anything. A result that is made of a tree is unfolded, and
+/// nobody wants to read all of it.
+const DEPTH_MAX: usize = 8;
+
+/// A type.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ty {
+    Any,
+    Null,
+    Bool,
+    Integer,
+    Number,
+    Text,
+    /// These values and no others.
+    Literals(Vec<Value>),
+    List(Box<Ty>),
+    Map(Box<Ty>),
+    /// Or null.
+    Maybe(Box<Ty>),
+    Either(Vec<Ty>),
+    /// A type with a name.
+    Named(usize),
+    /// A type with a name that it is a part of itself.
+    Again(usize),
+}
+
+/// A type with a name.
+#[derive(Debug)]
+pub(super) struct Definition {
+    pub(super) name: String,
+    pub(super) doc: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Object {
+        fields: Vec<Field>,
+        /// What other members may be, when there may be others.
+        others: Option<Ty>,
+    },
+    /// One of these words.
+    Words(Vec<Arc<str>>),
+    /// Another name for a type.
+    Alias(Ty),
+}
+
+#[derive(Debug)]
+pub(super) struct Field {
+    /// Its name in JSON.
+    pub(super) wire: Arc<str>,
+    pub(super) doc: String,
+    pub(super) ty: Ty,
+    pub(super) is_required: bool,
+}
+
+/// The types of a client.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    definitions: Vec<Option<Definition>>,
+    /// Each after those that it is made of.
+    order: Vec<usize>,
+}
+
+impl Model {
+    pub(super) fn of(subject: &Subject) -> Model {
+        let mut model = Model::default();
+        let mut taken = Taken::default();
+        for (name, doc, schema) in
+            [("Input", "arguments", &subject.input), ("Output", "result", &subject.output)]
+        {
+            let mut reader = Reader {
+                root: schema.json(),
+                prefix: name,
+                model: &mut model,
+                taken: &mut taken,
+                references: BTreeMap::new(),
+                depth: 0,
+            };
+            let doc = format!("The {doc} of `{}`.", subject.composition);
+            reader.root(name, &doc);
+        }
+        model
+    }
+
+    /// The types, each after those that it is made of.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.order.iter().map(|at| self.get(*at))
+    }
+
+    /// A type by its number.
+    pub(super) fn get(&self, at: usize) -> &Definition {
+        self.definitions[at].as_ref().expect("what was begun is finished")
+    }
+
+    /// Whether the result has a member of this name.
+    pub(super) fn result_has(&self, name: &str) -> bool {
+        let output = self.definitions().find(|definition| definition.name == "Output");
+        output.is_some_and(|definition| match &definition.kind {
+            Kind::Object { fields, .. } => fields.iter().any(|field| &*field.wire == name),
+            Kind::Words(_) | Kind::Alias(_) => false,
+        })
+    }
+}
+
+struct Reader<'a> {
+    /// What references are relative to.
+    root: &'a Value,
+    /// What the names of types begin with.
+    prefix: &'a str,
+    model: &'a mut Model,
+    taken: &'a mut Taken,
+    /// Types that were referred to.
+    references: BTreeMap<String, usize>,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    /// The type of the whole, which has a name in any case.
+    fn root(&mut self, name: &str, doc: &str) {
+        let whole = self.root.clone();
+        let words = whole.as_object().map(|words| (**words).clone()).unwrap_or_default();
+        let at = self.begin();
+        self.references.insert("#".to_owned(), at);
+        let name = self.taken.take(name);
+        let kind = if is_object(&words) {
+            self.object(&words, &name)
+        } else {
+            Kind::Alias(self.ty(&whole, &format!("{name}Value")))
+        };
+        let own = words.get("description").and_then(Value::as_str).unwrap_or_default();
+        let doc = if own.is_empty() { doc.to_owned() } else { format!("{doc}\n\n{own}") };
+        self.finish(at, Definition { name, doc, kind });
+    }
+
+    /// Room for a type that is read next.
+    fn begin(&mut self) -> usize {
+        self.model.definitions.push(None);
+        self.model.definitions.len() - 1
+    }
+
+    fn finish(&mut self, at: usize, definition: Definition) {
+        self.model.definitions[at] = Some(definition);
+        self.model.order.push(at);
+    }
+
+    /// The type of a schema; `name` is what it is called if it needs a name.
+    fn ty(&mut self, schema: &Value, name: &str) -> Ty {
+        let Value::Object(words) = schema else { return Ty::Any };
+        if self.depth >= DEPTH_MAX || self.model.definitions.len() >= DEFINITIONS_MAX {
+            return Ty::Any;
+        }
+        self.depth += 1;
+        let ty = self.ty_of(words, name);
+        self.depth -= 1;
+        ty
+    }
+
+    fn ty_of(&mut self, words: &Map, name: &str) -> Ty {
+        if let Some(target) = words.get("$ref").and_then(Value::as_str) {
+            return self.reference(target);
+        }
+        if let Some(value) = words.get("const") {
+            return literals(std::slice::from_ref(value));
+        }
+        if let Some(Value::Array(values)) = words.get("enum") {
+            return self.choice(values, words, name);
+        }
+        for word in ["anyOf", "oneOf"] {
+            if let Some(Value::Array(parts)) = words.get(word) {
+                return self.either(parts, name);
+            }
+        }
+        if let Some(Value::Array(parts)) = words.get("allOf") {
+            return match parts.as_slice() {
+                [part] => self.ty(part, name),
+                _ => Ty::Any,
+            };
+        }
+        match words.get("type") {
+            Some(Value::String(word)) => self.of_kind(word, words, name),
+            Some(Value::Array(kinds)) => {
+                let mut types = Vec::new();
+                for kind in kinds.iter().filter_map(Value::as_str) {
+                    types.push(self.of_kind(kind, words, name));
+                }
+                one_of(types)
+            }
+            _ if is_object(words) => self.of_kind("object", words, name),
+            _ => Ty::Any,
+        }
+    }
+
+    fn of_kind(&mut self, kind: &str, words: &Map, name: &str) -> Ty {
+        match kind {
+            "null" => Ty::Null,
+            "boolean" => Ty::Bool,
+            "integer" => Ty::Integer,
+            "number" => Ty::Number,
+            "string" => Ty::Text,
+            "array" => {
+                let item = words.get("items").unwrap_or(&Value::Null);
+                Ty::List(Box::new(self.ty(item, &format!("{name}Item"))))
+            }
+            "object" if has_members(words) => {
+                let at = self.begin();
+                let name = self.taken.take(name);
+                let kind = self.object(words, &name);
+                self.finish(at, Definition { name, doc: doc_of(words), kind });
+                Ty::Named(at)
+            }
+            "object" => match words.get("additionalProperties") {
+                Some(others @ Value::Object(_)) => {
+                    Ty::Map(Box::new(self.ty(others, &format!("{name}Value"))))
+                }
+                _ => Ty::Map(Box::new(Ty::Any)),
+            },
+            _ => Ty::Any,
+        }
+    }
+
+    fn object(&mut self, words: &Map, name: &str) -> Kind {
+        let required: Vec<&str> = match words.get("required") {
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let mut fields = Vec::new();
+        let properties = words.get("properties").and_then(Value::as_object);
+        for (wire, schema) in properties.into_iter().flat_map(|properties| properties.iter()) {
+            let ty = self.ty(schema, &format!("{name}{}", pascal(wire)));
+            let mut doc = schema.as_object().map(|words| doc_of(words)).unwrap_or_default();
+            if let Some(default) = schema.get("default") {
+                let gap = if doc.is_empty() { "" } else { "\n\n" };
+                doc = format!("{doc}{gap}Without it: `{}`.", default.to_json());
+            }
+            let is_required = required.contains(&&**wire);
+            fields.push(Field { wire: wire.clone(), doc, ty, is_required });
+        }
+        let others = match words.get("additionalProperties") {
+            Some(Value::Bool(true)) => Some(Ty::Any),
+            Some(schema @ Value::Object(_)) => Some(self.ty(schema, &format!("{name}Other"))),
+            None if fields.is_empty() => Some(Ty::Any),
+            _ => None,
+        };
+        Kind::Object { fields, others }
+    }
+
+    fn choice(&mut self, values: &[Value], words: &Map, name: &str) -> Ty {
+        let is_null = |value: &&Value| value.is_null();
+        let texts: Vec<Arc<str>> = values.iter().filter_map(Value::as_str).map(Arc::from).collect();
+        let nulls = values.iter().filter(is_null).count();
+        if texts.is_empty() || texts.len() + nulls != values.len() {
+            return literals(values);
+        }
+        let at = self.begin();
+        let name = self.taken.take(name);
+        let kind = Kind::Words(texts);
+        self.finish(at, Definition { name, doc: doc_of(words), kind });
+        if nulls > 0 { Ty::Maybe(Box::new(Ty::Named(at))) } else { Ty::Named(at) }
+    }
+
+    fn either(&mut self, parts: &[Value], name: &str) -> Ty {
+        let mut types = Vec::new();
+        for part in parts {
+            types.push(self.ty(part, name));
+        }
+        one_of(types)
+    }
+
+    /// What a reference leads to, read once. A reference to elsewhere is never followed.
+    fn reference(&mut self, target: &str) -> Ty {
+        if let Some(at) = self.references.get(target) {
+            let is_open = self.model.definitions[*at].is_none();
+            return if is_open { Ty::Again(*at) } else { Ty::Named(*at) };
+        }
+        let Some(schema) = pointed(self.root, target).cloned() else { return Ty::Any };
+        let at = self.begin();
+        self.references.insert(target.to_owned(), at);
+        let own = target.rsplit('/').next().unwrap_or_default();
+        let name = self.taken.take(&format!("{}{}", self.prefix, pascal(own)));
+        let words = schema.as_object().map(|words| (**words).clone()).unwrap_or_default();
+        let kind = if is_object(&words) && has_members(&words) {
+            self.object(&words, &name)
+        } else {
+            Kind::Alias(self.ty(&schema, &format!("{name}Value")))
+        };
+        self.finish(at, Definition { name, doc: doc_of(&words), kind });
+        Ty::Named(at)
+    }
+}
+
+fn pointed<'a>(root: &'a Value, target: &str) -> Option<&'a Value> {
+    let pointer = target.strip_prefix("#/")?;
+    pointer
+        .split('/')
+        .try_fold(root, |at, part| at.get(&part.replace("~1", "/").replace("~0", "~")))
+}
+
+fn doc_of(words: &Map) -> String {
+    words.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Whether a schema is one of objects and nothing else.
+fn is_object(words: &Map) -> bool {
+    match words.get("type") {
+        Some(kind) => kind.as_str() == Some("object"),
+        None => words.contains_key("properties"),
+    }
+}
+
+fn has_members(words: &Map) -> bool {
+    words.get("properties").and_then(Value::as_object).is_some_and(|members| !members.is_empty())
+}
+
+fn literals(values: &[Value]) -> Ty {
+    let is_plain = |value: &Value| {
+        matches!(value, Value::String(_) | Value::Bool(_) | Value::Null) || value.as_i64().is_some()
+    };
+    if values.iter().all(is_plain) { Ty::Literals(values.to_vec()) } else { Ty::Any }
+}
+
+/// One of several types; null among them makes the others possibly null.
+fn one_of(types: Vec<Ty>) -> Ty {
+    let has_null = types.contains(&Ty::Null);
+    let mut others: Vec<Ty> = Vec::new();
+    for ty in types {
+        if ty != Ty::Null && !others.contains(&ty) {
+            others.push(ty);
+        }
+    }
+    let ty = match others.len() {
+        0 => return if has_null { Ty::Null } else { Ty::Any },
+        1 => others.swap_remove(0),
+        _ if others.contains(&Ty::Any) => Ty::Any,
+        _ => Ty::Either(others),
+    };
+    match (has_null, ty) {
+        (true, Ty::Any) => Ty::Any,
+        (true, ty @ Ty::Maybe(_)) => ty,
+        (true, ty) => Ty::Maybe(Box::new(ty)),
+        (false, ty) => ty,
+    }
+}

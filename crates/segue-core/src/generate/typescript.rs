@@ -1,0 +1,174 @@
+//! A client as a TypeScript package.
+
+use std::fmt::Write as _;
+
+use super::model::{Definition, Field, Kind, Model, Ty};
+use super::word::{camel, lines};
+use super::{Subject, example, filled, pretty};
+use crate::value::Value;
+
+const CLIENT: &str = include_str!("templates/client.ts.txt");
+const TEST: &str = include_str!("templates/test.ts.txt");
+const PACKAGE: &str = include_str!("templates/package.json.txt");
+const SETTINGS: &str = include_str!("templates/tsconfig.json.txt");
+
+/// Words that no function may be called, and names that the client has.
+const KEYWORDS: &[&str] = &[
+    "await",
+    "break",
+    "case",
+    "catch",
+    "class",
+    "connect",
+    "const",
+    "continue",
+    "debugger",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "enum",
+    "example",
+    "export",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "instanceof",
+    "let",
+    "new",
+    "null",
+    "package",
+    "private",
+    "protected",
+    "public",
+    "return",
+    "static",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typeof",
+    "var",
+    "void",
+    "while",
+    "with",
+    "yield",
+];
+
+pub(super) fn files(subject: &Subject, model: &Model) -> Vec<(String, String)> {
+    let function = camel(&subject.tool);
+    let is_taken = KEYWORDS.contains(&function.as_str());
+    let function = if is_taken { format!("{function}_") } else { function };
+    let file = subject.tool.replace('_', "-");
+    let types: String = model.definitions().map(|definition| declared(definition, model)).collect();
+    let about = lines(&subject.description).iter().fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{}", format!("// {line}").trim_end());
+        text
+    });
+    let reference = !(model.result_has("run_id") && model.result_has("status"));
+    let example = pretty(&example(subject));
+    let boolean = |yes: bool| if yes { "true" } else { "false" };
+    let holes = [
+        ("COMPOSITION", &*subject.composition),
+        ("TOOL", &subject.tool),
+        ("FUNCTION", &function),
+        ("FILE", &file),
+        ("PACKAGE", &format!("segue-{file}")),
+        ("ABOUT", &about),
+        ("TYPES", types.trim_end()),
+        ("EXAMPLE", &example),
+        ("IS_WRAPPED", boolean(subject.is_wrapped)),
+        ("MAY_REFER", boolean(reference)),
+    ];
+    vec![
+        ("package.json".to_owned(), filled(PACKAGE, &holes)),
+        ("tsconfig.json".to_owned(), filled(SETTINGS, &holes)),
+        (format!("src/{file}.ts"), filled(CLIENT, &holes)),
+        (format!("test/{file}.test.ts"), filled(TEST, &holes)),
+    ]
+}
+
+/// A comment that nothing in the text can end.
+fn doc(text: &str, indent: &str) -> String {
+    let lines: Vec<String> = lines(text).iter().map(|line| line.replace("*/", "*\\/")).collect();
+    match lines.as_slice() {
+        [] => String::new(),
+        [line] => format!("{indent}/** {line} */\n"),
+        lines => {
+            let mut text = format!("{indent}/**\n");
+            for line in lines {
+                let _ = writeln!(text, "{}", format!("{indent} * {line}").trim_end());
+            }
+            let _ = writeln!(text, "{indent} */");
+            text
+        }
+    }
+}
+
+fn declared(definition: &Definition, model: &Model) -> String {
+    let own = &definition.name;
+    let mut text = doc(&definition.doc, "");
+    match &definition.kind {
+        Kind::Alias(ty) => {
+            let _ = writeln!(text, "export type {own} = {};\n", written(ty, model));
+        }
+        Kind::Words(words) => {
+            let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+            let _ = writeln!(text, "export type {own} = {};\n", words.join(" | "));
+        }
+        Kind::Object { fields, others } => {
+            let _ = writeln!(text, "export interface {own} {{");
+            fields.iter().for_each(|field| text.push_str(&member(field, model)));
+            if others.is_some() {
+                // What is declared must fit here, too: so it cannot say more.
+                text.push_str("  [name: string]: unknown;\n");
+            }
+            text.push_str("}\n\n");
+        }
+    }
+    text
+}
+
+fn member(field: &Field, model: &Model) -> String {
+    let wire = &*field.wire;
+    let is_plain = wire.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && wire.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    let name = if is_plain { wire.to_owned() } else { quoted(wire) };
+    let mark = if field.is_required { "" } else { "?" };
+    format!("{}  {name}{mark}: {};\n", doc(&field.doc, "  "), written(&field.ty, model))
+}
+
+fn written(ty: &Ty, model: &Model) -> String {
+    match ty {
+        Ty::Any => "unknown".to_owned(),
+        Ty::Null => "null".to_owned(),
+        Ty::Bool => "boolean".to_owned(),
+        Ty::Integer | Ty::Number => "number".to_owned(),
+        Ty::Text => "string".to_owned(),
+        Ty::Literals(values) => {
+            let values = values.iter().map(|value| match value {
+                Value::String(text) => quoted(text),
+                other => other.to_json(),
+            });
+            values.collect::<Vec<_>>().join(" | ")
+        }
+        Ty::List(item) => format!("Array<{}>", written(item, model)),
+        Ty::Map(item) => format!("Record<string, {}>", written(item, model)),
+        Ty::Maybe(inner) => format!("{} | null", written(inner, model)),
+        Ty::Either(types) => {
+            types.iter().map(|ty| written(ty, model)).collect::<Vec<_>>().join(" | ")
+        }
+        Ty::Named(at) | Ty::Again(at) => model.get(*at).name.clone(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_json()
+}
