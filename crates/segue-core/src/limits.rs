@@ -102,6 +102,23 @@ pub struct Limits {
     pub served_question_ms: u64,
     /// How long runs may go on after the one who wanted them has gone.
     pub served_leave_ms: u64,
+    /// Connections that a server for others has at once; a further one takes the place of the one that
+    /// has been silent for longest.
+    pub served_connections_max: usize,
+    /// Clients that are told of runs at once.
+    pub served_streams_max: usize,
+    /// Size of the headers of one request.
+    pub served_header_bytes_max: usize,
+    /// How long the headers of one request may take to arrive, and how long a connection may be silent.
+    pub served_header_ms: u64,
+    /// Size of the body of one request.
+    pub served_body_bytes_max: usize,
+    /// How long the body of one request may take to arrive.
+    pub served_body_ms: u64,
+    /// How long a client may read nothing of what it is sent.
+    pub served_stall_ms: u64,
+    /// How long the key of a request is remembered.
+    pub served_key_ms: u64,
     /// Size of what somebody may ask a plan for.
     pub llm_query_bytes_max: usize,
     /// Tokens that the tools may take which a model is told of; of more, those that fit best.
@@ -163,12 +180,20 @@ impl Default for Limits {
             mcp_start_ms: 30_000,
             mcp_idle_ms: 30_000,
             mcp_call_ms: 600_000,
-            served_runs_max: 256,
+            served_runs_max: 4_096,
             served_wait_ms: 45_000,
             served_wait_ms_max: 600_000,
             served_result_bytes_max: 32 * 1024,
             served_question_ms: 900_000,
             served_leave_ms: 10_000,
+            served_connections_max: 4_096,
+            served_streams_max: 256,
+            served_header_bytes_max: 32 * 1024,
+            served_header_ms: 10_000,
+            served_body_bytes_max: 8 * 1024 * 1024,
+            served_body_ms: 30_000,
+            served_stall_ms: 30_000,
+            served_key_ms: 24 * 3600 * 1000,
             llm_query_bytes_max: 16 * 1024,
             llm_tools_tokens_max: 24_000,
             llm_answer_tokens_max: 4_096,

@@ -52,6 +52,21 @@ pub enum Number {
     Written(Arc<str>),
 }
 
+/// Any JSON.
+impl schemars::JsonSchema for Value {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Value".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        true.into()
+    }
+}
+
 impl Number {
     /// Reads a JSON number literal. The text must already follow JSON's grammar for numbers.
     pub fn from_literal(text: &str) -> Number {

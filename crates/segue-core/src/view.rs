@@ -1,8 +1,10 @@
 //! What crosses a surface: the only published JSON shapes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::composition::{Body, Dialect, Flow, Step, StepKind, Target, Undo, Ways};
@@ -12,7 +14,7 @@ use crate::tool::Impact;
 use crate::value::{Map, Value};
 
 /// How a run stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// Not begun.
@@ -80,7 +82,7 @@ impl RunStatus {
 }
 
 /// How a step stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
     /// Not begun.
@@ -135,7 +137,7 @@ impl StepStatus {
 }
 
 /// One run, as every surface shows it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct RunView {
     /// UUIDv7.
     pub run_id: Arc<str>,
@@ -187,7 +189,7 @@ pub struct RunView {
 }
 
 /// A question that a run waits for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WaitView {
     /// The step that asks.
     pub step: Arc<str>,
@@ -203,7 +205,7 @@ pub struct WaitView {
 }
 
 /// One step of a run.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct StepView {
     /// Its id, with the bodies and iterations around it.
     pub id: Arc<str>,
@@ -235,7 +237,7 @@ pub struct StepView {
 }
 
 /// What a step would do to the world.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EffectView {
     /// At worst.
     pub effect: Impact,
@@ -261,7 +263,7 @@ impl EffectView {
 }
 
 /// One failure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorView {
     /// The step.
     pub step: Option<Arc<str>>,
@@ -301,7 +303,7 @@ impl ErrorView {
 }
 
 /// A plan, for people and programs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanView {
     /// The hash of its meaning.
     pub hash: Arc<str>,
@@ -348,7 +350,7 @@ fn says_nothing(metadata: &Value) -> bool {
 }
 
 /// What is done about failures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorHandlingView {
     /// When a step fails for good.
     pub failure_strategy: &'static str,
@@ -359,7 +361,7 @@ pub struct ErrorHandlingView {
 }
 
 /// One step of a plan.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanStepView {
     /// Its id.
     pub id: Arc<str>,
@@ -393,7 +395,7 @@ pub struct PlanStepView {
 }
 
 /// Where a program may go on after a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WayView {
     /// What the step came to.
     pub after: After,
@@ -404,7 +406,7 @@ pub struct WayView {
 }
 
 /// What a step came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum After {
     /// It succeeded.
@@ -416,7 +418,7 @@ pub enum After {
 }
 
 /// A body inside a step.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanBodyView {
     /// The branch's id, the case's condition, or what else tells it from its siblings.
     pub label: String,
@@ -425,7 +427,7 @@ pub struct PlanBodyView {
 }
 
 /// How a step is taken back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RollbackView {
     /// It leaves no trace.
@@ -647,6 +649,20 @@ pub struct Timestamp(pub u64);
 impl std::fmt::Display for Timestamp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&rfc3339(self.0))
+    }
+}
+
+impl JsonSchema for Timestamp {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "date-time" })
     }
 }
 

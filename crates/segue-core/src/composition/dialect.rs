@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// Which language a composition was written in; only results are shaped by it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     /// Steps with `tool`, `parallel`, … — the native one.

@@ -22,6 +22,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "jaq-std",
     "jsonschema",
     "minijinja",
+    "schemars",
     "semver",
     "serde",
     "serde_json",
