@@ -24,6 +24,10 @@ kill CYCLES="1000":
 recover:
     cargo test --release --package segue-runtime --test it recover:: -- --ignored --nocapture
 
+# Many requests at once, slow connections and followers that never read
+load:
+    cargo test --release --package segue --test it rest::load:: -- --ignored --nocapture --test-threads 1
+
 # Take the new snapshots after looking at them
 accept:
     INSTA_UPDATE=always cargo test --workspace
@@ -32,6 +36,7 @@ accept:
 gen:
     cargo run --quiet -- schema > schema/composition.schema.json
     cargo run --quiet -- schema --draft 07 > schema/composition.draft-07.schema.json
+    cargo run --quiet -- schema --openapi > schema/openapi.json
     SEGUE_WRITE_COVERAGE=1 cargo test --quiet --package segue --test it coverage::
     cargo run --quiet -- schema --test > schema/test.schema.json
     cargo run --quiet -- schema --test --draft 07 > schema/test.draft-07.schema.json

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::plan::Plan;
@@ -40,7 +41,7 @@ pub struct Practice {
 }
 
 /// Where a template comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// It comes with Segue.
@@ -52,7 +53,7 @@ pub enum Origin {
 }
 
 /// A template as it crosses a surface.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateView {
     /// Its id.
     pub id: Arc<str>,
@@ -72,7 +73,7 @@ pub struct TemplateView {
 }
 
 /// What is known of a template.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateMetadata {
     /// What kind of work it does.
     pub category: Arc<str>,
@@ -90,7 +91,7 @@ pub struct TemplateMetadata {
 }
 
 /// What a template needs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateValidation {
     /// Tools that have to be there.
     pub required_tools: Vec<Arc<str>>,

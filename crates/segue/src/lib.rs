@@ -2,6 +2,7 @@
 //!
 //! A command translates, makes one call of the engine, and translates back.
 
+pub mod change;
 pub mod cli;
 pub mod config;
 pub mod print;

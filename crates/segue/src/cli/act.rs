@@ -16,6 +16,7 @@ use super::run::{interrupted, show};
 use super::runs::find;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, input, progress, say};
+use crate::serve::question::{Unclear, meant, misfit};
 
 /// Go on with a run that was interrupted or waits for a person
 #[derive(Args, Debug)]
@@ -102,11 +103,8 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
             None => Value::Null,
             Some(text) => input::json(text, app.engine.limits())?,
         };
-        if let (QuestionKind::Doubt { tool, .. }, false) = (&question.kind, data.is_null())
-            && let Some(schema) = stored.plan.tools.get(tool).and_then(|tool| tool.output.as_ref())
-            && let Some(violation) = schema.violations(&data).into_iter().next()
-        {
-            return Err(format!("`{tool}` cannot have returned that: {violation}"));
+        if let Some(misfit) = misfit(&question, &data, &stored.plan) {
+            return Err(misfit);
         }
         let granted = assume == Assume::Done;
         Ok(Act { wish: answer(&question, granted, data), ..act })
@@ -145,10 +143,8 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
         } else {
             input::read(None, &args.input, schema.as_deref(), app.engine.limits())?
         };
-        if let Some(violation) = schema.filter(|_| !args.deny).and_then(|schema| {
-            schema.violations(&data).into_iter().next().map(|violation| violation.to_string())
-        }) {
-            return Err(format!("the answer does not fit: {violation}"));
+        if let Some(misfit) = misfit(&question, &data, &stored.plan).filter(|_| !args.deny) {
+            return Err(misfit);
         }
         Ok(Act::new(answer(&question, !args.deny, data)))
     })
@@ -162,27 +158,15 @@ fn who() -> Arc<str> {
 
 /// The question that is meant: of a call in doubt, or any other.
 fn the_question(stored: &Stored, step: Option<&str>, is_doubt: bool) -> Result<Question, String> {
-    let questions = stored.run.questions();
-    let fits = |question: &&Question| {
-        matches!(question.kind, QuestionKind::Doubt { .. }) == is_doubt
-            && step.is_none_or(|step| &*question.step == step)
-    };
-    let mut meant = questions.iter().filter(fits);
-    match (meant.next(), meant.next()) {
-        (Some(question), None) => Ok(question.clone()),
-        (Some(_), Some(_)) => {
-            let steps: Vec<String> =
-                questions.iter().filter(fits).map(|q| format!("`{}`", q.step)).collect();
-            Err(format!("several steps ask, say which with `--step`: {}", steps.join(", ")))
+    meant(&stored.run, step, is_doubt).map_err(|unclear| match (unclear, step) {
+        (Unclear::Several(steps), _) => {
+            let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
+            format!("several steps ask, say which with `--step`: {}", steps.join(", "))
         }
-        (None, _) => {
-            let what = if is_doubt { "no call is in doubt" } else { "nothing is asked" };
-            Err(match step {
-                Some(step) => format!("step `{step}` asks nothing of this kind"),
-                None => format!("{what} in this run"),
-            })
-        }
-    }
+        (Unclear::None, Some(step)) => format!("step `{step}` asks nothing of this kind"),
+        (Unclear::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
+        (Unclear::None, None) => "nothing is asked in this run".to_owned(),
+    })
 }
 
 fn act(

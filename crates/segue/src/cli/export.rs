@@ -1,16 +1,13 @@
 //! `segue export`
 
-use std::collections::BTreeMap;
-
 use clap::{Args, ValueEnum};
-use segue_core::expose::{self, Adapter, Export, Format, Loss, Unconverted};
-use segue_core::value::Value;
-use serde::Serialize;
+use segue_core::expose::{self, Adapter, Export, Format};
 
 use super::app::App;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_data, print_json, say, to_json};
 use crate::print::clean;
+use crate::serve::listing::Report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -86,24 +83,11 @@ pub(super) fn export(global: &Global, args: &ExportArgs) -> Exit {
     }
 }
 
-/// Everything about an export in one document.
-#[derive(Serialize)]
-struct Report<'a> {
-    tools: Value,
-    losses: &'a [Loss],
-    errors: &'a [Unconverted],
-    /// The tool behind each name.
-    names: BTreeMap<&'a str, &'a str>,
-}
-
 fn show(global: &Global, export: &Export) {
-    let tools = export.definitions();
     if global.is_json() {
-        let names = export.tools.iter().map(|tool| (&*tool.name, tool.id().as_str())).collect();
-        let (losses, errors) = (&*export.losses, &*export.errors);
-        print_json(global, &Report { tools, losses, errors, names });
+        print_json(global, &Report::from(export));
     } else {
-        print_data(&to_json(&tools));
+        print_data(&to_json(&export.definitions()));
     }
     if !global.quiet {
         export.losses.iter().for_each(|loss| say(&clean(&loss.to_string())));

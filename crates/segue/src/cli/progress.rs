@@ -11,7 +11,8 @@ use segue_core::view::duration;
 use segue_runtime::driver::{Observer, Unobserved};
 
 use super::{Global, Output, print_data, say};
-use crate::print::{Look, clean};
+use crate::change::{self, Change, change};
+use crate::print::Look;
 
 /// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
 const LINES_MAX: usize = 30;
@@ -70,90 +71,6 @@ impl Progress {
             tree.finish();
         }
     }
-}
-
-/// What happened to a step, in words.
-enum Change {
-    Started(String),
-    /// A body opens; several may, and one line says enough.
-    Opened(String),
-    Retrying(String),
-    Done,
-    Failed(String),
-    Skipped(String),
-    Cancelled,
-    Undone,
-}
-
-/// The change that an entry is to a person, if it is one.
-fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
-    Some(match &entry.fact {
-        Fact::Called { node, candidate, .. } | Fact::Entered { node, candidate, .. } => {
-            (*node, Change::Started(run.tool_of(*node, *candidate)))
-        }
-        Fact::Asked { node, .. } => (*node, Change::Started("waits for a yes".to_owned())),
-        Fact::Slept { node, until_ms } | Fact::Paused { node, until_ms } => {
-            let wait = duration(until_ms.saturating_sub(entry.at_ms));
-            (*node, Change::Started(format!("waits {wait}")))
-        }
-        Fact::Opened { node, .. } | Fact::Looped { node, .. } => {
-            (*node, Change::Opened(run.tool_of(*node, 0)))
-        }
-        Fact::Expanded { node, plan, .. } => {
-            (*node, Change::Started(format!("becomes `{}`", plan.composition.name)))
-        }
-        Fact::Probed { node, failure, .. } => {
-            (*node, Change::Retrying(format!("in doubt, probing: {}", clean(&failure.message))))
-        }
-        Fact::Doubted { node, failure } => {
-            (*node, Change::Retrying(format!("in doubt: {}", clean(&failure.message))))
-        }
-        Fact::Lost { node } => (*node, Change::Retrying("was lost, again".to_owned())),
-        Fact::Rested { node, failure, until_ms } => {
-            let wait = duration(until_ms.saturating_sub(entry.at_ms));
-            (*node, Change::Retrying(format!("again in {wait}: {}", clean(&failure.message))))
-        }
-        Fact::GaveUp { node, failure } => {
-            (*node, Change::Retrying(format!("falls back: {}", clean(&failure.message))))
-        }
-        Fact::Reused { node, .. } => (*node, Change::Skipped("done by an earlier run".to_owned())),
-        Fact::Succeeded { node, .. } => (*node, Change::Done),
-        Fact::Tolerated { node, failure, .. } => {
-            (*node, Change::Failed(format!("{} (tolerated)", clean(&failure.message))))
-        }
-        Fact::Failed { node, failure } => {
-            (*node, Change::Failed(clean(&failure.message).into_owned()))
-        }
-        Fact::Skipped { node, reason, .. } => (*node, Change::Skipped(reason.to_string())),
-        Fact::Cancelled { node, .. } => (*node, Change::Cancelled),
-        Fact::UndoCalled { node, .. } | Fact::UndoEntered { node, .. } => {
-            (*node, Change::Started("is being undone".to_owned()))
-        }
-        Fact::UndoRested { node, failure, until_ms } => {
-            let wait = duration(until_ms.saturating_sub(entry.at_ms));
-            (*node, Change::Retrying(format!("undo again in {wait}: {}", clean(&failure.message))))
-        }
-        Fact::Undone { node } => (*node, Change::Undone),
-        Fact::UndoFailed { node, failure } => {
-            (*node, Change::Failed(clean(&failure.message).into_owned()))
-        }
-        Fact::Started(_)
-        | Fact::Expanding { .. }
-        | Fact::Visited { .. }
-        | Fact::Resolved { .. }
-        | Fact::Granted { .. }
-        | Fact::Woke { .. }
-        | Fact::RollbackAsked { .. }
-        | Fact::RollbackStarted { .. }
-        | Fact::TimedOut { .. }
-        | Fact::Stopped { .. }
-        | Fact::Closed { .. }
-        | Fact::Kept { .. }
-        | Fact::Late { .. }
-        | Fact::ConsentAsked
-        | Fact::Consented { .. }
-        | Fact::Finished { .. } => return None,
-    })
 }
 
 /// When each step began, to say how long it took.
@@ -233,22 +150,8 @@ pub(super) struct Events;
 impl Observer for Events {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         for entry in entries {
-            let Some((node, change)) = change(run, entry) else { continue };
-            let (event, detail) = match change {
-                Change::Started(what) => ("step_started", Some(what)),
-                Change::Opened(what) => ("step_opened", Some(what)),
-                Change::Retrying(what) => ("step_retrying", Some(what)),
-                Change::Done => ("step_succeeded", None),
-                Change::Failed(message) => ("step_failed", Some(message)),
-                Change::Skipped(reason) => ("step_skipped", Some(reason)),
-                Change::Cancelled => ("step_cancelled", None),
-                Change::Undone => ("step_rolled_back", None),
-            };
-            let line = serde_json::json!({
-                "event": event, "seq": entry.seq, "at_ms": entry.at_ms,
-                "request_id": run.request_id(), "step": &*run.path(node), "detail": detail,
-            });
-            print_data(&line.to_string());
+            let Some(event) = change::event(run, entry) else { continue };
+            print_data(event.line());
         }
     }
 }

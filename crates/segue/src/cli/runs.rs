@@ -15,6 +15,7 @@ use super::run::{exit_of, show_errors, show_questions};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_data, print_json, say, to_json};
 use crate::print::clean;
+use crate::serve::listing::RunLine;
 
 /// Runs that are looked through for the beginning or the end of an id.
 const SEARCHED_MAX: usize = 10_000;
@@ -126,7 +127,7 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
         complain(&damaged.to_string(), Some("it is set aside; the others are not touched"));
     }
     if global.is_json() {
-        let runs: Vec<_> = found.runs.iter().map(row_json).collect();
+        let runs: Vec<_> = found.runs.iter().map(RunLine::from).collect();
         print_json(global, &json!({ "runs": runs }));
         return Ok(Exit::Success);
     }
@@ -146,20 +147,6 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
         say("no runs");
     }
     Ok(Exit::Success)
-}
-
-fn row_json(run: &RunRow) -> serde_json::Value {
-    let took = run.ended_ms.unwrap_or(run.updated_ms).saturating_sub(run.started_ms);
-    json!({
-        "run_id": &*run.run_id,
-        "name": &*run.name,
-        "status": run.status.as_str(),
-        "success": run.status == RunStatus::Success,
-        "started_at": Timestamp(run.started_ms),
-        "completed_at": run.ended_ms.map(Timestamp),
-        "duration_ms": took,
-        "plan_hash": &*run.plan_hash,
-    })
 }
 
 /// The run that is meant: by its id, the beginning or the end of it, or `last`.

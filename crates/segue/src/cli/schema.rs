@@ -4,16 +4,20 @@ use clap::{Args, ValueEnum};
 use segue_core::compile::dialect::{Draft, composition_schema, test_schema};
 
 use super::{Exit, print_data, to_json};
+use crate::serve::rest::openapi;
 
-/// Print the JSON Schema of compositions, or of their tests
+/// Print the JSON Schema of compositions, of their tests, or the OpenAPI document
 #[derive(Args, Debug)]
 pub(super) struct SchemaArgs {
     /// Which JSON Schema to write; older editors understand draft 7 only
     #[arg(long, value_enum, default_value = "2020-12")]
     draft: DraftName,
     /// The schema of files with tests
-    #[arg(long)]
+    #[arg(long, conflicts_with = "openapi")]
     test: bool,
+    /// The OpenAPI document of `segue serve` instead
+    #[arg(long, conflicts_with = "draft")]
+    openapi: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -27,6 +31,10 @@ enum DraftName {
 }
 
 pub(super) fn schema(args: &SchemaArgs) -> Exit {
+    if args.openapi {
+        print_data(openapi::text().trim_end());
+        return Exit::Success;
+    }
     let draft = match args.draft {
         DraftName::Draft2020 => Draft::Draft2020,
         DraftName::Draft07 => Draft::Draft07,

@@ -3,28 +3,35 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::serve::ListenerExt as _;
 use clap::Args;
+use tokio::sync::watch;
 
 use super::app::{App, load_config};
 use super::mcp::{hall, look_after, recover, stamps};
 use super::run::interrupted;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
-use crate::serve::http::House;
+use crate::config::{Config, data_folder};
+use crate::serve::http::{House, Keyring, bind, tls};
 
 /// Where it listens unless told otherwise: on this machine only.
 const LISTEN: &str = "127.0.0.1:7433";
 
-/// Serve the configured compositions over HTTP: MCP at `/mcp`
+/// How long last answers may take to arrive.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Serve the configured compositions over HTTP: REST at `/api/v1`, MCP at `/mcp`
 #[derive(Args, Debug)]
 pub(super) struct ServeArgs {
     /// The address to listen at [default: `server.listen`, or 127.0.0.1:7433]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// Let in whoever can reach the address; on this machine only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "new_token")]
     no_token: bool,
+    /// Make up another token and show it; the one before is worth nothing from then on
+    #[arg(long)]
+    new_token: bool,
 }
 
 pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
@@ -46,10 +53,17 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         complain("without a token only this machine may be served", Some(help));
         return Exit::Usage;
     }
-    let (token, is_new) = match (args.no_token, &config.server.token) {
-        (true, _) => (None, false),
-        (false, Some(token)) => (Some(token.clone()), false),
-        (false, None) => (Some(uuid::Uuid::new_v4().simple().to_string()), true),
+    let (keyring, told) = match keyring(args, &config) {
+        Ok(keyring) => keyring,
+        Err(exit) => return exit,
+    };
+    let tls = match config.server.tls.as_ref().map(|files| tls(&files.cert, &files.key)) {
+        None => None,
+        Some(Ok(tls)) => Some(tls),
+        Some(Err(message)) => {
+            complain(&message, Some("`server.tls` names a certificate and its key, as PEM"));
+            return Exit::Usage;
+        }
     };
     let seen = stamps(&config);
     let app = match App::open_stored(global, &Wanted::Served, &[]) {
@@ -59,7 +73,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
     let hall = hall(&app);
     app.runtime().block_on(async {
         recover(global, &hall).await;
-        let listener = match tokio::net::TcpListener::bind(at).await {
+        let listener = match bind(at) {
             Ok(listener) => listener,
             Err(error) => {
                 complain(&format!("cannot listen at {at}: {error}"), None);
@@ -67,31 +81,57 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             }
         };
         let at = listener.local_addr().unwrap_or(at);
-        say(&format!("listening at http://{at}/mcp"));
-        if let Some(token) = token.as_ref().filter(|_| is_new) {
-            say(&format!("token for this time: {token} (`server.token` sets one for every time)"));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        say(&format!(
+            "listening at {scheme}://{at} (REST at /api/v1, MCP at /mcp, described at /docs)"
+        ));
+        if let Some(told) = told {
+            say(&told);
         }
+        let (leave, leaving) = watch::channel(false);
         let house = House {
             hall: hall.clone(),
+            toolsets: config.toolsets.clone(),
             at,
-            token,
+            keyring,
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
+            tls,
+            audit: say,
         };
-        // Small answers leave at once.
-        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+        let serving = tokio::spawn(house.serve(listener, leaving));
         tokio::select! {
-            served = axum::serve(listener, house.router()) => {
-                if let Err(error) = served {
-                    complain(&error.to_string(), None);
-                    return Exit::RunFailed;
-                }
-            }
             () = interrupted() => {}
             () = look_after(global, &app.config, &hall, seen) => {}
         }
-        hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await;
+        // Nobody new comes in. Who waits for a run is told how it ended, or where it stands.
+        leave.send_replace(true);
+        let patience = Duration::from_millis(hall.limits().served_leave_ms);
+        hall.settle(patience).await;
         hall.abandon().await;
+        let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
     })
+}
+
+/// Who is let in, and what is said of it.
+fn keyring(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<String>), Exit> {
+    if args.no_token {
+        return Ok((Keyring::Everybody, None));
+    }
+    if let Some(token) = &config.server.token {
+        return Ok((Keyring::of(token), None));
+    }
+    let told = |token: String| format!("token: {token} (shown once; `--new-token` makes another)");
+    match data_folder().map(|folder| Keyring::kept(&folder, args.new_token)) {
+        Some(Ok((keyring, token))) => Ok((keyring, token.map(told))),
+        Some(Err(error)) => {
+            complain(&format!("the token cannot be kept: {error}"), Some("set `server.token`"));
+            Err(Exit::Usage)
+        }
+        None => {
+            let (keyring, token) = Keyring::for_this_time();
+            Ok((keyring, Some(told(token))))
+        }
+    }
 }

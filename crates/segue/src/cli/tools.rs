@@ -4,15 +4,14 @@ mod changes;
 
 use clap::{Args, Subcommand};
 use segue_core::plan::explain::effect_word;
-use segue_core::tool::{DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::duration;
-use serde_json::json;
 
 use super::app::App;
 use super::upstream::{Wanted, about_change};
 use super::{Exit, Global, print_data, print_json, say, to_json};
 use crate::print::clean;
+use crate::serve::listing::{definition, has_words};
 
 /// List the tools, or show one
 #[derive(Args, Debug)]
@@ -70,16 +69,11 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
     for id in &app.upstream.changed {
         say(&format!("note: `{id}` is not what was accepted of it: {}", about_change(id)));
     }
-    let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
-    let fits = |tool: &&std::sync::Arc<ToolSpec>| {
-        let text = format!("{} {}", tool.id, tool.description).to_lowercase();
-        words.iter().all(|word| text.contains(word))
-    };
     let toolset = app.engine.toolset();
-    let found: Vec<_> = toolset.tools().filter(fits).collect();
+    let found: Vec<_> = toolset.tools().filter(|tool| has_words(tool, words)).collect();
     if global.is_json() {
         let tools: Vec<_> = found.iter().map(|tool| definition(tool)).collect();
-        print_data(&to_json(&json!({ "tools": tools })));
+        print_data(&to_json(&Value::object([("tools", Value::from(tools))])));
         return Exit::Success;
     }
     let width = found.iter().map(|tool| tool.id.as_str().len()).max().unwrap_or(0);
@@ -89,33 +83,6 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
         print_data(&format!("{:<width$}  {effect:<8}  {summary}", tool.id.as_str()));
     }
     Exit::Success
-}
-
-fn definition(tool: &ToolSpec) -> serde_json::Value {
-    let mut definition = serde_json::Value::from(&tool.definition());
-    definition["effect"] = json!(effect_word(tool.annotations.impact()));
-    definition["rollback"] = match &tool.rollback {
-        DeclaredRollback::Unknown => json!(null),
-        DeclaredRollback::NotNeeded => json!("none"),
-        DeclaredRollback::Call { tool, parameters } => {
-            json!({ "tool": &**tool, "parameters": serde_json::Value::from(parameters) })
-        }
-        DeclaredRollback::Impossible { reason } => json!({ "impossible": &**reason }),
-    };
-    if let Some(seen) = &tool.observed {
-        definition["observed"] = json!({
-            "calls": seen.calls, "failures": seen.failures,
-            "p50_ms": seen.p50_ms, "p95_ms": seen.p95_ms,
-        });
-        if let Some(shape) = &seen.output {
-            let schema = serde_json::Value::from(&shape.ty().to_schema());
-            definition["observed"]["output"] =
-                json!({ "samples": shape.samples(), "schema": schema });
-        }
-    }
-    definition["confirms"] = json!(tool.needs_confirmation());
-    definition["hash"] = json!(tool.hash());
-    definition
 }
 
 fn show(global: &Global, app: &App, id: &str) -> Exit {

@@ -135,6 +135,17 @@ pub struct ServeConfig {
     pub allowed_origins: Vec<String>,
     /// Names that we are reached under, beside those of this machine.
     pub allowed_hosts: Vec<String>,
+    /// What connections are encrypted with.
+    pub tls: Option<TlsFiles>,
+}
+
+/// What connections are encrypted with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate and those that it hangs on, as PEM.
+    pub cert: PathBuf,
+    /// Its private key, as PEM.
+    pub key: PathBuf,
 }
 
 /// A project's `.mcp.json`, which is always found and never named. Not `Debug`: it holds secrets.

@@ -17,7 +17,7 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::http::address::AddressPolicy;
 
 use super::expand::expand;
-use super::{Config, ServeConfig, StoreAt, ToolOverride};
+use super::{Config, ServeConfig, StoreAt, TlsFiles, ToolOverride};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -340,7 +340,7 @@ impl Reader<'_> {
     }
 
     fn server(&mut self, node: &Node) -> ServeConfig {
-        let known = &["listen", "token", "allowed_origins", "allowed_hosts"];
+        let known = &["listen", "token", "allowed_origins", "allowed_hosts", "tls"];
         if !self.keys(node, known, "`server`") {
             return ServeConfig::default();
         }
@@ -357,7 +357,24 @@ impl Reader<'_> {
             allowed_hosts: node
                 .get("allowed_hosts")
                 .map_or_else(Vec::new, |hosts| self.texts(hosts, "`allowed_hosts`")),
+            tls: node.get("tls").and_then(|tls| self.tls(tls)),
         }
+    }
+
+    fn tls(&mut self, node: &Node) -> Option<TlsFiles> {
+        if !self.keys(node, &["cert", "key"], "`tls`") {
+            return None;
+        }
+        let mut file = |name: &str| {
+            let text = node.get(name).and_then(|file| self.text(file, &format!("`{name}`")));
+            text.map(|file| self.folder.join(file))
+        };
+        let files = (file("cert"), file("key"));
+        let (Some(cert), Some(key)) = files else {
+            self.error(node.span, "`tls` has a `cert` and a `key`");
+            return None;
+        };
+        Some(TlsFiles { cert, key })
     }
 
     fn builtins(&mut self, node: &Node, config: &mut Config) {

@@ -2,7 +2,7 @@
 //! nobody has to.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +10,12 @@ use segue_core::run::{Entry, Fact, Question, Run};
 use segue_core::view::RunView;
 use segue_runtime::driver::{Confirmer, Decision, Later, Nobody, Observer};
 use segue_runtime::engine::EngineError;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::change::{Event, event};
+
+/// Events that a follower may be behind before it has to read them in the journal.
+const BEHIND_MAX: usize = 256;
 
 /// How a run ended.
 pub type Outcome = Result<RunView, EngineError>;
@@ -47,6 +52,8 @@ pub struct Active {
     standing: watch::Sender<Standing>,
     cancel: watch::Sender<bool>,
     answers: Mutex<Answers>,
+    /// There once somebody follows.
+    events: OnceLock<broadcast::Sender<Arc<Event>>>,
 }
 
 #[derive(Default)]
@@ -65,12 +72,18 @@ impl Active {
             standing: watch::Sender::default(),
             cancel: watch::Sender::default(),
             answers: Mutex::default(),
+            events: OnceLock::new(),
         }
     }
 
     /// How it stands, now and whenever that changes.
     pub fn watch(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()
+    }
+
+    /// What happens from now on; what happened before is in the journal.
+    pub fn follow(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.events.get_or_init(|| broadcast::Sender::new(BEHIND_MAX)).subscribe()
     }
 
     /// What somebody has to answer now.
@@ -152,6 +165,11 @@ impl Drop for Withdrawing<'_> {
 
 impl Observer for Active {
     fn observe(&self, run: &Run, entries: &[Entry]) {
+        if let Some(events) = self.events.get().filter(|events| events.receiver_count() > 0) {
+            for event in entries.iter().filter_map(|entry| event(run, entry)) {
+                let _ = events.send(Arc::new(event));
+            }
+        }
         let changes = entries.iter().filter_map(|entry| match &entry.fact {
             Fact::Called { node, candidate, .. } => {
                 Some((false, format!("{}: {}", run.path(*node), run.tool_of(*node, *candidate))))

@@ -16,7 +16,7 @@ use segue_runtime::engine::{
     Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
 };
 use segue_runtime::library::Library;
-use segue_runtime::store::StoreError;
+use segue_runtime::store::{StoreError, TakeOver};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -123,6 +123,11 @@ impl Hall {
         unloaded
     }
 
+    /// How many runs are under way here.
+    pub fn under_way(&self) -> usize {
+        self.actives().len()
+    }
+
     /// A run that is under way here.
     pub fn active(&self, run_id: &str) -> Option<Arc<Active>> {
         self.actives().get(run_id).cloned()
@@ -174,20 +179,28 @@ impl Hall {
                 continue;
             };
             if engine.has_tools_of(&plan) {
-                self.go_on(row.run_id, row.name, Wish::GoOn);
+                self.go_on(row.run_id, row.name, Wish::GoOn, TakeOver::IfLeft);
                 count += 1;
             }
         }
         Ok(count)
     }
 
-    fn go_on(self: &Arc<Hall>, run_id: Arc<str>, name: Arc<str>, wish: Wish) -> Arc<Active> {
+    fn go_on(
+        self: &Arc<Hall>,
+        run_id: Arc<str>,
+        name: Arc<str>,
+        wish: Wish,
+        take_over: TakeOver,
+    ) -> Arc<Active> {
         let (engine, active) = (self.engine(), Arc::new(Active::new(run_id, name, None)));
-        self.actives().insert(active.run_id.clone(), active.clone());
+        // Whoever drives it already is told by the store, and stays the one that is found.
+        self.actives().entry(active.run_id.clone()).or_insert_with(|| active.clone());
         let driven = active.clone();
         self.drive(active.clone(), async move {
             let request = ResumeRequest {
                 wish,
+                take_over,
                 confirmer: &Later,
                 observer: &*driven,
                 cancel: Box::pin(driven.cancelled()),
@@ -217,7 +230,12 @@ impl Hall {
                     Err(lost(&active.run_id))
                 }
             };
-            hall.actives().remove(&active.run_id);
+            let is_this = |other: &Arc<Active>| Arc::ptr_eq(other, &active);
+            let mut actives = hall.actives();
+            if actives.get(&active.run_id).is_some_and(is_this) {
+                actives.remove(&active.run_id);
+            }
+            drop(actives);
             active.end(outcome);
         });
     }
@@ -229,24 +247,43 @@ impl Hall {
 
     /// Ends a run, wherever it is.
     pub async fn cancel(self: &Arc<Hall>, run_id: &str) -> Result<RunView, EngineError> {
-        let active = match self.active(run_id) {
-            Some(active) => {
-                active.cancel();
-                active
+        self.act(run_id, Wish::Cancel).await
+    }
+
+    /// Has what is wanted of a run happen, wherever it is, and waits until it is over or waits for a
+    /// person.
+    pub async fn act(self: &Arc<Hall>, run_id: &str, wish: Wish) -> Result<RunView, EngineError> {
+        loop {
+            let active = match (self.active(run_id), &wish) {
+                (Some(active), Wish::Cancel) => {
+                    active.cancel();
+                    active
+                }
+                (Some(active), Wish::GoOn) => active,
+                (Some(active), wish) => {
+                    self.engine().tell(&active.run_id, wish).await?;
+                    active
+                }
+                (None, wish) => {
+                    let row = self.stored(run_id).await?.row;
+                    // What is over is taken up again only to be taken back.
+                    let take_over = match wish {
+                        Wish::RollBack { .. } => TakeOver::Reopen,
+                        Wish::GoOn | Wish::Cancel | Wish::Decide { .. } => TakeOver::IfLeft,
+                    };
+                    self.go_on(row.run_id, row.name, wish.clone(), take_over)
+                }
+            };
+            match &*active.ended().await {
+                // Somebody else drives it, and is told.
+                Err(EngineError::Store(StoreError::Owned { .. })) if wish != Wish::GoOn => {
+                    let engine = self.engine();
+                    if engine.tell(&active.run_id, &wish).await? {
+                        return engine.follow(&active.run_id).await;
+                    }
+                }
+                other => return other.clone(),
             }
-            None => {
-                let row = self.stored(run_id).await?.row;
-                self.go_on(row.run_id, row.name, Wish::Cancel)
-            }
-        };
-        match &*active.ended().await {
-            // Somebody else drives it, and is told.
-            Err(EngineError::Store(StoreError::Owned { .. })) => {
-                let engine = self.engine();
-                engine.tell(&active.run_id, &Wish::Cancel).await?;
-                engine.follow(&active.run_id).await
-            }
-            other => other.clone(),
         }
     }
 
@@ -271,6 +308,11 @@ impl Hall {
         for active in active {
             active.ended().await;
         }
+    }
+
+    /// Changes when runs are left where they are.
+    pub fn leaving(&self) -> watch::Receiver<bool> {
+        self.leaving.subscribe()
     }
 
     fn actives(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Active>>> {

@@ -1,22 +1,26 @@
 //! Segue as somebody's tool: what is offered, and the runs that follow from it.
 //!
 //! ```text
-//! http.rs ── the house's address: who may come in at all
-//! mcp/ ── a door: requests of a protocol → what the hall does → answers of the protocol
+//! http/ ── the house's address: who may come in at all
+//! mcp/, rest/ ── doors: requests of a protocol → what the hall does → answers of the protocol
 //! hall.rs, active.rs                  which compositions are served; runs that are under way
 //! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
+//! execution.rs, listing.rs            a run that somebody describes; tools and runs as they are listed
 //! own.rs, plans.rs                    tools of ours beside the compositions
 //! ```
 //!
 //! A run belongs to the hall and not to the request that began it: who goes away loses nothing.
-//! Only what is below `mcp/` knows a protocol, so that every door says the same.
+//! Only what is below `mcp/` and `rest/` knows a protocol, so that every door says the same.
 
 pub mod active;
+pub mod execution;
 pub mod hall;
 pub mod http;
+pub mod listing;
 pub mod mcp;
 pub mod offer;
 pub mod own;
 pub mod plans;
 pub mod question;
+pub mod rest;
 pub mod told;

@@ -5,19 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::compile::dialect::parse_duration;
-use segue_core::compile::document::{self, Budget};
 use segue_core::compile::source::Source;
-use segue_core::composition::Strategy;
-use segue_core::diagnostic::{Diagnostic, Severity};
-use segue_core::plan::Plan;
-use segue_core::run::Options;
+use segue_core::diagnostic::Diagnostic;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunStatus};
 use segue_runtime::engine::Engine;
-use segue_runtime::library::LibraryError;
 
+use super::execution::{Execution, Undescribed, execution, keep_template, source};
 use super::hall::Hall;
 use super::told::{Told, run_value};
 
@@ -177,20 +172,6 @@ fn schema(text: &str) -> Value {
     node.map(|node| node.to_value()).expect("our schemas are JSON")
 }
 
-/// A run that `composition_execute` asks for.
-pub struct Execution {
-    /// What to run.
-    pub plan: Arc<Plan>,
-    /// Its input.
-    pub input: Value,
-    /// What it requires of its caller.
-    pub context: Value,
-    /// What else is asked for.
-    pub options: Options,
-    /// Whether nothing is to be called.
-    pub dry_run: bool,
-}
-
 /// What our tools work with.
 pub struct Desk<'a> {
     /// The hall.
@@ -200,48 +181,7 @@ pub struct Desk<'a> {
 impl Desk<'_> {
     /// What `composition_execute` is to run; the error is the answer.
     pub async fn execution(&self, args: &Value) -> Result<Execution, Told> {
-        let given = ["composition", "template_id", "name"].map(|name| args.get(name));
-        let plan = match given {
-            [Some(composition), None, None] => self.plan(composition)?,
-            [None, Some(id), None] => {
-                let library = self.hall.served().library;
-                library.plan(id.as_str().unwrap_or("")).await.map_err(|e| refused(&e))?
-            }
-            [None, None, Some(name)] => {
-                let name = name.as_str().unwrap_or("");
-                let served = self.hall.served();
-                let offer = served.offers.get(name).or_else(|| served.offers.of_composition(name));
-                let unknown = || Told::error(format!("no composition `{name}` is served"));
-                offer.ok_or_else(unknown)?.plan.clone()
-            }
-            _ => {
-                let message = "give one of `composition`, `template_id` and `name`";
-                return Err(Told::error(message));
-            }
-        };
-        let options = args.get("options").cloned().unwrap_or_else(Value::empty_object);
-        let timeout = options.get("timeout").and_then(Value::as_str);
-        let timeout_ms = match timeout.map(|text| (text, parse_duration(text))) {
-            Some((text, None)) => {
-                return Err(Told::error(format!("`{text}` is no duration; write `30s` or `2m`")));
-            }
-            parsed => parsed.and_then(|(_, millis)| millis),
-        };
-        let strategy = options.get("error_strategy").and_then(Value::as_str);
-        let concurrency = options.get("max_concurrency").and_then(Value::as_u64);
-        let or_empty = |name| args.get(name).cloned().unwrap_or_else(Value::empty_object);
-        Ok(Execution {
-            plan,
-            input: or_empty("input"),
-            context: or_empty("context"),
-            options: Options {
-                timeout_ms,
-                max_concurrency: concurrency.and_then(|n| u32::try_from(n).ok()),
-                strategy: strategy.and_then(Strategy::parse),
-                ..Options::default()
-            },
-            dry_run: options.get("dry_run").and_then(Value::as_bool).unwrap_or(false),
-        })
+        execution(self.hall, args).await.map_err(|error| refused(&error))
     }
 
     /// What our other tools answer.
@@ -253,17 +193,17 @@ impl Desk<'_> {
                 let library = self.hall.served().library;
                 match library.list(text("search")).await {
                     Ok(list) => self.told(Value::object([("templates", json_of(&list))])),
-                    Err(error) => refused(&error),
+                    Err(error) => refused(&error.into()),
                 }
             }
             "composition_get_template" => match self.hall.served().library.get(text("id")).await {
                 Ok(template) => self.told(json_of(&template)),
-                Err(error) => refused(&error),
+                Err(error) => refused(&error.into()),
             },
             "composition_create_template" => self.create(args).await.unwrap_or_else(|told| told),
             "composition_delete_template" => {
                 match self.hall.served().library.remove(text("id")).await {
-                    Err(error) => refused(&error),
+                    Err(error) => refused(&error.into()),
                     Ok(()) => self.told(Value::object([
                         ("id", Value::from(text("id"))),
                         ("deleted", Value::Bool(true)),
@@ -318,36 +258,12 @@ impl Desk<'_> {
         let mut template = (**args.as_object().expect("arguments are an object")).clone();
         let may_replace =
             template.shift_remove("replace").is_some_and(|r| r.as_bool() == Some(true));
-        if let Some(Value::String(text)) = template.get("composition") {
-            let source = Source::new("composition", text.clone());
-            let read = document::read(&source, Budget::for_documents(&self.hall.limits()));
-            let composition = read.map_err(|findings| not_compiled(&findings, &source))?.to_value();
-            template.insert("composition".into(), composition);
-        }
-        let text = Value::from(template).to_json();
-        let put = self.hall.served().library.put(&text, may_replace).await;
-        put.map(|template| self.told(json_of(&template))).map_err(|error| refused(&error))
-    }
-
-    /// The plan of a composition that somebody sent; the error says everything that is wrong.
-    fn plan(&self, composition: &Value) -> Result<Arc<Plan>, Told> {
-        let source = source(composition);
-        let (plan, diagnostics) = self.hall.engine().plan(&source);
-        plan.ok_or_else(|| not_compiled(&diagnostics, &source))
+        let kept = keep_template(self.hall, template, may_replace).await;
+        kept.map(|template| self.told(json_of(&template))).map_err(|error| refused(&error))
     }
 
     pub(super) fn told(&self, value: Value) -> Told {
         Told::value(value, self.hall.limits().served_result_bytes_max, None)
-    }
-}
-
-/// The text of a composition that came as text or as an object.
-fn source(composition: &Value) -> Source {
-    match composition {
-        Value::String(text) => Source::new("composition", text.clone()),
-        other => {
-            Source::new("composition", serde_json::to_string_pretty(other).unwrap_or_default())
-        }
     }
 }
 
@@ -361,20 +277,6 @@ pub(super) fn json_of(view: &impl serde::Serialize) -> Value {
     node.map(|node| node.to_value()).unwrap_or_default()
 }
 
-/// Everything that is wrong with a text.
-fn not_compiled(diagnostics: &[Diagnostic], source: &Source) -> Told {
-    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
-    let lines = errors.map(|finding| {
-        let view = finding.view(source);
-        let help = finding.help.as_ref().map(|h| format!(" ({h})")).unwrap_or_default();
-        format!("- line {}: {} [{}]{help}\n", view.line, view.message, view.code)
-    });
-    Told::error(format!("the composition does not compile:\n{}", lines.collect::<String>()))
-}
-
-fn refused(error: &LibraryError) -> Told {
-    match error {
-        LibraryError::Wrong { text, diagnostics } => not_compiled(diagnostics, text),
-        other => Told::error(other.to_string()),
-    }
+fn refused(error: &Undescribed) -> Told {
+    Told::error(error.to_string())
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use segue_core::plan::Declared;
-use segue_core::run::{Question, QuestionKind};
+use segue_core::plan::{Declared, Plan};
+use segue_core::run::{Question, QuestionKind, Run};
 use segue_core::schema::Schema;
 use segue_core::value::Value;
 use segue_runtime::driver::Decision;
@@ -93,6 +93,47 @@ pub fn form(composition: &str, question: &Question) -> Form {
             ),
             schema: one_field("outcome", &["done", "failed"]),
         },
+    }
+}
+
+/// Why it is not clear which question somebody means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unclear {
+    /// Several steps ask: these.
+    Several(Vec<Arc<str>>),
+    /// None of that kind asks, or not this step.
+    None,
+}
+
+/// The question of a run that is meant: of a call in doubt, or any other.
+pub fn meant(run: &Run, step: Option<&str>, is_doubt: bool) -> Result<Question, Unclear> {
+    let fits = |question: &Question| {
+        matches!(question.kind, QuestionKind::Doubt { .. }) == is_doubt
+            && step.is_none_or(|step| &*question.step == step)
+    };
+    let mut questions: Vec<Question> = run.questions().into_iter().filter(fits).collect();
+    match questions.len() {
+        0 => Err(Unclear::None),
+        1 => Ok(questions.remove(0)),
+        _ => Err(Unclear::Several(questions.into_iter().map(|q| q.step).collect())),
+    }
+}
+
+/// What is wrong with the data of a yes: an approval has a form, and a tool returns what its schema
+/// says.
+pub fn misfit(question: &Question, data: &Value, plan: &Plan) -> Option<String> {
+    match &question.kind {
+        QuestionKind::Run { .. } | QuestionKind::Call { .. } => None,
+        QuestionKind::Approval { schema, .. } => {
+            let violation = schema.as_ref()?.violations(data).into_iter().next()?;
+            Some(format!("the answer does not fit: {violation}"))
+        }
+        QuestionKind::Doubt { .. } if data.is_null() => None,
+        QuestionKind::Doubt { tool, .. } => {
+            let schema = plan.tools.get(tool)?.output.as_ref()?;
+            let violation = schema.violations(data).into_iter().next()?;
+            Some(format!("`{tool}` cannot have returned that: {violation}"))
+        }
     }
 }
 

@@ -25,8 +25,9 @@ use super::seal::Seal;
 use super::stdio::Line;
 use super::wire;
 use crate::serve::active::Outcome;
+use crate::serve::execution::Execution;
 use crate::serve::hall::Hall;
-use crate::serve::own::{self, Desk, Execution};
+use crate::serve::own::{self, Desk};
 use crate::serve::told::{Shape, Telling, Told, run_of_uri};
 
 /// Tasks whose shape is remembered; of others, the composition's name says it.

@@ -1,67 +1,18 @@
 //! `segue serve`: who may come in over HTTP.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
-
 use super::{DOUBLE, world};
-use crate::support::{Json, SEGUE, World, json};
-
-struct Served {
-    child: Child,
-    address: String,
-    /// What was said at the start.
-    said: String,
-}
+use crate::served::Served;
+use crate::support::{Json, json};
 
 impl Served {
-    fn start(world: &World, args: &[&str]) -> Served {
-        let mut command = world.command(SEGUE);
-        command.args([
-            "--config",
-            "segue.yaml",
-            "--store",
-            "memory",
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-        ]);
-        command.args(args).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let first = lines.next().unwrap();
-        let address = first.rsplit("http://").next().unwrap().trim_end_matches("/mcp").to_owned();
-        let said = if args.is_empty() { lines.next().unwrap() } else { String::new() };
-        std::thread::spawn(move || lines.for_each(drop));
-        Served { child, address, said }
-    }
-
-    /// The status and body of a request.
-    fn post(&self, headers: &[(&str, &str)], message: &Json) -> (u16, String) {
-        let body = message.to_string();
-        let host = ("Host", self.address.as_str());
-        let is_host = |(name, _): &&(&str, &str)| *name == "Host";
-        let host = if headers.iter().any(|header| is_host(&header)) { None } else { Some(&host) };
-        let lines = headers.iter().chain(host).map(|(name, value)| format!("{name}: {value}\r\n"));
-        let text = format!(
-            "POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{}",
-            body.len(),
-            lines.collect::<String>()
-        );
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(format!("{text}\r\n{body}").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, answer)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// The status and body of a call of MCP.
+    fn call(&self, headers: &[(&str, &str)], message: &Json) -> (u16, String) {
+        let own = [
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        let answer = self.ask("POST", "/mcp", &[&own, headers].concat(), &message.to_string());
+        (answer.status, answer.body)
     }
 }
 
@@ -89,10 +40,10 @@ fn only_who_has_the_token_is_heard() {
         "server: { token: open-sesame, allowed_origins: ['https://app.example.org:443'] }\n",
         &[("double", DOUBLE)],
     );
-    let served = Served::start(&world, &["-q"]);
+    let served = Served::start(&world, "memory", &[]);
     let (message, headers) = call();
     let with = |more: &[(&'static str, &'static str)]| {
-        served.post(&[&headers[..], more].concat(), &message)
+        served.call(&[&headers[..], more].concat(), &message)
     };
     let token = ("Authorization", "Bearer open-sesame");
     assert_eq!(with(&[]).0, 401);
@@ -110,16 +61,16 @@ fn only_who_has_the_token_is_heard() {
 fn a_token_is_made_up_and_leaving_it_out_is_for_this_machine() {
     let world = world("", &[("double", DOUBLE)]);
     let (message, mut headers) = call();
-    let served = Served::start(&world, &[]);
-    let token = served.said.split(' ').nth(4).unwrap().to_owned();
-    assert_eq!(served.post(&headers, &message).0, 401);
+    let served = Served::start(&world, "memory", &[]);
+    let token = served.said("token: ").split(' ').nth(1).unwrap().to_owned();
+    assert_eq!(served.call(&headers, &message).0, 401);
     let bearer = format!("Bearer {token}");
     let bearer: &'static str = bearer.leak();
     headers.push(("Authorization", bearer));
-    assert_eq!(served.post(&headers, &message).0, 200, "{}", served.said);
+    assert_eq!(served.call(&headers, &message).0, 200);
     drop(served);
-    let served = Served::start(&world, &["--no-token"]);
-    assert_eq!(served.post(&headers[..3], &message).0, 200);
+    let served = Served::start(&world, "memory", &["--no-token"]);
+    assert_eq!(served.call(&headers[..3], &message).0, 200);
     let refused = ["--config", "segue.yaml", "serve", "--no-token", "--listen", "0.0.0.0:0"];
     assert!(world.segue(&refused).exits(2).stderr.contains("only this machine"));
     world.segue(&["--config", "segue.yaml", "serve", "--listen", "here"]).exits(2);

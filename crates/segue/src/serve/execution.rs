@@ -1,0 +1,192 @@
+//! A run that somebody describes: which composition, with what, and how.
+//!
+//! Every door takes the same words for it: one of `composition`, `template_id` and `name`, then
+//! `input`, `context` and `options`.
+
+use std::sync::Arc;
+
+use segue_core::compile::dialect::parse_duration;
+use segue_core::compile::document::{self, Budget};
+use segue_core::compile::source::Source;
+use segue_core::composition::Strategy;
+use segue_core::diagnostic::{Diagnostic, Severity};
+use segue_core::plan::Plan;
+use segue_core::run::Options;
+use segue_core::template::TemplateView;
+use segue_core::value::{Map, Value};
+use segue_runtime::library::LibraryError;
+
+use super::hall::Hall;
+
+/// A run that somebody asks for.
+pub struct Execution {
+    /// What to run.
+    pub plan: Arc<Plan>,
+    /// Its input.
+    pub input: Value,
+    /// What it requires of its caller.
+    pub context: Value,
+    /// What else is asked for.
+    pub options: Options,
+    /// Whether nothing is to be called.
+    pub dry_run: bool,
+}
+
+/// Why a description describes nothing that can run.
+#[derive(Debug)]
+pub enum Undescribed {
+    /// It makes no sense.
+    Wrong(String),
+    /// It names a composition that is not served.
+    Unknown(String),
+    /// The template cannot be had, or kept.
+    Library(LibraryError),
+    /// The composition does not compile.
+    Findings {
+        /// Its text.
+        source: Source,
+        /// Everything that was found.
+        diagnostics: Vec<Diagnostic>,
+    },
+}
+
+impl std::fmt::Display for Undescribed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Undescribed::Wrong(message) | Undescribed::Unknown(message) => f.write_str(message),
+            Undescribed::Library(error) => write!(f, "{error}"),
+            Undescribed::Findings { source, diagnostics } => {
+                f.write_str("the composition does not compile:\n")?;
+                let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
+                for finding in errors {
+                    let view = finding.view(source);
+                    let help = finding.help.as_ref().map(|h| format!(" ({h})")).unwrap_or_default();
+                    writeln!(f, "- line {}: {} [{}]{help}", view.line, view.message, view.code)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The run that is described.
+pub async fn execution(hall: &Hall, described: &Value) -> Result<Execution, Undescribed> {
+    let plan = described_plan(hall, described).await?;
+    // Nothing, and the word for it, are the same.
+    let given = |name| described.get(name).filter(|value| !value.is_null()).cloned();
+    let or_empty = |name| given(name).unwrap_or_else(Value::empty_object);
+    let options = or_empty("options");
+    let strategy = options.get("error_strategy").and_then(Value::as_str);
+    let concurrency = options.get("max_concurrency").and_then(Value::as_u64);
+    let flag = |name| options.get(name).and_then(Value::as_bool).unwrap_or(false);
+    Ok(Execution {
+        plan,
+        input: or_empty("input"),
+        context: or_empty("context"),
+        options: Options {
+            timeout_ms: timeout_ms(options.get("timeout"))?,
+            max_concurrency: concurrency.and_then(|n| u32::try_from(n).ok()),
+            strategy: strategy.and_then(Strategy::parse),
+            approved: flag("approved"),
+            ..Options::default()
+        },
+        dry_run: flag("dry_run"),
+    })
+}
+
+/// The plan that is described, of whatever is there: a composition, a template, or a name.
+pub async fn described_plan(hall: &Hall, described: &Value) -> Result<Arc<Plan>, Undescribed> {
+    match subject(hall, described).await? {
+        Subject::Served(plan) => Ok(plan),
+        Subject::Text(source) => {
+            let (plan, diagnostics) = hall.engine().plan(&source);
+            plan.ok_or(Undescribed::Findings { source, diagnostics })
+        }
+    }
+}
+
+/// What is described.
+pub enum Subject {
+    /// A composition or a template, which may compile.
+    Text(Source),
+    /// A composition that is served.
+    Served(Arc<Plan>),
+}
+
+/// What is described, uncompiled.
+pub async fn subject(hall: &Hall, described: &Value) -> Result<Subject, Undescribed> {
+    let given = |name| described.get(name).filter(|value| !value.is_null());
+    match ["composition", "template_id", "name"].map(given) {
+        [Some(composition), None, None] => Ok(Subject::Text(source(composition))),
+        [None, Some(id), None] => {
+            let library = hall.served().library;
+            Ok(Subject::Text(library.volume(id.as_str().unwrap_or("")).await?.source))
+        }
+        [None, None, Some(name)] => {
+            let name = name.as_str().unwrap_or("");
+            let served = hall.served();
+            let offer = served.offers.get(name).or_else(|| served.offers.of_composition(name));
+            let unknown = || Undescribed::Unknown(format!("no composition `{name}` is served"));
+            Ok(Subject::Served(offer.ok_or_else(unknown)?.plan.clone()))
+        }
+        _ => {
+            let message = "give one of `composition`, `template_id` and `name`";
+            Err(Undescribed::Wrong(message.to_owned()))
+        }
+    }
+}
+
+/// Keeps a template, whose composition may be text.
+pub async fn keep_template(
+    hall: &Hall,
+    mut template: Map,
+    may_replace: bool,
+) -> Result<TemplateView, Undescribed> {
+    if let Some(Value::String(text)) = template.get("composition") {
+        let source = Source::new("composition", text.clone());
+        let composition = match document::read(&source, Budget::for_documents(&hall.limits())) {
+            Ok(node) => node.to_value(),
+            Err(diagnostics) => return Err(Undescribed::Findings { source, diagnostics }),
+        };
+        template.insert("composition".into(), composition);
+    }
+    let text = Value::from(template).to_json();
+    Ok(hall.served().library.put(&text, may_replace).await?)
+}
+
+impl From<LibraryError> for Undescribed {
+    fn from(error: LibraryError) -> Undescribed {
+        match error {
+            LibraryError::Wrong { text: source, diagnostics } => {
+                Undescribed::Findings { source, diagnostics }
+            }
+            other => Undescribed::Library(other),
+        }
+    }
+}
+
+/// The text of a composition that came as text or as an object.
+pub fn source(composition: &Value) -> Source {
+    match composition {
+        Value::String(text) => Source::new("composition", text.clone()),
+        other => {
+            Source::new("composition", serde_json::to_string_pretty(other).unwrap_or_default())
+        }
+    }
+}
+
+/// A duration: words such as `30s`, or a whole number of nanoseconds, as Go writes them.
+fn timeout_ms(timeout: Option<&Value>) -> Result<Option<u64>, Undescribed> {
+    let Some(timeout) = timeout.filter(|timeout| !timeout.is_null()) else { return Ok(None) };
+    let wrong =
+        || Undescribed::Wrong(format!("`{}` is no duration; write `30s` or `2m`", shown(timeout)));
+    if let Some(nanos) = timeout.as_u64() {
+        // Zero is Go's word for none.
+        return Ok((nanos > 0).then(|| nanos.div_ceil(1_000_000)));
+    }
+    timeout.as_str().and_then(parse_duration).map(Some).ok_or_else(wrong)
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_json(), str::to_owned)
+}

@@ -1,0 +1,222 @@
+//! The door: who may come in, before anything else of a request is looked at.
+//!
+//! A request comes to a name that is ours, from no web page but those that are allowed, and brings the
+//! token. Otherwise a page that somebody looks at could use what runs on their machine. Only then is
+//! its body read, whole, within a bound and a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+
+use super::token::{Keyring, Principal};
+use crate::serve::rest::problem::Problem;
+
+/// What is said with every answer.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Headers that an allowed page may send.
+const ACCEPTED: &str = "authorization, content-type, prefer, idempotency-key, last-event-id, \
+mcp-protocol-version, mcp-session-id, mcp-method, mcp-name";
+
+/// Headers that an allowed page may read.
+const EXPOSED: &str = "location, retry-after, allow, mcp-session-id";
+
+/// Who may come in.
+pub(super) struct Door {
+    pub(super) keyring: Keyring,
+    /// Names that we are reached under.
+    pub(super) hosts: Vec<String>,
+    /// Web pages that may ask.
+    pub(super) origins: Vec<Origin>,
+    /// Paths that anybody may see.
+    pub(super) open: Vec<&'static str>,
+    pub(super) limits: Arc<Limits>,
+}
+
+/// A web page's origin, whose port is always known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    scheme: String,
+    host: String,
+    port: Option<u16>,
+}
+
+impl Origin {
+    /// `https://app.example.org` is the same as `https://app.example.org:443`.
+    pub(super) fn parse(text: &str) -> Option<Origin> {
+        let uri: Uri = text.parse().ok()?;
+        let scheme = uri.scheme_str()?.to_ascii_lowercase();
+        let usual = match &*scheme {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        let host = uri.host()?.to_ascii_lowercase();
+        Some(Origin { port: uri.port_u16().or(usual), scheme, host })
+    }
+}
+
+impl Door {
+    /// Who comes in with this request.
+    fn admit(&self, request: &Request) -> Result<Principal, Problem> {
+        let headers = request.headers();
+        let host = host_of(request.uri(), headers).ok_or_else(|| {
+            Problem::new(StatusCode::BAD_REQUEST, Code::InvalidField, "a `Host` is needed")
+        })?;
+        if !self.hosts.contains(&host) {
+            let detail =
+                format!("this is not `{host}`; `server.allowed_hosts` says what else it is");
+            return Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail));
+        }
+        for origin in headers.get_all(header::ORIGIN) {
+            if !self.is_allowed(origin) {
+                let detail = "this web page may not ask; `server.allowed_origins` says which may";
+                return Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail));
+            }
+        }
+        match self.keyring.who(headers) {
+            Some(who) => Ok(who),
+            // A browser sends no token with it.
+            None if is_preflight(request) => Ok(Principal::stranger()),
+            None if self.open.contains(&request.uri().path()) => Ok(Principal::stranger()),
+            None => {
+                let detail = "a token is needed: `Authorization: Bearer …`";
+                let problem = Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, detail);
+                Err(problem.with(header::WWW_AUTHENTICATE, "Bearer"))
+            }
+        }
+    }
+
+    /// Whether a web page may ask.
+    fn is_allowed(&self, origin: &HeaderValue) -> bool {
+        let known = origin.to_str().ok().and_then(Origin::parse);
+        known.is_some_and(|origin| self.origins.contains(&origin))
+    }
+
+    /// The body, whole.
+    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+        if headers.contains_key(header::CONTENT_ENCODING) {
+            let detail = "a body is sent as it is, without `Content-Encoding`";
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                Code::InvalidField,
+                detail,
+            ));
+        }
+        let bytes_max = self.limits.served_body_bytes_max;
+        let too_large = || {
+            let detail = format!("a body has at most {bytes_max} bytes (`served_body_bytes_max`)");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Limit, detail).closing()
+        };
+        if body.size_hint().lower() > bytes_max as u64 {
+            return Err(too_large());
+        }
+        let read = Limited::new(body, bytes_max).collect();
+        let patience = Duration::from_millis(self.limits.served_body_ms);
+        match tokio::time::timeout(patience, read).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+            Ok(Err(_)) => {
+                let detail = "the body could not be read";
+                Err(Problem::new(StatusCode::BAD_REQUEST, Code::Parse, detail).closing())
+            }
+            Err(_) => {
+                let detail = "the body did not arrive in time (`served_body_ms`)";
+                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, Code::Timeout, detail).closing())
+            }
+        }
+    }
+}
+
+/// The name that a request is sent to, without its port.
+fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (given, more) = (hosts.next(), hosts.next());
+    if more.is_some() {
+        return None;
+    }
+    let authority: axum::http::uri::Authority = match uri.authority() {
+        Some(authority) => authority.clone(),
+        None => given?.to_str().ok()?.parse().ok()?,
+    };
+    Some(authority.host().to_ascii_lowercase())
+}
+
+/// Lets in who may, and hands on a request whose body is there.
+pub(super) async fn enter(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let page = request.headers().get(header::ORIGIN).cloned();
+    let mut response = match within(&door, request, next).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    // A page that was refused is not named, so its browser does not show it the answer.
+    if let Some(page) = page.filter(|page| door.is_allowed(page)) {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+/// Whether a browser asks what one of its pages may ask for.
+fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ORIGIN)
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// What a page may ask for, once it may ask at all. Nothing is told that a page could not know.
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, PUT, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ACCEPTED));
+    response
+}
+
+async fn within(door: &Door, mut request: Request, next: Next) -> Result<Response, Problem> {
+    let who = door.admit(&request)?;
+    if is_preflight(&request) {
+        return Ok(preflight());
+    }
+    request.extensions_mut().insert(who);
+    if !request.body().is_end_stream() {
+        let (parts, body) = request.into_parts();
+        let bytes = door.read(&parts.headers, body).await?;
+        request = Request::from_parts(parts, Body::from(bytes));
+    }
+    Ok(next.run(request).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_the_same_when_a_browser_says_so() {
+        let origin = |text| Origin::parse(text);
+        assert_eq!(origin("https://App.example"), origin("https://app.example:443"));
+        assert_ne!(origin("http://app.example"), origin("https://app.example"));
+        assert_ne!(origin("http://app.example"), origin("http://app.example:81"));
+        assert_eq!(origin("null"), None);
+    }
+}

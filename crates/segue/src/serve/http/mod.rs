@@ -1,0 +1,130 @@
+//! The address of the house: who may come in, and how.
+//!
+//! ```text
+//! listen.rs, crowd.rs, stream.rs    connections: how many, how slow, and how they end
+//! door.rs, token.rs                 each request: to whom, from where, with which token, how large
+//! ```
+//!
+//! Behind it are the doors of the protocols, which need to know nothing of this.
+
+mod crowd;
+mod door;
+mod listen;
+mod stream;
+mod token;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use segue_core::toolset::ToolsetBuilder;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::hall::Hall;
+use super::mcp::{self, Guests};
+use super::rest::routes::ROUTES;
+use super::rest::{self, Rest};
+use door::{Door, Origin};
+use listen::Host;
+
+pub use listen::{bind, tls};
+pub use token::{Keyring, Principal, Right};
+
+/// How often what nobody needs any more is forgotten.
+const TIDY_EVERY: Duration = Duration::from_hours(1);
+
+/// What a house at an address is made of.
+pub struct House {
+    /// The hall.
+    pub hall: Arc<Hall>,
+    /// Toolsets by name, which still want their source.
+    pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
+    /// Where it listens.
+    pub at: SocketAddr,
+    /// Who is let in.
+    pub keyring: Keyring,
+    /// Web pages that may ask, beside our own.
+    pub allowed_origins: Vec<String>,
+    /// Names that it is reached under, beside those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// What connections are encrypted with.
+    pub tls: Option<TlsAcceptor>,
+    /// Says what was done, and by whom.
+    pub audit: fn(&str),
+}
+
+impl House {
+    /// Answers whoever comes, until it is time to leave: then what is asked is still answered.
+    pub async fn serve(self, listener: TcpListener, leaving: watch::Receiver<bool>) {
+        let (hall, tls, limits) = (self.hall.clone(), self.tls.clone(), self.hall.limits());
+        let router = self.router(leaving.clone());
+        let host = Host { router, tls, limits, leaving };
+        tokio::select! {
+            () = host.serve(listener) => {}
+            () = tidy(&hall) => {}
+        }
+    }
+
+    /// Every door behind the guards.
+    pub fn router(self, leaving: watch::Receiver<bool>) -> Router {
+        let (hosts, origins) = self.names();
+        let House { hall, toolsets, keyring, audit, .. } = self;
+        let open = ROUTES.iter().filter(|route| route.right == Right::Anybody);
+        let door = Door {
+            keyring,
+            hosts: hosts.clone(),
+            origins: origins.iter().filter_map(|origin| Origin::parse(origin)).collect(),
+            open: open.map(|route| route.path).collect(),
+            limits: hall.limits(),
+        };
+        let mcp = mcp::router(hall.clone(), Guests { hosts, origins });
+        let rest = Rest::new(hall, toolsets, leaving, audit);
+        mcp.layer(from_fn(with_right))
+            .merge(rest.router())
+            .fallback(rest::not_found)
+            .layer(from_fn_with_state(Arc::new(door), door::enter))
+    }
+
+    /// Names that it is reached under, and the web pages that may ask.
+    fn names(&self) -> (Vec<String>, Vec<String>) {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let own = names.iter().map(|name| format!("{scheme}://{name}:{}", self.at.port()));
+        let origins = own.chain(self.allowed_origins.iter().cloned()).collect();
+        let mut hosts: Vec<String> = names.into_iter().chain(["::1".to_owned()]).collect();
+        hosts.extend(self.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()));
+        match self.at.ip() {
+            ip if ip.is_unspecified() => {}
+            ip if ip.is_ipv6() => hosts.push(format!("[{ip}]")),
+            ip => hosts.push(ip.to_string()),
+        }
+        (hosts, origins)
+    }
+}
+
+/// Holds a request of another door against its row of the table.
+async fn with_right(request: Request, next: Next) -> Response {
+    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::stranger);
+    match rest::row(request.uri().path(), request.method()) {
+        Err(problem) => problem.into_response(),
+        Ok(route) => match rest::allow(route, &who) {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        },
+    }
+}
+
+async fn tidy(hall: &Hall) {
+    loop {
+        // What could not be forgotten now is forgotten next time.
+        let _ = rest::forget_keys(hall).await;
+        tokio::time::sleep(TIDY_EVERY).await;
+    }
+}

@@ -1,0 +1,113 @@
+//! Tools, runs and exports as every surface lists them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use segue_core::expose::{Export, Loss, Unconverted};
+use segue_core::plan::explain::effect_word;
+use segue_core::tool::{DeclaredRollback, ToolSpec};
+use segue_core::value::Value;
+use segue_core::view::{RunStatus, Timestamp};
+use segue_runtime::store::RunRow;
+use serde::Serialize;
+
+/// A run in short.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunLine {
+    /// UUIDv7.
+    pub run_id: Arc<str>,
+    /// The composition's name.
+    pub name: Arc<str>,
+    /// How it stands.
+    pub status: RunStatus,
+    /// Whether everything worked.
+    pub success: bool,
+    /// RFC 3339.
+    pub started_at: Timestamp,
+    /// RFC 3339, absent before the end.
+    pub completed_at: Option<Timestamp>,
+    /// Milliseconds, until now where it is not over.
+    pub duration_ms: u64,
+    /// The hash of its plan.
+    pub plan_hash: Arc<str>,
+}
+
+impl From<&RunRow> for RunLine {
+    fn from(run: &RunRow) -> RunLine {
+        RunLine {
+            run_id: run.run_id.clone(),
+            name: run.name.clone(),
+            status: run.status,
+            success: run.status == RunStatus::Success,
+            started_at: Timestamp(run.started_ms),
+            completed_at: run.ended_ms.map(Timestamp),
+            duration_ms: run.ended_ms.unwrap_or(run.updated_ms).saturating_sub(run.started_ms),
+            plan_hash: run.plan_hash.clone(),
+        }
+    }
+}
+
+/// Whether the name and the description of a tool have all of these words.
+pub fn has_words(tool: &ToolSpec, words: &str) -> bool {
+    let text = format!("{} {}", tool.id, tool.description).to_lowercase();
+    words.split_whitespace().all(|word| text.contains(&word.to_lowercase()))
+}
+
+/// Everything that is known of a tool.
+pub fn definition(tool: &ToolSpec) -> Value {
+    let Value::Object(definition) = tool.definition() else { return Value::Null };
+    let mut definition = Arc::unwrap_or_clone(definition);
+    let mut add = |name: &str, value: Value| drop(definition.insert(name.into(), value));
+    add("effect", effect_word(tool.annotations.impact()).into());
+    let rollback = match &tool.rollback {
+        DeclaredRollback::Unknown => Value::Null,
+        DeclaredRollback::NotNeeded => "none".into(),
+        DeclaredRollback::Call { tool, parameters } => Value::object([
+            ("tool", Value::String(tool.clone())),
+            ("parameters", parameters.clone()),
+        ]),
+        DeclaredRollback::Impossible { reason } => {
+            Value::object([("impossible", Value::String(reason.clone()))])
+        }
+    };
+    add("rollback", rollback);
+    if let Some(seen) = &tool.observed {
+        let mut observed = vec![
+            ("calls", Value::from(seen.calls)),
+            ("failures", Value::from(seen.failures)),
+            ("p50_ms", Value::from(seen.p50_ms)),
+            ("p95_ms", Value::from(seen.p95_ms)),
+        ];
+        if let Some(shape) = &seen.output {
+            let samples = Value::from(shape.samples());
+            let schema = shape.ty().to_schema();
+            observed.push(("output", Value::object([("samples", samples), ("schema", schema)])));
+        }
+        add("observed", Value::object(observed));
+    }
+    add("confirms", Value::Bool(tool.needs_confirmation()));
+    add("hash", tool.hash().into());
+    definition.into()
+}
+
+/// Everything about an export in one document.
+#[derive(Serialize)]
+pub struct Report<'a> {
+    tools: Value,
+    losses: &'a [Loss],
+    errors: &'a [Unconverted],
+    /// The tool behind each name.
+    names: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> From<&'a Export> for Report<'a> {
+    fn from(export: &'a Export) -> Report<'a> {
+        Report {
+            tools: export.definitions(),
+            losses: &export.losses,
+            errors: &export.errors,
+            names: export.tools.iter().map(|tool| (&*tool.name, tool.id().as_str())).collect(),
+        }
+    }
+}

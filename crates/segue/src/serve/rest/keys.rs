@@ -1,0 +1,73 @@
+//! Keys of requests that may come twice: `Idempotency-Key`.
+//!
+//! A key is claimed, with the id of the run that it will have, before the run begins. Whoever comes with
+//! it again finds that run, also after a crash in between: then it begins, under the id that it was
+//! given.
+
+use std::sync::Arc;
+
+use segue_core::compile::document::read_json_value;
+use segue_core::diagnostic::Code;
+use segue_core::tool::hex_digest;
+use segue_core::value::Value;
+use segue_runtime::driver::now_ms;
+use segue_runtime::store::{Expect, Item, Shelf, StoreError};
+
+use super::problem::Problem;
+use crate::serve::hall::Hall;
+use crate::serve::http::Principal;
+
+/// The longest key.
+const KEY_CHARS_MAX: usize = 255;
+
+/// What a key stands for.
+pub(super) enum Claim {
+    /// A run that has not begun.
+    New(Arc<str>),
+    /// A run that has.
+    Begun(Arc<str>),
+}
+
+/// Claims a key for a request.
+pub(super) async fn claim(
+    hall: &Hall,
+    who: &Principal,
+    key: &str,
+    body: &Value,
+) -> Result<Claim, Problem> {
+    if key.is_empty() || key.chars().count() > KEY_CHARS_MAX {
+        let detail = format!("`Idempotency-Key` has 1 to {KEY_CHARS_MAX} characters");
+        return Err(Problem::wrong(Code::InvalidField, detail));
+    }
+    let engine = hall.engine();
+    let shelves = engine.store().shelves();
+    let key: Arc<str> = hex_digest(format!("{}\n{key}", who.name).as_bytes()).into();
+    let asked = hex_digest(body.to_canonical_json().as_bytes());
+    let run_id = engine.new_run_id();
+    let text = Value::object([
+        ("asked", Value::from(asked.as_str())),
+        ("run_id", Value::String(run_id.clone())),
+    ]);
+    let item = Item { key: key.clone(), text: text.to_json().into(), version: 0, at_ms: now_ms() };
+    match shelves.keep(Shelf::Answers, &item, Expect::Absent).await {
+        Ok(_) => return Ok(Claim::New(run_id)),
+        Err(StoreError::Changed { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let kept = shelves.kept(Shelf::Answers, &key).await?;
+    let kept = kept.and_then(|item| read_json_value(&item.text, &hall.limits()).ok());
+    let kept = kept.unwrap_or_default();
+    if kept.get("asked").and_then(Value::as_str) != Some(&asked) {
+        let detail = "this `Idempotency-Key` came with another body before";
+        return Err(Problem::wrong(Code::Conflict, detail));
+    }
+    let run_id: Arc<str> = kept.get("run_id").and_then(Value::as_str).unwrap_or("").into();
+    let has_begun = hall.active(&run_id).is_some() || engine.store().run(&run_id).await?.is_some();
+    Ok(if has_begun { Claim::Begun(run_id) } else { Claim::New(run_id) })
+}
+
+/// Forgets keys that nobody comes with any more.
+pub async fn forget(hall: &Hall) -> Result<u64, StoreError> {
+    let before_ms = now_ms().saturating_sub(hall.limits().served_key_ms);
+    hall.engine().store().shelves().clear(Shelf::Answers, before_ms).await
+}

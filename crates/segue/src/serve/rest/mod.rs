@@ -1,0 +1,174 @@
+//! The door for programs: resources over HTTP.
+//!
+//! ```text
+//! routes.rs ── one table: method, path, right, handler, documentation
+//!     └─ visit.rs                                a request, held against its row of the table
+//!          └─ compositions, templates, plans, runs, events, tools, server .rs    one file per resource
+//! shapes.rs, problem.rs, openapi.rs, page.rs     what is asked and answered; the table for readers
+//! ```
+//!
+//! The router, the OpenAPI document and the tests of who may do what are made from the table, so none of
+//! them can know a route that the others do not.
+
+#![allow(
+    clippy::unnecessary_wraps,
+    reason = "handlers have one shape, also those that cannot fail"
+)]
+
+mod compositions;
+mod events;
+mod keys;
+pub mod openapi;
+mod page;
+mod plans;
+pub mod problem;
+pub mod routes;
+mod runs;
+mod server;
+pub mod shapes;
+mod templates;
+mod tools;
+pub mod visit;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawPathParams, Request};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::schema::Schema;
+use segue_core::toolset::ToolsetBuilder;
+use tokio::sync::{Semaphore, watch};
+
+use super::hall::Hall;
+use super::http::Principal;
+use problem::Problem;
+use routes::{Handler, ROUTES, Route, Verb};
+use visit::{Answer, Visit};
+
+pub use keys::forget as forget_keys;
+
+/// Journals that are read for followers at once.
+const READERS: usize = 2;
+
+/// What the door works with.
+pub struct Rest {
+    /// The hall.
+    pub hall: Arc<Hall>,
+    /// Toolsets by name, which still want their source.
+    pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
+    /// Becomes true when nobody is told of runs any more.
+    pub leaving: watch::Receiver<bool>,
+    /// Says what was done, and by whom.
+    pub audit: fn(&str),
+    limits: Arc<Limits>,
+    /// How many more may follow runs.
+    followers: Arc<Semaphore>,
+    /// How many more journals may be read for them.
+    readers: Semaphore,
+    /// What bodies are held against, by the name of their route.
+    bodies: BTreeMap<&'static str, Schema>,
+}
+
+impl Rest {
+    /// A door to a hall.
+    pub fn new(
+        hall: Arc<Hall>,
+        toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
+        leaving: watch::Receiver<bool>,
+        audit: fn(&str),
+    ) -> Rest {
+        let limits = hall.limits();
+        let followers = Arc::new(Semaphore::new(limits.served_streams_max));
+        let bodies = ROUTES.iter().filter_map(|route| Some((route.name, openapi::checked(route)?)));
+        let bodies = bodies.collect();
+        let readers = Semaphore::new(READERS);
+        Rest { hall, toolsets, leaving, audit, limits, followers, readers, bodies }
+    }
+
+    /// Every route of the table that is answered here.
+    pub fn router(self) -> Router {
+        let rest = Arc::new(self);
+        let mut paths: Vec<&'static str> =
+            ROUTES.iter().filter(|route| route.is_ours()).map(|route| route.path).collect();
+        paths.dedup();
+        let mut router = Router::new();
+        for path in paths {
+            let rest = rest.clone();
+            let answer = move |params: Result<RawPathParams, _>, request: Request| async move {
+                match params {
+                    Ok(params) => answer(rest, path, &params, request).await,
+                    Err(_) => not_found().await,
+                }
+            };
+            router = router.route(path, any(answer));
+        }
+        router
+    }
+}
+
+/// Nothing is at this path.
+pub async fn not_found() -> Response {
+    Problem::not_found("there is nothing at this path")
+        .help("`/docs` says what there is")
+        .into_response()
+}
+
+/// Whether somebody may do what a row of the table does.
+pub fn allow(route: &Route, who: &Principal) -> Result<(), Problem> {
+    if who.may(route.right) {
+        return Ok(());
+    }
+    let detail = format!("`{}` may not do this: it needs `{}`", who.name, route.right.as_str());
+    Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail))
+}
+
+/// The row of the table for a method at a path; the error says which methods there are.
+pub fn row(path: &str, method: &Method) -> Result<&'static Route, Problem> {
+    let at_path = || ROUTES.iter().filter(|route| route.path == path);
+    if let Some(route) = at_path().find(|route| route.verb.answers(method)) {
+        return Ok(route);
+    }
+    let mut allowed: Vec<&str> = at_path().map(|route| route.verb.as_str()).collect();
+    if at_path().any(|route| route.verb == Verb::Get) {
+        allowed.push("HEAD");
+    }
+    let detail = format!("`{method}` is not for this path");
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidField, detail);
+    Err(problem.allowing(&allowed.join(", ")))
+}
+
+async fn answer(rest: Arc<Rest>, path: &str, params: &RawPathParams, request: Request) -> Response {
+    let route = match row(path, request.method()) {
+        Ok(route) => route,
+        Err(problem) => return problem.into_response(),
+    };
+    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::stranger);
+    let (audit, asked) = (rest.audit, request.uri().path().to_owned());
+    let answered = answered(rest, route, params, who.clone(), request).await;
+    let response = answered.unwrap_or_else(IntoResponse::into_response);
+    if route.is_audited() {
+        audit(&server::audit_line(route, &who, &asked, &response));
+    }
+    response
+}
+
+async fn answered(
+    rest: Arc<Rest>,
+    route: &Route,
+    params: &RawPathParams,
+    who: Principal,
+    request: Request,
+) -> Answer {
+    allow(route, &who)?;
+    let visit = Visit::new(rest, route, params, who, request).await?;
+    match route.handler {
+        Handler::Now(handler) => handler(&visit),
+        Handler::Later(handler) => handler(visit).await,
+        Handler::Elsewhere => Ok(not_found().await),
+    }
+}

@@ -1,0 +1,247 @@
+//! What went wrong, as RFC 9457 has it.
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
+use segue_core::view::ErrorView;
+use segue_runtime::engine::EngineError;
+use segue_runtime::library::LibraryError;
+use segue_runtime::store::StoreError;
+use serde::Serialize;
+
+use crate::serve::execution::Undescribed;
+
+/// The media type of problems.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// What is sent of a problem.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub struct ProblemView {
+    /// `urn:segue:error:` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What the code means.
+    pub title: &'static str,
+    /// The status of the answer.
+    pub status: u16,
+    /// What went wrong this time.
+    pub detail: String,
+    /// What kind of error; each has a page in the manual.
+    pub code: Code,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// The run that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Every finding about a composition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diagnostics: Vec<DiagnosticView>,
+    /// Why a run could not begin.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ErrorView>,
+}
+
+/// A problem, on its way to become an answer.
+#[derive(Debug)]
+pub struct Problem {
+    view: Box<ProblemView>,
+    status: StatusCode,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// A problem of this kind.
+    pub fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Problem {
+        let view = ProblemView {
+            kind: format!("urn:segue:error:{code}"),
+            title: code.summary(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            code,
+            help: None,
+            run_id: None,
+            diagnostics: Vec::new(),
+            errors: Vec::new(),
+        };
+        Problem { view: Box::new(view), status, headers: Vec::new() }
+    }
+
+    /// Something that was named is not there.
+    pub fn not_found(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, Code::NotFound, detail)
+    }
+
+    /// A request that can be read and makes no sense.
+    pub fn wrong(code: Code, detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
+    }
+
+    /// Something is not as the request supposes.
+    pub fn conflict(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::CONFLICT, Code::Conflict, detail)
+    }
+
+    /// Too much is going on.
+    pub fn busy(detail: impl Into<String>) -> Problem {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Limit, detail);
+        problem.with(header::RETRY_AFTER, "1")
+    }
+
+    /// Why a run could not begin.
+    pub fn refused(errors: Vec<ErrorView>) -> Problem {
+        let (code, detail) = errors
+            .first()
+            .map_or((Code::Internal, String::new()), |error| (error.code, error.message.clone()));
+        let mut problem = Problem::wrong(code, detail);
+        problem.view.errors = errors;
+        problem
+    }
+
+    /// Everything that is wrong with a composition.
+    pub fn findings(source: &Source, findings: &[Diagnostic]) -> Problem {
+        let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+        let code = errors.next().map_or(Code::Parse, |finding| finding.code);
+        let more = errors.count();
+        let detail = match more {
+            0 => "the composition does not compile".to_owned(),
+            more => format!("the composition does not compile: {} errors", more + 1),
+        };
+        let mut problem = Problem::wrong(code, detail);
+        problem.view.diagnostics = findings.iter().map(|finding| finding.view(source)).collect();
+        problem
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Problem {
+        self.view.help = Some(help.into());
+        self
+    }
+
+    /// Names the run that it is about.
+    #[must_use]
+    pub fn of_run(mut self, run_id: &str) -> Problem {
+        self.view.run_id = Some(run_id.to_owned());
+        self
+    }
+
+    /// Adds a header to the answer.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: &'static str) -> Problem {
+        self.headers.push((name, HeaderValue::from_static(value)));
+        self
+    }
+
+    /// Says which methods a path has.
+    #[must_use]
+    pub fn allowing(mut self, methods: &str) -> Problem {
+        let methods = HeaderValue::from_str(methods).ok();
+        self.headers.extend(methods.map(|methods| (header::ALLOW, methods)));
+        self
+    }
+
+    /// Ends the connection with the answer, because the rest of the request is not read.
+    #[must_use]
+    pub fn closing(self) -> Problem {
+        self.with(header::CONNECTION, "close")
+    }
+
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_string(&self.view).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        headers.extend(self.headers);
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            StoreError::Unknown { .. } => Problem::not_found(detail),
+            StoreError::Owned { run_id, .. }
+            | StoreError::Ended { run_id, .. }
+            | StoreError::Fenced { run_id, .. }
+            | StoreError::Lost { run_id, .. } => Problem::conflict(detail).of_run(&run_id),
+            StoreError::Unavailable { .. } => {
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, detail)
+                    .with(header::RETRY_AFTER, "1")
+            }
+            StoreError::Damaged { run_id, .. } | StoreError::Planless { run_id, .. } => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
+                    .of_run(&run_id)
+            }
+            StoreError::Changed { .. } => Problem::conflict(detail),
+            StoreError::Broken { .. } | StoreError::Spoiled { .. } => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
+            }
+        }
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            EngineError::Store(error) => error.into(),
+            EngineError::Stopped { run_id, .. } => {
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, detail)
+                    .of_run(&run_id)
+                    .help("nothing is lost: the run goes on from its journal")
+                    .with(header::RETRY_AFTER, "1")
+            }
+            EngineError::DefinitionChanged { .. } => {
+                Problem::new(StatusCode::CONFLICT, Code::DefinitionChanged, detail)
+            }
+            EngineError::UnknownTool { nearest, .. } => {
+                let problem = Problem::not_found(detail);
+                match nearest {
+                    Some(near) => problem.help(format!("did you mean `{near}`?")),
+                    None => problem,
+                }
+            }
+            EngineError::Arguments { .. } => Problem::wrong(Code::InputSchema, detail),
+            EngineError::Tool(_) => Problem::new(StatusCode::BAD_GATEWAY, Code::ToolError, detail),
+        }
+    }
+}
+
+impl From<Undescribed> for Problem {
+    fn from(error: Undescribed) -> Problem {
+        match error {
+            Undescribed::Wrong(detail) => Problem::wrong(Code::InvalidField, detail),
+            Undescribed::Unknown(detail) => Problem::not_found(detail),
+            Undescribed::Library(error) => error.into(),
+            Undescribed::Findings { source, diagnostics } => {
+                Problem::findings(&source, &diagnostics)
+            }
+        }
+    }
+}
+
+impl From<LibraryError> for Problem {
+    fn from(error: LibraryError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            LibraryError::Unknown(_) => Problem::not_found(detail),
+            LibraryError::Taken { .. } | LibraryError::Given(_) => Problem::conflict(detail),
+            LibraryError::Wrong { text, diagnostics } => Problem::findings(&text, &diagnostics),
+            LibraryError::Store(error) => error.into(),
+        }
+    }
+}

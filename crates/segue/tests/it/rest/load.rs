@@ -1,0 +1,194 @@
+//! Many at once, and many who mean no good: nobody is lost, and nobody else is slowed down.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+use super::world;
+use crate::served::{Served, TOKEN};
+use crate::support::{Json, json};
+
+/// Requests at once.
+const CROWD: usize = 2_000;
+
+/// Connections that send a byte now and then.
+const SLOW: usize = 5_000;
+
+/// Followers that never read.
+const DEAF: usize = 200;
+
+/// Requests by which the others are judged.
+const HEALTHY: usize = 400;
+
+fn three(n: usize) -> Json {
+    json!({ "composition": { "name": "three", "steps": [
+        { "id": "a", "tool": "echo", "parameters": { "n": "{{ input.n }}" }, "output_key": "a" },
+        { "id": "b", "tool": "echo", "parameters": { "n": "{{ a.n + 1 }}" }, "output_key": "b" },
+        { "id": "c", "tool": "echo", "parameters": { "n": "{{ b.n + 1 }}" }, "output_key": "c" },
+    ] }, "input": { "n": n } })
+}
+
+fn request(served: &Served, n: usize) -> String {
+    let bearer = format!("Bearer {TOKEN}");
+    let headers = [("Authorization", &*bearer), ("Content-Type", "application/json")];
+    let body = three(n).to_string();
+    served.request("POST", "/api/v1/compositions/execute", &headers, &body)
+}
+
+/// Sends a request, and returns its result and how long that took.
+async fn execute(at: SocketAddr, request: String, n: usize) -> (Json, Duration) {
+    let begun = Instant::now();
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let took = begun.elapsed();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{n}: {answer:?}"));
+    assert!(head.starts_with("HTTP/1.1 200"), "{n}: {answer}");
+    let result: Json = serde_json::from_str(body).unwrap();
+    assert_eq!(result["results"]["c"]["n"], n + 2, "{result}");
+    (result, took)
+}
+
+struct Figures {
+    p50: Duration,
+    p99: Duration,
+}
+
+fn figures(mut times: Vec<Duration>) -> Figures {
+    times.sort_unstable();
+    Figures { p50: times[times.len() / 2], p99: times[times.len() * 99 / 100] }
+}
+
+/// One after the other: how long each took, and how long its run took by itself.
+async fn healthy(served: &Served, at: SocketAddr) -> (Figures, Figures) {
+    let (mut took, mut ran) = (Vec::new(), Vec::new());
+    for n in 0..HEALTHY {
+        let (result, time) = execute(at, request(served, n), n).await;
+        took.push(time);
+        ran.push(Duration::from_nanos(result["duration"].as_u64().unwrap()));
+    }
+    (figures(took), figures(ran))
+}
+
+fn resident_mib(served: &Served) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", served.pid())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    kib.unwrap_or(0) / 1024
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// None is lost, none is wrong, and the engine takes less than a millisecond of each.
+#[test]
+#[ignore = "prints figures, for a release build: `just load`"]
+fn two_thousand_at_once() {
+    for store in ["memory", "sqlite:load.db"] {
+        let world = world("");
+        let served = Served::start(&world, store, &[]);
+        let at: SocketAddr = served.address.parse().unwrap();
+        runtime().block_on(async {
+            let (alone, run) = healthy(&served, at).await;
+            println!(
+                "{store}: one at a time: p50 {:?}, p99 {:?}; run by itself p50 {:?}, p99 {:?} \
+                 (three calls of `echo`, whose tool time is nothing)",
+                alone.p50, alone.p99, run.p50, run.p99
+            );
+            assert!(store != "memory" || run.p50 < Duration::from_millis(1), "{:?}", run.p50);
+            let begun = Instant::now();
+            let mut asked = JoinSet::new();
+            for n in 0..CROWD {
+                asked.spawn(execute(at, request(&served, n), n));
+            }
+            let (mut times, mut ids) = (Vec::new(), std::collections::BTreeSet::new());
+            while let Some(answer) = asked.join_next().await {
+                let (result, took) = answer.unwrap();
+                times.push(took);
+                assert!(ids.insert(result["run_id"].as_str().unwrap().to_owned()));
+            }
+            let all = begun.elapsed();
+            assert_eq!(ids.len(), CROWD);
+            let crowd = figures(times);
+            println!(
+                "{store}: {CROWD} at once in {all:?}, {:?} each; p50 {:?}, p99 {:?}; {} MiB",
+                all / u32::try_from(CROWD).unwrap(),
+                crowd.p50,
+                crowd.p99,
+                resident_mib(&served)
+            );
+        });
+    }
+}
+
+/// Slow connections and followers that never read cost others next to nothing.
+#[test]
+#[ignore = "prints figures, for a release build: `just load`"]
+fn the_slow_and_the_deaf_disturb_nobody() {
+    let world = world("");
+    let served = Served::start(&world, "memory", &[]);
+    let at: SocketAddr = served.address.parse().unwrap();
+    let steps = json!([{ "id": "l", "loop": {
+        "over": "{{ range(0, 4000) }}", "max_concurrency": 1,
+        "steps": [{ "id": "s", "tool": "sleep", "parameters": { "ms": 5 } }] } }]);
+    let talkative = json!({ "composition": { "name": "talkative", "steps": steps } });
+    let prefer = [("Prefer", "respond-async")];
+    let answer = served.send("POST", "/api/v1/compositions/execute", &prefer, &talkative);
+    let run = answer.is(202)["run_id"].as_str().unwrap().to_owned();
+    runtime().block_on(async {
+        let (before, _) = healthy(&served, at).await;
+        let memory = resident_mib(&served);
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [("Authorization", &*bearer)];
+        let events = served.request("GET", &format!("/api/v1/runs/{run}/events"), &headers, "");
+        let mut deaf = Vec::new();
+        for _ in 0..DEAF {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(4096).unwrap();
+            let mut stream = socket.connect(at).await.unwrap();
+            stream.write_all(events.as_bytes()).await.unwrap();
+            deaf.push(stream);
+        }
+        let mut slow = Vec::new();
+        for _ in 0..SLOW {
+            let mut stream = TcpStream::connect(at).await.unwrap();
+            stream
+                .write_all(b"POST /api/v1/compositions/execute HTTP/1.1\r\nHost: ")
+                .await
+                .unwrap();
+            slow.push(stream);
+        }
+        // Beside us, each at a time of its own, as strangers are.
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let trickling = std::thread::spawn(move || {
+            let mut slow: Vec<_> = slow.into_iter().map(|s| s.into_std().unwrap()).collect();
+            let pause = Duration::from_secs(1) / u32::try_from(SLOW / 50).unwrap();
+            while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause)
+            {
+                slow[..50].iter_mut().for_each(|stream| drop(stream.write_all(b"x")));
+                slow.rotate_left(50);
+            }
+        });
+        // Everybody has been let in, or driven out, when this is answered.
+        execute(at, request(&served, 0), 0).await;
+        let (during, _) = healthy(&served, at).await;
+        let grown = resident_mib(&served).saturating_sub(memory);
+        println!(
+            "healthy requests: p50 {:?}, p99 {:?}; beside {SLOW} slow connections and {DEAF} deaf \
+             followers: p50 {:?}, p99 {:?}; {grown} MiB more than {memory}",
+            before.p50, before.p99, during.p50, during.p99
+        );
+        assert!(during.p99 <= before.p99 * 2, "{:?} {:?}", during.p99, before.p99);
+        assert!(grown < 300, "{grown} MiB");
+        drop((stop, deaf));
+        trickling.join().unwrap();
+    });
+    served.post(&format!("/api/v1/runs/{run}/cancel"), &json!(null)).is(200);
+}

@@ -1,0 +1,262 @@
+//! Runs over REST: following, answering, ending them, and going away in the middle.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
+use super::{one, served, world};
+use crate::served::{Served, TOKEN};
+use crate::support::{Json, json};
+
+const EXECUTE: &str = "/api/v1/compositions/execute";
+const ASYNC: [(&str, &str); 1] = [("Prefer", "respond-async")];
+
+fn begin(served: &Served, composition: &Json) -> String {
+    let answer = served.send("POST", EXECUTE, &ASYNC, &json!({ "composition": composition }));
+    let run_id = answer.is(202)["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(answer.headers["location"], format!("/api/v1/runs/{run_id}"));
+    run_id
+}
+
+/// Follows a run; `Last-Event-ID` says from where.
+fn follow(served: &Served, run_id: &str, last: Option<&str>) -> impl Iterator<Item = Event> {
+    let bearer = format!("Bearer {TOKEN}");
+    let mut headers = vec![("Authorization", &*bearer)];
+    headers.extend(last.map(|last| ("Last-Event-ID", last)));
+    let mut stream = served.connect();
+    let request = served.request("GET", &format!("/api/v1/runs/{run_id}/events"), &headers, "");
+    stream.write_all(request.as_bytes()).unwrap();
+    events(stream)
+}
+
+#[derive(Debug, PartialEq)]
+struct Event {
+    id: u64,
+    kind: String,
+    data: Json,
+}
+
+fn events(stream: TcpStream) -> impl Iterator<Item = Event> {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut id = 0;
+    let mut kind = String::new();
+    std::iter::from_fn(move || {
+        loop {
+            let line = lines.next()?;
+            if let Some(text) = line.strip_prefix("id: ") {
+                id = text.parse().unwrap();
+            } else if let Some(text) = line.strip_prefix("event: ") {
+                text.clone_into(&mut kind);
+            } else if let Some(text) = line.strip_prefix("data: ") {
+                let data = serde_json::from_str(text).unwrap();
+                return Some(Event { id, kind: kind.clone(), data });
+            }
+        }
+    })
+}
+
+/// Followers hear the lines of `-o ndjson`, each once, also when they go away in between.
+#[test]
+fn a_run_is_followed() {
+    let (world, served) = served("");
+    let text = "\
+name: followed
+steps:
+  - { id: a, tool: echo, parameters: { x: 1 } }
+  - { id: b, tool: sleep, parameters: { ms: 300 }, depends_on: [a] }
+  - { id: c, tool: fail, parameters: { times: 1 }, retry_count: 1, depends_on: [b] }
+";
+    let run_id = begin(&served, &json!(text));
+    let heard: Vec<Event> = follow(&served, &run_id, None).collect();
+    let (last, steps) = heard.split_last().unwrap();
+    assert_eq!((&*last.kind, &last.data["status"]), ("run", &json!("success")));
+    assert_eq!(last.data["run_id"], run_id);
+    assert!(
+        steps.iter().all(|step| step.data["seq"] == step.id && step.data["event"] == step.kind)
+    );
+    assert!(heard.windows(2).all(|pair| pair[0].id < pair[1].id), "{heard:?}");
+    // The same as at the command line, but for times.
+    world.file("c.yaml", text);
+    let printed =
+        world.segue(&["--store", "memory", "run", "c.yaml", "-o", "ndjson"]).exits(0).stdout;
+    let printed: Vec<Json> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |line: &Json| json!([line["event"], line["step"], line["seq"]]);
+    let said: Vec<Json> = steps.iter().map(|step| told(&step.data)).collect();
+    assert_eq!(said, printed[..printed.len() - 1].iter().map(told).collect::<Vec<_>>());
+    // From every place on, the rest and nothing else.
+    for (at, event) in heard.iter().enumerate() {
+        let rest: Vec<Event> = follow(&served, &run_id, Some(&event.id.to_string())).collect();
+        assert_eq!(rest, heard[at + 1..], "after {}", event.id);
+    }
+    let end = last.id.to_string();
+    let path = format!("/api/v1/runs/{run_id}/events");
+    assert_eq!(served.send("GET", &path, &[("Last-Event-ID", &end)], &json!(null)).status, 204);
+    served
+        .send("GET", &path, &[("Last-Event-ID", "x")], &json!(null))
+        .is_problem(400, "invalid-field");
+    served.get("/api/v1/runs/none/events").is_problem(404, "not-found");
+}
+
+/// A follower that joins in the middle, goes, and comes back has heard each event once.
+#[test]
+fn a_follower_comes_back_in_the_middle() {
+    let (_world, served) = served("");
+    let steps: Vec<Json> = (0..6)
+        .map(|n| json!({ "id": format!("s{n}"), "tool": "sleep", "parameters": { "ms": 40 } }))
+        .collect();
+    let run_id = begin(&served, &json!({ "name": "long", "max_concurrency": 1, "steps": steps }));
+    let mut heard: Vec<Event> = Vec::new();
+    while heard.last().is_none_or(|event| event.kind != "run") {
+        let last = heard.last().map(|event| event.id.to_string());
+        heard.extend(follow(&served, &run_id, last.as_deref()).take(3));
+    }
+    let whole: Vec<Event> = follow(&served, &run_id, None).collect();
+    assert_eq!(heard, whole);
+    assert_eq!(whole.iter().filter(|event| event.kind == "step_succeeded").count(), 6);
+}
+
+/// A call that asks leaves the run waiting; an approval lets it go on, a denial does not.
+#[test]
+fn a_run_waits_for_an_approval() {
+    let (world, served) = served("");
+    let note = json!({ "composition": one("command:note", &json!({ "text": "x" })) });
+    let ask = || {
+        let answer = served.post(EXECUTE, &note);
+        let result = answer.is(202);
+        assert_eq!((&result["status"], &result["success"]), (&json!("waiting"), &json!(false)));
+        assert_eq!(result["waiting_for"][0]["kind"], "call");
+        answer.headers["location"].clone()
+    };
+    let run = ask();
+    assert!(!world.path("notes.txt").exists());
+    assert_eq!(served.get(&run).is(200)["status"], "waiting");
+    let listed = served.get("/api/v1/runs?status=waiting").is(200);
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1);
+    let problem = served.post(&format!("{run}/approve"), &json!({ "step": "other" }));
+    problem.is_problem(409, "conflict");
+    let view = served.post(&format!("{run}/approve"), &json!({})).is(200);
+    assert_eq!(view["status"], "success", "{view}");
+    assert!(world.path("notes.txt").exists());
+    served.post(&format!("{run}/approve"), &json!({})).is_problem(409, "conflict");
+    let run = ask();
+    let view = served.post(&format!("{run}/approve"), &json!({ "approved": false })).is(200);
+    assert_eq!(view["status"], "denied", "{view}");
+    // With consent from the start nobody is asked.
+    let mut approved = note;
+    approved["options"] = json!({ "approved": true });
+    assert_eq!(served.post(EXECUTE, &approved).is(200)["success"], true);
+    // Whose word it was is in the journal, and who asked for it is said.
+    let line = served.said("approveRun");
+    let line: Json = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["who"], &line["status"]), (&json!("the token"), &json!(409)));
+    served.said("executeComposition");
+}
+
+/// The data of an answer is held against the form that was asked for.
+#[test]
+fn an_approval_has_its_form() {
+    let (_world, served) = served("");
+    let composition = json!({ "name": "asks", "steps": [
+        { "id": "ok", "approve": { "message": "how many?", "schema": {
+            "type": "object", "required": ["n"], "properties": { "n": { "type": "integer" } } } } },
+        { "id": "use", "tool": "echo", "parameters": { "n": "{{ ok.data.n }}" }, "output_key": "used" },
+    ] });
+    let run_id = begin(&served, &composition);
+    let path = format!("/api/v1/runs/{run_id}/approve");
+    served.post(EXECUTE, &json!({ "composition": composition })).is(202);
+    let wrong = served.post(&path, &json!({ "data": { "n": "three" } }));
+    wrong.is_problem(422, "input-schema");
+    let view = served.post(&path, &json!({ "data": { "n": 3 } })).is(200);
+    assert_eq!(view["results"]["used"]["n"], 3, "{view}");
+}
+
+/// A run is ended, and what it did is taken back when somebody wants that.
+#[test]
+fn runs_are_ended_and_taken_back() {
+    let (world, served) = served("");
+    let run_id = begin(&served, &one("sleep", &json!({ "ms": 60_000 })));
+    let view = served.post(&format!("/api/v1/runs/{run_id}/cancel"), &json!(null)).is(200);
+    assert_eq!(view["status"], "cancelled");
+    served.post(&format!("/api/v1/runs/{run_id}/cancel"), &json!(null)).is_problem(409, "conflict");
+    served.post(&format!("/api/v1/runs/{run_id}/resume"), &json!({})).is_problem(409, "conflict");
+    served.post("/api/v1/runs/none/cancel", &json!(null)).is_problem(404, "not-found");
+    let write = one("files_write", &json!({ "path": "x.txt", "content": "x" }));
+    let request = json!({ "composition": write, "options": { "approved": true } });
+    let run_id = served.post(EXECUTE, &request).is(200)["run_id"].as_str().unwrap().to_owned();
+    assert!(world.path("x.txt").exists());
+    let view = served.post(&format!("/api/v1/runs/{run_id}/rollback"), &json!(null)).is(200);
+    assert_eq!(view["status"], "rolled_back", "{view}");
+    assert!(!world.path("x.txt").exists());
+}
+
+/// Pages of runs follow each other without gaps.
+#[test]
+fn runs_are_listed_a_page_at_a_time() {
+    let (_world, served) = served("");
+    for n in 0..5 {
+        served.post(EXECUTE, &json!({ "name": "double-it", "input": { "n": n } })).is(200);
+    }
+    let (mut seen, mut path) = (Vec::new(), "/api/v1/runs?limit=2".to_owned());
+    loop {
+        let page = served.get(&path).is(200);
+        let runs = page["runs"].as_array().unwrap().clone();
+        seen.extend(runs.iter().map(|run| run["run_id"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/api/v1/runs?limit=2&cursor={next}");
+    }
+    assert_eq!(seen.len(), 5);
+    assert!(seen.is_sorted_by(|a, b| a > b), "{seen:?}");
+    assert_eq!(served.get("/api/v1/runs?name=double&status=failed").is(200)["runs"], json!([]));
+}
+
+/// Compositions, plans, tools and exports can be looked at.
+#[test]
+fn everything_can_be_looked_at() {
+    let (_world, served) = served("toolsets: { small: { namespaces: [builtin] } }\n");
+    let listed = served.get("/api/v1/compositions").is(200);
+    assert_eq!(listed["compositions"][0]["name"], "double-it");
+    let plan = served.post("/api/v1/plans", &json!({ "name": "double-it" })).is(200);
+    assert_eq!(plan["steps"][0]["tool"], "builtin:echo", "{plan}");
+    served
+        .post("/api/v1/plans", &json!({ "composition": { "name": "x", "steps": [] } }))
+        .is_problem(422, "no-steps");
+    let tools = served.get("/api/v1/tools?search=echo").is(200);
+    let tools = tools["tools"].as_array().unwrap();
+    assert!(!tools.is_empty() && tools.len() < 10);
+    assert_eq!(served.get("/api/v1/tools/echo").is(200)["confirms"], false);
+    let problem = served.get("/api/v1/tools/ecko").is_problem(404, "not-found");
+    assert!(problem["help"].as_str().unwrap().contains("echo"), "{problem}");
+    let export = served.get("/api/v1/toolsets/all/export?format=openai").is(200);
+    assert!(export["tools"].as_array().unwrap().len() > 3);
+    served.get("/api/v1/toolsets/all/export").is_problem(400, "nil-adapter");
+    served
+        .get("/api/v1/toolsets/all/export?format=gemini&strict=true")
+        .is_problem(422, "conversion");
+    served.get("/api/v1/toolsets/smal/export?format=mcp").is_problem(404, "not-found");
+    assert_eq!(served.get("/readyz").is(200)["compositions"], 1);
+}
+
+/// Whoever waits is answered before the server ends; what takes longer goes on with the next one.
+#[cfg(unix)]
+#[test]
+fn a_server_ends_when_it_has_answered() {
+    let world = world("limits: { served_leave_ms: 700 }\n");
+    let served = Served::start(&world, "sqlite:s.db", &[]);
+    let long = begin(&served, &json!({ "name": "long", "steps": [{ "id": "w", "wait": "1s" }] }));
+    let bearer = format!("Bearer {TOKEN}");
+    let mut waiting = served.connect();
+    let headers = [("Authorization", &*bearer), ("Content-Type", "application/json")];
+    let body = json!({ "composition": one("sleep", &json!({ "ms": 400 })) }).to_string();
+    waiting.write_all(served.request("POST", EXECUTE, &headers, &body).as_bytes()).unwrap();
+    // It has begun when there are two.
+    while served.get("/readyz").is(200)["runs"] != 2 {}
+    let pid = rustix::process::Pid::from_raw(i32::try_from(served.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut waiting, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"success\":true"), "{answer}");
+    assert!(served.wait().success());
+    let next = Served::start(&world, "sqlite:s.db", &[]);
+    let last = follow(&next, &long, None).last().unwrap();
+    assert_eq!(last.data["status"], "success");
+}
