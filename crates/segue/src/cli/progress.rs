@@ -12,7 +12,7 @@ use segue_runtime::driver::{Observer, Unobserved};
 
 use super::{Global, Output, print_data, say};
 use crate::change::{self, Change, change};
-use crate::print::Look;
+use crate::print::{Look, clean};
 
 /// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
 const LINES_MAX: usize = 30;
