@@ -39,7 +39,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
                 | Fact::UndoCalled { node, args } => {
                     announced.push((*node, args));
                 }
-                Fact::Asked { .. } | Fact::Doubted { .. } => asked += 1,
+                Fact::ConsentAsked | Fact::Asked { .. } | Fact::Doubted { .. } => asked += 1,
                 _ => {}
             }
         }

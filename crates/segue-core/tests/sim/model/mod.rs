@@ -416,6 +416,7 @@ impl Model<'_> {
         let Some(parent) = self.trace.frame(frame).parent else {
             return match self.story.turns[turn].word {
                 Word::Fired(TimerId::Run) => Failure::lasting(Code::Timeout, "the run"),
+                Word::Decided(NodeId::RUN, false, ..) => Failure::lasting(Code::Denied, "the run"),
                 _ => Failure::lasting(Code::Cancelled, "the run"),
             };
         };

@@ -57,7 +57,10 @@ impl<'a> Model<'a> {
                 Ok(args) => args,
                 Err(failure) => return self.failed(node, ended, failure),
             };
-            if asks(&tool) && !self.story.started.options.approved {
+            // An atomic run was allowed as a whole, or nothing of it began: A1 says so.
+            let is_allowed =
+                self.story.started.options.approved || self.story.plan.composition.atomic;
+            if asks(&tool) && !is_allowed {
                 ended.args = args.clone();
                 match self.confirmed(node, candidate) {
                     Some(true) => {}
