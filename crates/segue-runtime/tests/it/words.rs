@@ -415,7 +415,7 @@ async fn a_plan_stands_as_its_run_does() {
     assert_eq!(engine.plan_record(plan_id).await.unwrap().state, PlanState::Completed);
 }
 
-/// S4-44 … S4-48, S4-50: a failure is the plan's state, and what ran before it stays.
+/// S4-44…48, S4-50: a failure is the plan's state, and what ran before it stays.
 #[tokio::test]
 async fn a_failed_plan_says_so() {
     let server = serve(|_| openai(&good(), "stop")).await;

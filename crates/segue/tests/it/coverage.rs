@@ -19,7 +19,7 @@ use crate::support::{files_below, repository, shown};
 const WRITE: &str = "SEGUE_WRITE_COVERAGE";
 
 /// So many lines have a test; the number only grows.
-const HELD_MIN: usize = 290;
+const HELD_MIN: usize = 340;
 
 /// How much of a line's text the page shows.
 const ABOUT_CHARS_MAX: usize = 90;

@@ -112,7 +112,7 @@ fn a_build_server_reads_the_report() {
 #[test]
 fn a_recorded_run_is_a_test_that_passes_until_the_composition_changes() {
     let world = World::new();
-    world.file("note.yaml", &NOTE.replace("initial: 1h", "initial: 1ms"));
+    world.file("note.yaml", NOTE.replace("initial: 1h", "initial: 1ms"));
     let run = ["run", "note.yaml", "-i", "text=hello", "--record", "note.test.yaml"];
     let store = ["--store", "memory"];
     let done = world.segue(&[&store[..], &run[..]].concat()).exits(0);

@@ -99,7 +99,7 @@ pub(crate) fn calls(world: &World) -> Vec<Json> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// S4-04, S4-05, S4-06, S4-08, S4-09, S4-36, S4-37, S4-39, S4-48, S4-49, S4-56: the walk-through of the
+/// S4-04, S4-05, S4-06, S4-08, S4-09, S4-36, S4-37, S4-39, S4-48, S4-49, S4-56, S4-57: the walk-through of the
 /// seed, over MCP: planned by one process, executed by another, looked at by a third.
 #[test]
 fn an_author_and_then_a_blog() {

@@ -17,7 +17,7 @@ fn three() -> Json {
     ] })
 }
 
-/// S0-75, S0-81 … S0-85, S0-89: the request and the result have the seed's fields.
+/// S0-75, S0-81…85, S0-89: the request and the result have the seed's fields.
 #[test]
 fn a_composition_is_executed() {
     let (_world, served) = served("");
@@ -62,7 +62,7 @@ fn a_request_says_what_to_run_once() {
     served.post(EXECUTE, &options).is_problem(422, "invalid-field");
 }
 
-/// S0-77 … S0-80: the options.
+/// S0-77…80, S0-86: the options.
 #[test]
 fn options_are_heeded() {
     let (_world, served) = served("");
@@ -83,7 +83,7 @@ fn options_are_heeded() {
         let options = json!({ "error_strategy": strategy, "max_concurrency": 1 });
         served.post(EXECUTE, &json!({ "composition": failing, "options": options })).is(200)
     };
-    // S0-86: an error names step, tool, message, attempts and phase.
+    // An error names step, tool, message, attempts and phase.
     let result = with("fail_fast");
     assert_eq!(result["status"], "failed");
     assert!(result["results"].get("good").is_none());
@@ -151,7 +151,7 @@ fn a_composition_is_validated() {
 #[test]
 fn templates_are_kept() {
     let (_world, served) = served("");
-    // S0-73: a library comes along.
+    // A library comes along.
     let shipped = served.get(TEMPLATES).is(200)["templates"].as_array().unwrap().len();
     assert!(shipped >= 10, "{shipped}");
     let new =

@@ -4,7 +4,7 @@ use super::served;
 use crate::served::TOKEN;
 use crate::support::repository;
 
-/// `examples/search-fold-store/over-rest`, with real curl. S0-87 … S0-90.
+/// `examples/search-fold-store/over-rest`, with real curl. S0-87…90.
 #[test]
 fn the_walk_with_curl_gets_to_its_end() {
     let (world, served) = served("");
