@@ -64,6 +64,8 @@ struct Inner {
     orphans: Arc<Orphans>,
     chance: Arc<Chance>,
     model: Option<Arc<dyn Model>>,
+    /// What its tools are chosen by, once more for other compositions.
+    toolset: Option<ToolsetBuilder>,
 }
 
 /// What an engine is made of.
@@ -183,9 +185,7 @@ impl EngineBuilder {
         self.registry.observe(&self.observed);
         let (mut catalog, unloaded) =
             load::load(&self.registry, &self.wrappers, self.compositions, &self.limits);
-        if let Some(toolset) = self.toolset {
-            let toolset = toolset.from_catalog(&catalog).build();
-            let toolset = toolset.expect("a catalog is a source");
+        if let Some(toolset) = made(self.toolset.as_ref(), &catalog) {
             self.registry = self.registry.map(|tool| allowed::around_tool(tool, &toolset));
             let own = toolset.guards().max_tool_calls.unwrap_or(u64::MAX);
             self.limits.run_calls_max = self.limits.run_calls_max.min(own);
@@ -223,6 +223,7 @@ impl EngineBuilder {
             orphans,
             chance,
             model,
+            toolset: self.toolset,
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
@@ -318,9 +319,13 @@ impl Engine {
         &self,
         sources: impl IntoIterator<Item = Source>,
     ) -> (Engine, Vec<Unloaded>) {
-        let Inner { registry, wrappers, gate, limits, store, ears, orphans, chance, model, .. } =
+        let Inner { registry, wrappers, gate, limits, store, ears, orphans, chance, .. } =
             &*self.inner;
-        let (catalog, unloaded) = load::load(registry, wrappers, sources, limits);
+        let Inner { model, toolset, .. } = &*self.inner;
+        let (mut catalog, unloaded) = load::load(registry, wrappers, sources, limits);
+        if let Some(toolset) = made(toolset.as_ref(), &catalog) {
+            catalog.restrict(toolset);
+        }
         let inner = Inner {
             registry: registry.clone(),
             wrappers: wrappers.clone(),
@@ -332,6 +337,7 @@ impl Engine {
             orphans: orphans.clone(),
             chance: chance.clone(),
             model: model.clone(),
+            toolset: toolset.clone(),
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
@@ -544,6 +550,12 @@ impl Engine {
             }
         }
     }
+}
+
+/// The toolset that a builder makes of everything that is known.
+fn made(toolset: Option<&ToolsetBuilder>, catalog: &Catalog) -> Option<Toolset> {
+    let made = toolset?.clone().from_catalog(catalog).build();
+    Some(made.expect("a catalog is a source"))
 }
 
 /// Whether an id is a prefix, ten digits and nine of `[a-z0-9]`.

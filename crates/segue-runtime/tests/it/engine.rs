@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use segue_core::compile::source::Source;
+use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
+use segue_core::toolset::{Filter, Predicate, Toolset};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, StepStatus};
 use segue_runtime::engine::{Engine, RunRequest};
@@ -219,4 +221,20 @@ async fn cancelling_ends_what_runs() {
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     assert_eq!(view.steps[0].status, StepStatus::Cancelled);
     assert_eq!(view.steps[1].status, StepStatus::Skipped);
+}
+
+/// SX-05: other compositions are held to the toolset that the first ones were held to.
+#[test]
+fn a_toolset_stays_when_compositions_change() {
+    let only_echo = Filter::Custom(Predicate::new(|tool| tool.id.name() == "echo"));
+    let toolset = Toolset::builder("few").filter(only_echo);
+    let first = Engine::builder().tools(builtins()).toolset(toolset).build().0;
+    let (second, _) = first.with_compositions([]);
+    let (third, _) = second.with_compositions([]);
+    let calls_fail = Source::new("c.yaml", "name: c\nsteps: [{ id: a, tool: fail }]");
+    for engine in [first, second, third] {
+        let (plan, findings) = engine.plan(&calls_fail);
+        assert!(plan.is_none());
+        assert_eq!(findings[0].code, Code::ToolNotAllowed);
+    }
 }
