@@ -8,7 +8,7 @@ use crate::support::{Done, SEGUE, World};
 
 /// Processor time, which other tests beside this one hardly change. Unoptimised programs get more.
 const TIME_MAX: Duration =
-    Duration::from_millis(if cfg!(debug_assertions) { 4_000 } else { 1_000 });
+    Duration::from_millis(if cfg!(debug_assertions) { 8_000 } else { 1_000 });
 
 /// Address space, which is more than what is really used.
 const MEMORY_KIB_MAX: u32 = 1_500_000;
