@@ -10,7 +10,7 @@ use std::sync::Arc;
 use segue_core::compile::read_template;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
-use segue_core::id::{ToolId, is_composition_name};
+use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::template::{Origin, Practice, Template, TemplateView};
 use segue_core::tool::COMPOSITION;
@@ -139,7 +139,7 @@ impl Library {
     }
 
     /// Every template, by id.
-    pub async fn volumes(&self) -> Result<Vec<Volume>, LibraryError> {
+    async fn volumes(&self) -> Result<Vec<Volume>, LibraryError> {
         let mut all = (*self.given).clone();
         let mut after = None;
         loop {
@@ -268,5 +268,5 @@ impl Volume {
 fn volume(item: &Item, engine: &Engine) -> Option<Volume> {
     let source = Source::new(format!("template {}", item.key), item.text.clone());
     let template = read_template(&source, engine.limits()).ok()?;
-    is_composition_name(&template.id).then_some(Volume { template, source, origin: Origin::Store })
+    Some(Volume { template, source, origin: Origin::Store })
 }

@@ -109,12 +109,17 @@ impl Model {
     }
 
     /// Whether the result has a member of this name.
-    pub(super) fn result_has(&self, name: &str) -> bool {
+    fn result_has(&self, name: &str) -> bool {
         let output = self.definitions().find(|definition| definition.name == "Output");
         output.is_some_and(|definition| match &definition.kind {
             Kind::Object { fields, .. } => fields.iter().any(|field| &*field.wire == name),
             Kind::Words(_) | Kind::Alias(_) => false,
         })
+    }
+
+    /// Whether an answer that names a run is a reference to one, and not the result itself.
+    pub(super) fn may_refer(&self) -> bool {
+        !(self.result_has("run_id") && self.result_has("status"))
     }
 }
 

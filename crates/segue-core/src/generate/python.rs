@@ -46,7 +46,7 @@ pub(super) fn files(subject: &Subject, model: &Model) -> Vec<(String, String)> {
     let types: String = model.definitions().map(|definition| declared(definition, model)).collect();
     let about = lines(&subject.description).join("\n");
     let about = if about.is_empty() { String::new() } else { format!("{}\n\n", escaped(&about)) };
-    let reference = !(model.result_has("run_id") && model.result_has("status"));
+    let reference = model.may_refer();
     let example = quoted(&example(subject).to_json());
     let boolean = |yes: bool| if yes { "True" } else { "False" };
     let holes = [

@@ -26,7 +26,7 @@ pub(super) fn files(subject: &Subject, model: &Model) -> Vec<(String, String)> {
     let types: String = model.definitions().map(|definition| declared(definition, model)).collect();
     let about = doc(&subject.description, "//! ", "");
     let about = if about.is_empty() { String::new() } else { format!("//!\n{about}") };
-    let reference = !(model.result_has("run_id") && model.result_has("status"));
+    let reference = model.may_refer();
     let example = raw(&pretty(&example(subject)));
     let holes = [
         ("COMPOSITION", &*subject.composition),

@@ -72,7 +72,7 @@ pub(super) fn files(subject: &Subject, model: &Model) -> Vec<(String, String)> {
         let _ = writeln!(text, "{}", format!("// {line}").trim_end());
         text
     });
-    let reference = !(model.result_has("run_id") && model.result_has("status"));
+    let reference = model.may_refer();
     let example = pretty(&example(subject));
     let boolean = |yes: bool| if yes { "true" } else { "false" };
     let holes = [

@@ -1,5 +1,6 @@
 //! Configuration → engine, as every command needs it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +34,9 @@ use crate::print::{Look, clean, draw};
 pub(super) struct App {
     pub(super) engine: Engine,
     pub(super) config: Config,
-    pub(super) library: Library,
+    /// Read when somebody asks for it: most commands do not.
+    library: OnceCell<Library>,
+    is_quiet: bool,
     pub(super) unloaded: Vec<Unloaded>,
     // Last, because everything else may still hold connections of its servers.
     pub(super) upstream: Upstream,
@@ -161,8 +164,13 @@ impl App {
                 say(&format!("note: `{}` was not loaded: {reason}", source.name()));
             }
         }
-        let library = library(global, &config, &engine);
-        Ok(App { engine, config, library, unloaded, upstream })
+        let (library, is_quiet) = (OnceCell::new(), global.quiet);
+        Ok(App { engine, config, library, is_quiet, unloaded, upstream })
+    }
+
+    /// The templates.
+    pub(super) fn library(&self) -> &Library {
+        self.library.get_or_init(|| library(self.is_quiet, &self.config, &self.engine))
     }
 
     /// What calls are made on.
@@ -203,7 +211,7 @@ impl App {
     pub(super) fn find(&self, name: &str) -> Result<Source, (String, Option<String>)> {
         let file = Path::new(name).is_file().then(|| PathBuf::from(name));
         let Some(path) = file.or_else(|| self.file_of(name)) else {
-            if let Ok(volume) = self.runtime().block_on(self.library.volume(name)) {
+            if let Ok(volume) = self.runtime().block_on(self.library().volume(name)) {
                 return Ok(volume.source);
             }
             let names = self.names();
@@ -319,10 +327,10 @@ pub(super) fn composition_files(config: &Config) -> Vec<Source> {
 }
 
 /// The library of an engine; files that are no templates are named.
-pub(super) fn library(global: &Global, config: &Config, engine: &Engine) -> Library {
+pub(super) fn library(is_quiet: bool, config: &Config, engine: &Engine) -> Library {
     let files = sources(config, &template_paths(config));
     let (library, unread) = Library::new(engine.clone(), files);
-    if !global.quiet {
+    if !is_quiet {
         for Unread { source, diagnostics } in &unread {
             let reason = diagnostics.first().map_or("", |finding| &finding.message);
             say(&format!("note: `{}` is no template: {}", source.name(), clean(reason)));

@@ -63,7 +63,7 @@ pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
 /// What the configured engine serves.
 pub(super) fn hall(app: &App) -> Arc<Hall> {
     let handle = app.runtime().handle().clone();
-    Hall::new(app.engine.clone(), app.library.clone(), own::names(), handle)
+    Hall::new(app.engine.clone(), app.library().clone(), own::names(), handle)
 }
 
 /// Goes on with what was interrupted. Whoever asks for such a run finds it under way.
@@ -107,7 +107,7 @@ pub(super) async fn look_after(
         }
         seen = now;
         let files = composition_files(config);
-        for unloaded in hall.reload(files, |engine| library(global, config, engine)) {
+        for unloaded in hall.reload(files, |engine| library(global.quiet, config, engine)) {
             if !global.quiet {
                 let reason = unloaded.diagnostics.first().map_or("", |finding| &finding.message);
                 say(&format!(

@@ -76,7 +76,7 @@ fn open(global: &Global) -> Result<App, Exit> {
 
 fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
     let app = open(global)?;
-    let found = app.library.list(args.search.as_deref().unwrap_or(""));
+    let found = app.library().list(args.search.as_deref().unwrap_or(""));
     let mut found = app.runtime().block_on(found).map_err(|error| refused(&error))?;
     let fits = |view: &TemplateView| {
         args.category.as_ref().is_none_or(|category| *view.metadata.category == **category)
@@ -106,9 +106,9 @@ fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
 
 fn show(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
-    let volume = app.runtime().block_on(app.library.volume(id));
+    let volume = app.runtime().block_on(app.library().volume(id));
     let volume = volume.map_err(|error| refused(&error))?;
-    let view = app.runtime().block_on(app.library.get(id)).map_err(|error| refused(&error))?;
+    let view = app.runtime().block_on(app.library().get(id)).map_err(|error| refused(&error))?;
     if global.is_json() {
         print_data(&to_json(&json!(view)));
         return Ok(Exit::Success);
@@ -131,7 +131,7 @@ fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exi
         complain(&message, None);
         Exit::Usage
     })?;
-    let put = app.runtime().block_on(app.library.put(source.text(), may_replace));
+    let put = app.runtime().block_on(app.library().put(source.text(), may_replace));
     match put {
         Ok(view) if global.is_json() => print_data(&to_json(&json!(view))),
         Ok(view) => say(&format!("kept `{}`; `segue templates run {}` runs it", view.id, view.id)),
@@ -146,7 +146,7 @@ fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exi
 
 fn remove(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
-    app.runtime().block_on(app.library.remove(id)).map_err(|error| refused(&error))?;
+    app.runtime().block_on(app.library().remove(id)).map_err(|error| refused(&error))?;
     say(&format!("removed `{id}`"));
     Ok(Exit::Success)
 }

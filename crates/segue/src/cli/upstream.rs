@@ -85,7 +85,7 @@ impl Upstream {
             }
             upstream.servers.insert(name, server);
         }
-        let needed = Needs { config, others, known: &known, upstream: &upstream }.of(wanted);
+        let needed = Needs::new(config, others, &known, &upstream).of(wanted);
         upstream.list(&needed, &mut known);
         upstream.recorded = match wanted {
             Wanted::Recorded => known.keys().cloned().collect(),
@@ -233,9 +233,20 @@ struct Needs<'a> {
     others: &'a [Tool],
     known: &'a BTreeMap<Arc<str>, Listing>,
     upstream: &'a Upstream,
+    /// Read when they are asked for.
+    compositions: OnceCell<BTreeMap<Arc<str>, Source>>,
 }
 
-impl Needs<'_> {
+impl<'a> Needs<'a> {
+    fn new(
+        config: &'a Config,
+        others: &'a [Tool],
+        known: &'a BTreeMap<Arc<str>, Listing>,
+        upstream: &'a Upstream,
+    ) -> Needs<'a> {
+        Needs { config, others, known, upstream, compositions: OnceCell::new() }
+    }
+
     fn of(&self, wanted: &Wanted<'_>) -> BTreeSet<Arc<str>> {
         let mut names: Vec<Arc<str>> = Vec::new();
         match wanted {
@@ -243,7 +254,7 @@ impl Needs<'_> {
             Wanted::Everything => return self.upstream.servers.keys().cloned().collect(),
             Wanted::Tool(name) => names.push((*name).into()),
             Wanted::Served => {
-                let mut needed = self.servers_of(self.compositions().into_keys().collect());
+                let mut needed = self.servers_of(self.compositions().keys().cloned().collect());
                 let unseen = |name: &&Arc<str>| !self.known.contains_key(*name);
                 needed.extend(self.upstream.servers.keys().filter(unseen).cloned());
                 return needed;
@@ -278,7 +289,6 @@ impl Needs<'_> {
 
     /// The servers behind tools, those of compositions and undos included.
     fn servers_of(&self, mut names: Vec<Arc<str>>) -> BTreeSet<Arc<str>> {
-        let mut compositions: Option<BTreeMap<Arc<str>, Source>> = None;
         let (mut needed, mut seen) = (BTreeSet::new(), BTreeSet::new());
         while let Some(name) = names.pop() {
             if !seen.insert(name.clone()) {
@@ -299,8 +309,7 @@ impl Needs<'_> {
             {
                 continue;
             }
-            let compositions = compositions.get_or_insert_with(|| self.compositions());
-            if let Some(source) = compositions.get(short) {
+            if let Some(source) = self.compositions().get(short) {
                 self.calls(source, &mut names);
             } else if namespace.is_empty() {
                 needed.extend(self.with_tool(short));
@@ -309,13 +318,16 @@ impl Needs<'_> {
         needed
     }
 
-    fn compositions(&self) -> BTreeMap<Arc<str>, Source> {
-        let files = composition_files(self.config).into_iter();
-        files
-            .filter_map(|source| {
-                Some((read_header(&source, &self.config.limits)?.name.clone(), source))
-            })
-            .collect()
+    /// The configured compositions, by name.
+    fn compositions(&self) -> &BTreeMap<Arc<str>, Source> {
+        self.compositions.get_or_init(|| {
+            let files = composition_files(self.config).into_iter();
+            files
+                .filter_map(|source| {
+                    Some((read_header(&source, &self.config.limits)?.name.clone(), source))
+                })
+                .collect()
+        })
     }
 
     /// The servers that have a tool of this short name: those that had it when they were last seen,

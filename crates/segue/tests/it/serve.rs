@@ -11,7 +11,7 @@ use host::{Host, error, text, value};
 
 use crate::support::{Json, World, json};
 
-const CONFIG: &str = "\
+pub(crate) const CONFIG: &str = "\
 compositions: ['lib/*.yaml']
 builtins: { files: { root: . } }
 commands:
@@ -19,7 +19,7 @@ commands:
 tools: { 'command:note': { destructive: true } }
 ";
 
-const DOUBLE: &str = "\
+pub(crate) const DOUBLE: &str = "\
 name: double-it
 description: Doubles a number
 input: { type: object, required: [n], properties: { n: { type: integer } } }

@@ -10,16 +10,9 @@ use std::sync::OnceLock;
 
 use segue::serve::rest::openapi;
 
+use crate::serve::{CONFIG, DOUBLE};
 use crate::served::{Answer, Served};
 use crate::support::{Json, World, json};
-
-const CONFIG: &str = "\
-compositions: ['lib/*.yaml']
-builtins: { files: { root: . } }
-commands:
-  note: { argv: [sh, -c, 'cat >> notes.txt; echo >> notes.txt'], read_only: false }
-tools: { 'command:note': { destructive: true } }
-";
 
 /// A server in a world with these lines of configuration more.
 fn served(more: &str) -> (World, Served) {
@@ -32,16 +25,7 @@ fn world(more: &str) -> World {
     let world = World::new();
     let server = if more.contains("server:") { "" } else { "server: { token: open-sesame }\n" };
     world.file("segue.yaml", format!("{CONFIG}{server}{more}"));
-    world.file(
-        "lib/double.yaml",
-        "\
-name: double-it
-description: Doubles a number
-input: { type: object, required: [n], properties: { n: { type: integer } } }
-steps: [ { id: a, tool: echo, parameters: { n: '{{ input.n * 2 }}' } } ]
-output: { n: '{{ a.n }}' }
-",
-    );
+    world.file("lib/double.yaml", DOUBLE);
     world
 }
 
