@@ -14,6 +14,7 @@ use segue_core::id::ToolId;
 
 use super::fault::Fault;
 use super::row::StoredRun;
+use super::schema::BUSY_WAIT;
 use crate::store::{Measured, StoreError, ToolStats};
 
 /// Runs that are remembered.
@@ -79,6 +80,8 @@ pub(super) struct Desk {
     counted: Option<Instant>,
     /// Runs that ended in this transaction.
     ended: Vec<Measured>,
+    /// Whether the next transaction has begun already.
+    has_begun: bool,
 }
 
 impl Desk {
@@ -90,7 +93,25 @@ impl Desk {
             counts,
             counted: None,
             ended: Vec::new(),
+            has_begun: false,
         }
+    }
+
+    /// Begins the next transaction if nobody else has the file; the answer is whether it did.
+    pub(super) fn begin_at_once(&mut self) -> bool {
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        self.has_begun = self.begin().is_ok();
+        let _ = self.connection.busy_timeout(BUSY_WAIT);
+        self.has_begun
+    }
+
+    fn begin(&mut self) -> Result<(), Fault> {
+        if !self.connection.is_autocommit() {
+            // Whoever wrote last did not come to its end.
+            self.runs.clear();
+            self.execute("ROLLBACK")?;
+        }
+        self.execute("BEGIN IMMEDIATE")
     }
 
     /// Does everything in one transaction, or nothing.
@@ -98,7 +119,9 @@ impl Desk {
         &mut self,
         work: impl FnOnce(&mut Desk) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        self.execute("BEGIN IMMEDIATE")?;
+        if !std::mem::take(&mut self.has_begun) {
+            self.begin()?;
+        }
         let done = self.look_around().and_then(|()| work(self));
         let done = done.and_then(|()| self.write_counts());
         let done = done.and_then(|()| self.execute("COMMIT"));

@@ -19,7 +19,6 @@ mod writer;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -90,7 +89,7 @@ impl SqliteStore {
 
     /// Transactions that somebody waited for, each with one sync however many these were.
     pub fn commits(&self) -> u64 {
-        self.writer.commits.load(Ordering::Relaxed)
+        self.writer.commits()
     }
 
     /// The name under which this store has runs.
@@ -168,12 +167,14 @@ impl Store for SqliteStore {
         let row = begun(&run, &record, self.owner().await?);
         let KnownPlan { hash, text, .. } = self.bundle(run.plan);
         let record = self.packed(record);
-        self.writer.write(move |desk| journal::create(desk, &row, (&hash, &text), &record)).await
+        let work = move |desk: &mut Desk| journal::create(desk, &row, (&hash, &text), &record);
+        self.writer.write_turn(run.run_id, work).await
     }
 
     async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
-        let (lease, record) = (lease.clone(), self.packed(record));
-        self.writer.write(move |desk| journal::append(desk, &lease, &record)).await
+        let (right, record) = (lease.clone(), self.packed(record));
+        let work = move |desk: &mut Desk| journal::append(desk, &right, &record);
+        self.writer.write_turn(&lease.run_id, work).await
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {

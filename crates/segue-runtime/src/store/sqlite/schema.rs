@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::fault::{Fault, broken};
 
 /// How long another process may hold the file.
-const BUSY_WAIT: Duration = Duration::from_secs(20);
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(20);
 
 /// Pages in the write-ahead log before they are moved into the file.
 const CHECKPOINT_PAGES: u32 = 2_000;
