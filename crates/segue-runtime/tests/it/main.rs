@@ -25,6 +25,8 @@ mod runners;
 mod server;
 mod stores;
 mod support;
+#[cfg(unix)]
+mod tasks;
 mod tools;
 mod wishes;
 mod words;

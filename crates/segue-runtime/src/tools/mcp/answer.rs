@@ -33,6 +33,15 @@ struct Called<'a> {
 /// What a server asks people in place of an answer, by name, and what it wants to hear again.
 /// Nothing when it does not ask, or asks for something else than forms.
 pub(super) fn forms(raw: &RawValue) -> Option<(BTreeMap<String, Form>, Option<String>)> {
+    let called: Called<'_> = object(raw).ok()?;
+    if called.kind.as_deref() != Some("input_required") {
+        return None;
+    }
+    Some((forms_in(called.input_requests?)?, called.state))
+}
+
+/// The forms of input requests, by name. Nothing when there is something else among them.
+pub(super) fn forms_in(requests: &RawValue) -> Option<BTreeMap<String, Form>> {
     #[derive(Deserialize)]
     struct Asked {
         method: String,
@@ -45,19 +54,14 @@ pub(super) fn forms(raw: &RawValue) -> Option<(BTreeMap<String, Form>, Option<St
         #[serde(default, rename = "requestedSchema")]
         schema: Option<serde_json::Value>,
     }
-    let called: Called<'_> = object(raw).ok()?;
-    if called.kind.as_deref() != Some("input_required") {
-        return None;
-    }
-    let asked: BTreeMap<String, Asked> = serde_json::from_str(called.input_requests?.get()).ok()?;
+    let asked: BTreeMap<String, Asked> = serde_json::from_str(requests.get()).ok()?;
     let form = |(name, Asked { method, params }): (String, Asked)| {
         let is_form = params.mode.as_deref().is_none_or(|mode| mode == "form");
         let schema = params.schema.unwrap_or_else(|| serde_json::json!({ "type": "object" }));
         let form = Form { message: params.message, schema: schema.into() };
         (method == "elicitation/create" && is_form).then_some((name, form))
     };
-    let forms = asked.into_iter().map(form).collect::<Option<BTreeMap<_, _>>>()?;
-    Some((forms, called.state))
+    asked.into_iter().map(form).collect()
 }
 
 /// The value of a call: `structuredContent`; else a single text as JSON; else that text; else the

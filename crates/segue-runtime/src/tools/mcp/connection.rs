@@ -9,7 +9,7 @@ use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
     ElicitResult, ElicitationAction, ElicitationCapability, ErrorData, FormElicitationCapability,
     Implementation, InputResponses, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-    Request, RequestMetaObject, SubscriptionFilter,
+    Request, RequestMetaObject, SubscriptionFilter, TASKS_EXTENSION_ID,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
@@ -38,7 +38,7 @@ const PAGES_MAX: usize = 1_000;
 const LIST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How long somebody who has stopped waiting still tries to say so.
-const CANCEL_MAX: Duration = Duration::from_millis(200);
+pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
 
 /// How long the end of a process is waited for, to say how it ended.
 const TRACE_MAX: Duration = Duration::from_millis(300);
@@ -54,11 +54,13 @@ struct Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        // No sampling and no roots; people may be asked to fill in forms.
+        // No sampling and no roots; people may be asked to fill in forms, and calls may be tasks.
         let us = Implementation::new("segue", env!("CARGO_PKG_VERSION"));
         let mut offered = ClientCapabilities::default();
         let forms = FormElicitationCapability::new().with_schema_validation(true);
         offered.elicitation = Some(ElicitationCapability::new().with_form(forms));
+        let tasks = (TASKS_EXTENSION_ID.to_owned(), serde_json::Map::new());
+        offered.extensions = Some([tasks].into_iter().collect());
         ClientConfig::new(offered, us)
     }
 
@@ -139,6 +141,8 @@ pub(super) struct Calling<'a> {
     pub(super) asker: Option<Asker>,
     /// What a person answered to what the server asked before, and what it wants to hear again.
     pub(super) answers: Option<(InputResponses, Option<String>)>,
+    /// For how long it is wanted as a task, in milliseconds, if it is.
+    pub(super) task_ms: Option<u64>,
 }
 
 impl Connection {
@@ -254,7 +258,7 @@ impl Connection {
             params.input_responses = Some(responses);
             params.request_state = state;
         }
-        let slot = Slot::new(Some(calling.args), calling.asker);
+        let slot = Slot::of_task(calling.args, calling.asker, calling.task_ms);
         let mut request = Request::new(params);
         request.extensions.insert(slot.clone());
         let mut meta = RequestMetaObject::new();
@@ -264,8 +268,37 @@ impl Connection {
         Ok(slot)
     }
 
+    /// Whether the server takes calls as tasks, in the era where the caller decides.
+    pub(super) fn takes_tasks(&self) -> bool {
+        self.desk.takes_tasks()
+    }
+
+    /// Tells the server to stop with a task.
+    pub(super) async fn cancel_task(&self, cancellation: ClientRequest) {
+        if let Ok(handle) =
+            self.peer.send_request_with_option(cancellation, PeerRequestOptions::no_options()).await
+        {
+            let _ = handle.rx.await;
+        }
+    }
+
+    /// The same for who cannot wait; the connection is not closed before.
+    pub(super) fn cancel_task_later(
+        self: &Arc<Connection>,
+        runtime: &tokio::runtime::Handle,
+        cancellation: ClientRequest,
+    ) {
+        let turn = self.cancelling.clone().try_read_owned();
+        let connection = self.clone();
+        runtime.spawn(async move {
+            let _turn = turn;
+            let cancelling = connection.cancel_task(cancellation);
+            let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
+        });
+    }
+
     /// Sends a request and waits until its slot has an answer.
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         request: ClientRequest,
         slot: &Arc<Slot>,

@@ -13,6 +13,8 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec, hex_digest};
 use segue_core::value::Value;
 
+use super::task::Support;
+
 /// Length of a name.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -26,6 +28,8 @@ pub struct Definition {
     pub spec: Arc<ToolSpec>,
     /// The hash of its definition as it came, and of where it came from.
     pub pin: Arc<str>,
+    /// Whether it is called as a task.
+    pub task: Support,
 }
 
 /// The tools of a server at one moment.
@@ -136,7 +140,7 @@ fn read_one(
             schema("inputSchema")?.unwrap_or_else(Schema::any_object),
         )
     };
-    Ok(Definition { spec: Arc::new(spec), pin })
+    Ok(Definition { spec: Arc::new(spec), pin, task: Support::of(definition) })
 }
 
 /// Parameters that a server wants to see in headers too have names of headers, each one once, and

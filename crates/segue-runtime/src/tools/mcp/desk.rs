@@ -35,7 +35,7 @@ const QUESTION_CHARS_MAX: usize = 2_000;
 const BATCH_MAX: usize = 1_000;
 
 /// An answer as it came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// What was asked for.
     Result(Box<RawValue>),
@@ -67,6 +67,8 @@ pub(super) struct Form {
 pub(super) struct Slot {
     /// The arguments of a call, exactly.
     pub(super) arguments: Option<Value>,
+    /// For how long the call is wanted as a task, in milliseconds, if it is.
+    task_ms: Option<u64>,
     /// How a call reaches a person.
     asker: Option<Asker>,
     /// Questions to a person that are not answered.
@@ -80,6 +82,15 @@ pub(super) struct Slot {
 impl Slot {
     pub(super) fn new(arguments: Option<Value>, asker: Option<Asker>) -> Arc<Slot> {
         Arc::new(Slot { arguments, asker, ..Slot::default() })
+    }
+
+    /// For a call that is made as a task.
+    pub(super) fn of_task(
+        arguments: Value,
+        asker: Option<Asker>,
+        task_ms: Option<u64>,
+    ) -> Arc<Slot> {
+        Arc::new(Slot { arguments: Some(arguments), asker, task_ms, ..Slot::default() })
     }
 
     /// Asks a person on behalf of the call; nothing when nobody answers as the schema wants it.
@@ -145,6 +156,8 @@ pub(super) struct Desk {
     changed: AtomicBool,
     /// The server is of the modern era, and said so too late.
     late_modern: AtomicBool,
+    /// The server takes calls as tasks, in the era where it says so when it is greeted.
+    takes_tasks: AtomicBool,
     /// Requests of the server that were passed on and not answered yet.
     asked: AtomicUsize,
     /// What a person was last asked for, and declined.
@@ -199,10 +212,11 @@ struct Progress {
     progress: f64,
 }
 
+/// An error of JSON-RPC.
 #[derive(Deserialize)]
-struct WireError {
-    code: i64,
-    message: String,
+pub(super) struct WireError {
+    pub(super) code: i64,
+    pub(super) message: String,
 }
 
 impl Desk {
@@ -275,6 +289,23 @@ impl Desk {
         let mut waiting = self.waiting();
         waiting.forget(id);
         waiting.late_probe = Some(id.clone());
+    }
+
+    /// Whether the server said that it takes calls as tasks.
+    pub(super) fn takes_tasks(&self) -> bool {
+        self.takes_tasks.load(Ordering::SeqCst)
+    }
+
+    /// The library passes over what a server says of tasks of the legacy era.
+    fn note_tasks(&self, greeting: Option<&RawValue>) {
+        let greeting = greeting.filter(|raw| raw.get().contains("\"tasks\""));
+        let read = |raw: &RawValue| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
+        let takes = greeting.and_then(read).is_some_and(|greeting| {
+            greeting.pointer("/capabilities/tasks/requests/tools/call").is_some()
+        });
+        if takes {
+            self.takes_tasks.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Whether that question was answered after all: the server is modern and slow.
@@ -428,6 +459,7 @@ impl Desk {
             return vec![stand_in(id)];
         }
         if plain {
+            self.note_tasks(result);
             let error = || ErrorData::internal_error("the answer cannot be read", None);
             let message = serde_json::from_str(text);
             let is_probe = self.waiting().probe.as_ref() == Some(&id);
@@ -524,8 +556,14 @@ pub(super) fn encode(
         input_responses: Option<&'a InputResponses>,
         #[serde(skip_serializing_if = "Option::is_none")]
         request_state: Option<&'a String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        task: Option<Wanted>,
         #[serde(rename = "_meta")]
         meta: &'a rmcp::model::RequestMetaObject,
+    }
+    #[derive(Serialize)]
+    struct Wanted {
+        ttl: u64,
     }
     #[derive(Serialize)]
     struct Line<'a> {
@@ -547,6 +585,7 @@ pub(super) fn encode(
                 arguments,
                 input_responses: call.params.input_responses.as_ref(),
                 request_state: call.params.request_state.as_ref(),
+                task: slot.and_then(|slot| slot.task_ms).map(|ttl| Wanted { ttl }),
                 meta: request.request.get_meta(),
             },
         });

@@ -4,6 +4,7 @@
 //! server.rs ── connection.rs ── stdio.rs, http.rs      a life, a connection, the ways to a server
 //!     │             └─ desk.rs, frame.rs               answers off the wire, as they came
 //!     └─ definition.rs, answer.rs, record.rs           what they mean; what was seen before
+//!        task.rs                                       calls that take long, followed to their end
 //! ```
 //!
 //! The protocol library matches requests and answers, shakes hands and speaks HTTP. What it reads
@@ -22,6 +23,7 @@ mod record;
 mod server;
 mod stdio;
 mod tail;
+mod task;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,7 @@ pub use http::HttpConfig;
 pub use record::Era;
 pub use server::{Change, Server, Unusable};
 pub use stdio::StdioConfig;
+pub use task::Support;
 
 /// How long the question which era a server is of waits for its answer.
 const PROBE_MAX: Duration = Duration::from_millis(2_500);

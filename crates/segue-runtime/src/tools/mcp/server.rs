@@ -18,11 +18,15 @@ use super::connection::{Calling, Connection, Lost, Patience};
 use super::definition::{Definition, Listing};
 use super::desk::{Answer, Slot};
 use super::record::{self, Era, Record};
+use super::task::{self, Support, Task, Unended};
 use super::{Reach, ServerConfig};
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
 /// The first pause before a server is started again, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+/// Patience from which on a call is made as a task where the server leaves it to us.
+const TASK_FROM: Duration = Duration::from_secs(60);
 
 /// How often a server may ask a person within one call.
 const ROUNDS_MAX: usize = 8;
@@ -129,13 +133,14 @@ impl Server {
 
     /// The tools of a listing, each with what calls it.
     pub fn tools(self: &Arc<Server>, listing: &Listing) -> Vec<Tool> {
-        let tools = listing.tools.iter().map(|(name, Definition { spec, pin })| Tool {
+        let tools = listing.tools.iter().map(|(name, Definition { spec, pin, task })| Tool {
             spec: spec.clone(),
             runner: Arc::new(McpTool {
                 server: self.clone(),
                 name: name.clone(),
                 pin: pin.clone(),
                 read_only: spec.annotations.read_only == Some(true),
+                task: *task,
             }),
         });
         tools.collect()
@@ -235,6 +240,7 @@ struct McpTool {
     name: Arc<str>,
     pin: Arc<str>,
     read_only: bool,
+    task: Support,
 }
 
 #[async_trait]
@@ -251,12 +257,18 @@ impl ToolRunner for McpTool {
                 key: &call.key,
                 asker: call.asker.clone(),
                 answers: answers.take(),
+                task_ms: self.task_ms(&connection),
             };
             let slot = self.called(&call, &connection, calling).await?;
+            if let Some(Answer::Result(raw)) = slot.answer()
+                && let Some(begun) = task::begun(raw)
+            {
+                return self.followed(&call, connection, begun).await;
+            }
             // In the modern era a server asks by answering; then it is called again with the word.
             answers = self.word_of_a_person(&slot).await;
             if answers.is_none() {
-                return self.value(&slot, &connection);
+                return self.value(slot.answer(), &connection);
             }
         }
         let message = format!("the server asks more than {ROUNDS_MAX} times");
@@ -313,11 +325,47 @@ impl McpTool {
         Err(ToolError::refused(Code::DefinitionChanged, message))
     }
 
-    fn value(&self, slot: &Slot, connection: &Connection) -> Result<Value, ToolError> {
+    /// For how long a call is wanted as a task, if it is. Where that is left to us, it is when a call
+    /// may take long: a request that is open for minutes is easily lost.
+    fn task_ms(&self, connection: &Connection) -> Option<u64> {
+        let patience = self.server.patience();
+        let wanted = match self.task {
+            Support::Forbidden => false,
+            Support::Optional => connection.takes_tasks() && patience.idle > TASK_FROM,
+            Support::Required => true,
+        };
+        (wanted && connection.era == Era::Legacy)
+            .then(|| u64::try_from(patience.total.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// What a call gives that the server made into a task.
+    async fn followed(
+        &self,
+        call: &Call,
+        connection: Arc<Connection>,
+        begun: task::Begun,
+    ) -> Result<Value, ToolError> {
+        let server = self.server.config.name.clone();
+        let (asker, patience) = (call.asker.clone(), self.server.patience());
+        let task = Task::new(connection.clone(), server.clone(), asker, patience, begun);
+        match task.end().await {
+            Ok(answer) => self.value(Some(&answer), &connection),
+            Err(Unended::Late(time)) => Err(self.late(time)),
+            Err(Unended::Silent(why)) => Err(ToolError::Silent {
+                message: format!("`{}` began a task that did not end: {why}", call.tool),
+            }),
+            Err(Unended::Declined(wanted)) => Err(answer::declined(&server, &wanted)),
+            Err(Unended::Cancelled) => {
+                Err(self.unsure(Code::ToolError, format!("`{server}` cancelled its task")))
+            }
+        }
+    }
+
+    fn value(&self, answer: Option<&Answer>, connection: &Connection) -> Result<Value, ToolError> {
         let server = &self.server.config.name;
         let limits = &self.server.limits;
         let declined = connection.take_declined();
-        match slot.answer() {
+        match answer {
             Some(Answer::Result(raw)) => {
                 let value = answer::value(raw, server, limits);
                 // A tool that failed after its question was declined failed because of that.
@@ -358,9 +406,13 @@ impl McpTool {
 
     /// What stopping a call in the middle leads to.
     fn late(&self, time: Duration) -> ToolError {
-        let message = format!("no answer within {} ms", time.as_millis());
+        self.unsure(Code::Timeout, format!("no answer within {} ms", time.as_millis()))
+    }
+
+    /// A call that ended before its end: who only reads has done nothing.
+    fn unsure(&self, code: Code, message: String) -> ToolError {
         if self.read_only {
-            return ToolError::Refused { code: Code::Timeout, message, retryable: true };
+            return ToolError::Refused { code, message, retryable: true };
         }
         ToolError::Silent { message }
     }

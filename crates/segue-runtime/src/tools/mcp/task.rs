@@ -1,0 +1,366 @@
+//! Calls that a server makes into tasks, followed to their end.
+//!
+//! Two generations are spoken. Until 2025-11-25 the caller asks for a task, for tools that want it,
+//! and fetches the result with a request of its own; questions come while it waits for that. In the
+//! extension of 2026-07-28 the server decides, and the state of a task carries its questions and its
+//! result. Whoever stops waiting cancels the task. A task is known to this process only: one that
+//! was under way when the process ended is in doubt like any other call.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CancelTaskParams, CancelTaskRequest, ClientRequest, CustomRequest, GetTaskParams,
+    GetTaskRequest, InputResponses, RequestMetaObject, UpdateTaskParams, UpdateTaskRequest,
+};
+use segue_core::value::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::answer::forms_in;
+use super::connection::{CANCEL_MAX, Connection, Lost, Patience};
+use super::desk::{Answer, Form, Slot, WireError, object};
+use crate::tools::Asker;
+
+/// How long to wait between two looks at a task: at least, when the server does not say, at most.
+const POLL: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(15)];
+
+/// Questions of one task.
+const QUESTIONS_MAX: usize = 32;
+
+/// Whether a tool is called as a task, in the generation where the caller decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Support {
+    /// Never.
+    #[default]
+    Forbidden,
+    /// As the caller likes.
+    Optional,
+    /// Always.
+    Required,
+}
+
+impl Support {
+    /// What a definition says.
+    pub(super) fn of(definition: &Value) -> Support {
+        let said = definition.get("execution").and_then(|execution| execution.get("taskSupport"));
+        match said.and_then(Value::as_str) {
+            Some("required") => Support::Required,
+            Some("optional") => Support::Optional,
+            _ => Support::Forbidden,
+        }
+    }
+}
+
+/// The generations of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Generation {
+    /// Of 2025-11-25.
+    Core,
+    /// The extension of 2026-07-28.
+    Extension,
+}
+
+/// What a server says of a task.
+#[derive(Deserialize)]
+struct State<'a> {
+    #[serde(rename = "taskId")]
+    id: String,
+    status: String,
+    #[serde(default, alias = "pollInterval", rename = "pollIntervalMs")]
+    poll_ms: Option<f64>,
+    #[serde(borrow, default, rename = "inputRequests")]
+    questions: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+impl State<'_> {
+    fn pause(&self) -> Duration {
+        let said = self.poll_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1_000.0).ok());
+        said.unwrap_or(POLL[1]).clamp(POLL[0], POLL[2])
+    }
+}
+
+/// A task that a server has begun in place of an answer.
+#[derive(Debug)]
+pub(super) struct Begun {
+    generation: Generation,
+    id: String,
+    pause: Duration,
+}
+
+/// The task that an answer is, if it is one.
+pub(super) fn begun(raw: &RawValue) -> Option<Begun> {
+    #[derive(Deserialize)]
+    struct Created<'a> {
+        #[serde(rename = "resultType")]
+        kind: Option<String>,
+        #[serde(borrow, default)]
+        task: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        content: Option<&'a RawValue>,
+    }
+    let created: Created<'_> = object(raw).ok()?;
+    let (generation, state) = match (created.kind.as_deref(), created.task, created.content) {
+        (Some("task"), None, _) => (Generation::Extension, raw),
+        (None, Some(task), None) => (Generation::Core, task),
+        _ => return None,
+    };
+    let state: State<'_> = object(state).ok()?;
+    Some(Begun { generation, pause: state.pause(), id: state.id })
+}
+
+/// Why a task has no answer.
+pub(super) enum Unended {
+    /// It took too long, and was cancelled.
+    Late(Duration),
+    /// Nobody knows what became of it.
+    Silent(String),
+    /// It asked for what nobody gave, and was cancelled.
+    Declined(String),
+    /// The server cancelled it.
+    Cancelled,
+}
+
+/// A task that is waited for. Dropping it tells the server to stop.
+pub(super) struct Task {
+    connection: Arc<Connection>,
+    server: Arc<str>,
+    asker: Option<Asker>,
+    patience: Patience,
+    begun: Begun,
+    /// Questions that were answered: a server may show them a while longer.
+    answered: BTreeSet<String>,
+    is_over: bool,
+}
+
+/// What one look at a task showed.
+enum Seen {
+    Working(Duration),
+    Asking(BTreeMap<String, Form>, Duration),
+    AskingInResult,
+    Ended(Answer),
+    EndedElsewhere,
+}
+
+impl Task {
+    pub(super) fn new(
+        connection: Arc<Connection>,
+        server: Arc<str>,
+        asker: Option<Asker>,
+        patience: Patience,
+        begun: Begun,
+    ) -> Task {
+        let answered = BTreeSet::new();
+        Task { connection, server, asker, patience, begun, answered, is_over: false }
+    }
+
+    /// What the call gives in the end.
+    pub(super) async fn end(mut self) -> Result<Answer, Unended> {
+        let until = Instant::now() + self.patience.total;
+        let ended = tokio::time::timeout_at(until, self.followed()).await;
+        let ended = ended.unwrap_or(Err(Unended::Late(self.patience.total)));
+        if matches!(ended, Err(Unended::Late(_) | Unended::Declined(_))) {
+            let cancelling = self.connection.cancel_task(self.cancellation());
+            let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
+        }
+        self.is_over = true;
+        ended
+    }
+
+    async fn followed(&mut self) -> Result<Answer, Unended> {
+        let mut pause = self.begun.pause;
+        let mut heard = Instant::now();
+        loop {
+            tokio::time::sleep(pause).await;
+            match self.look().await {
+                Ok(Seen::Working(next)) => pause = next,
+                Ok(Seen::Asking(forms, next)) => {
+                    self.put(forms).await?;
+                    pause = next;
+                }
+                Ok(Seen::Ended(answer)) => return Ok(answer),
+                Ok(Seen::AskingInResult | Seen::EndedElsewhere) => return self.result().await,
+                // A look changes nothing, so that it can be repeated for as long as the server may
+                // be silent.
+                Err(Unended::Silent(why)) => {
+                    if self.connection.is_closed() || heard.elapsed() > self.patience.idle {
+                        return Err(Unended::Silent(why));
+                    }
+                    continue;
+                }
+                Err(unended) => return Err(unended),
+            }
+            heard = Instant::now();
+        }
+    }
+
+    /// Looks once.
+    async fn look(&self) -> Result<Seen, Unended> {
+        let mut request = GetTaskRequest::new(GetTaskParams::new(self.begun.id.clone()));
+        let slot = Slot::new(None, None);
+        request.extensions.insert(slot.clone());
+        let request = ClientRequest::GetTaskRequest(request);
+        self.asked(request, &slot, Patience { total: self.patience.idle, ..self.patience }).await?;
+        let raw = match slot.answer() {
+            Some(Answer::Result(raw)) => raw,
+            Some(Answer::Error { message, .. }) => {
+                let why = format!("the server knows nothing of its task any more: {message}");
+                return Err(Unended::Silent(why));
+            }
+            _ => return Err(Unended::Silent("the state of the task cannot be read".to_owned())),
+        };
+        let unread = |why: String| Unended::Silent(format!("the state of the task: {why}"));
+        let state: State<'_> = object(raw).map_err(unread)?;
+        let core = self.begun.generation == Generation::Core;
+        Ok(match state.status.as_str() {
+            "working" | "submitted" => Seen::Working(state.pause()),
+            "input_required" if core => Seen::AskingInResult,
+            "input_required" => {
+                let forms = state.questions.and_then(forms_in);
+                let Some(mut forms) = forms else {
+                    return Err(Unended::Declined("something that is no form".to_owned()));
+                };
+                forms.retain(|name, _| !self.answered.contains(name));
+                Seen::Asking(forms, state.pause())
+            }
+            "cancelled" => return Err(Unended::Cancelled),
+            "completed" | "failed" if core => Seen::EndedElsewhere,
+            "completed" => match state.result {
+                Some(result) => Seen::Ended(Answer::Result(result.to_owned())),
+                None => Seen::Ended(Answer::Malformed("a task that ended has no result".into())),
+            },
+            "failed" => match state.error.map(object::<WireError>) {
+                Some(Ok(WireError { code, message })) => {
+                    Seen::Ended(Answer::Error { code, message })
+                }
+                _ => Seen::Ended(Answer::Malformed("a task that failed does not say why".into())),
+            },
+            other => {
+                let other = super::definition::visible(other, 64);
+                Seen::Ended(Answer::Malformed(format!("its task is `{other}`")))
+            }
+        })
+    }
+
+    /// Asks people what the task wants to know, and passes on what they say.
+    async fn put(&mut self, forms: BTreeMap<String, Form>) -> Result<(), Unended> {
+        let person = Slot::new(None, self.asker.clone());
+        let mut words = InputResponses::new();
+        for (name, form) in forms {
+            let wanted = form.message.clone();
+            let said = person.ask_person(&self.server, &form).await;
+            let data = said.ok_or(Unended::Declined(wanted))?;
+            let data = serde_json::Value::from(&data);
+            words.insert(name.clone(), serde_json::json!({ "action": "accept", "content": data }));
+            self.answered.insert(name);
+        }
+        if self.answered.len() > QUESTIONS_MAX {
+            return Err(Unended::Declined(format!("more than {QUESTIONS_MAX} things")));
+        }
+        if words.is_empty() {
+            return Ok(());
+        }
+        let params = UpdateTaskParams::new(self.begun.id.clone(), words);
+        let mut request = UpdateTaskRequest::new(params);
+        let slot = Slot::new(None, None);
+        request.extensions.insert(slot.clone());
+        let request = ClientRequest::UpdateTaskRequest(request);
+        let patience = Patience { total: self.patience.idle, ..self.patience };
+        self.asked(request, &slot, patience).await?;
+        match slot.answer() {
+            Some(Answer::Error { message, .. }) => {
+                Err(Unended::Silent(format!("the server does not take the answer: {message}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The result, in the generation where it is fetched. It comes when the task is over; until
+    /// then the server may ask.
+    async fn result(&self) -> Result<Answer, Unended> {
+        let params = serde_json::json!({ "taskId": self.begun.id });
+        let mut request = CustomRequest::new("tasks/result", Some(params));
+        let slot = Slot::new(None, self.asker.clone());
+        request.extensions.insert(slot.clone());
+        let request = ClientRequest::CustomRequest(request);
+        let patience = Patience { idle: self.patience.total, total: self.patience.total };
+        self.asked(request, &slot, patience).await?;
+        slot.answer().cloned().ok_or_else(|| Unended::Silent("there is no answer".to_owned()))
+    }
+
+    async fn asked(
+        &self,
+        request: ClientRequest,
+        slot: &Arc<Slot>,
+        patience: Patience,
+    ) -> Result<(), Unended> {
+        let asked = self.connection.ask(request, slot, RequestMetaObject::new(), patience).await;
+        asked.map_err(|lost| match lost {
+            Lost::Unsent(why) | Lost::Silent(why) => Unended::Silent(why),
+            Lost::Late(time) => {
+                Unended::Silent(format!("no word of its task within {} ms", time.as_millis()))
+            }
+        })
+    }
+
+    fn cancellation(&self) -> ClientRequest {
+        let params = CancelTaskParams::new(self.begun.id.clone());
+        ClientRequest::CancelTaskRequest(CancelTaskRequest::new(params))
+    }
+}
+
+impl Drop for Task {
+    // Work in `Drop`, because a call ends by being dropped and there is no later moment.
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.connection.cancel_task_later(&runtime, self.cancellation());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Option<(Generation, String, u128)> {
+        let raw = RawValue::from_string(json.to_owned()).unwrap();
+        begun(&raw).map(|begun| (begun.generation, begun.id, begun.pause.as_millis()))
+    }
+
+    #[test]
+    fn a_task_is_told_from_a_result() {
+        let core = r#"{"task":{"taskId":"a","status":"working","ttl":60000,"pollInterval":200}}"#;
+        assert_eq!(read(core), Some((Generation::Core, "a".to_owned(), 200)));
+        let extension = r#"{"resultType":"task","taskId":"b","status":"working","ttlMs":null}"#;
+        assert_eq!(read(extension), Some((Generation::Extension, "b".to_owned(), 1_000)));
+        for other in [
+            r#"{"content":[],"task":{"taskId":"a","status":"working"}}"#,
+            r#"{"resultType":"complete","taskId":"a","status":"working"}"#,
+            r#"{"resultType":"task","task":{"taskId":"1","status":"working"}}"#,
+            r#"{"resultType":"task"}"#,
+            r#"{"task":7}"#,
+        ] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_not_asked_all_the_time_nor_hardly_ever() {
+        for (said, pause) in [("0", 50), ("-5", 1_000), ("1e300", 1_000), ("900000", 15_000)] {
+            let json = format!(
+                r#"{{"resultType":"task","taskId":"b","status":"working","pollIntervalMs":{said}}}"#
+            );
+            assert_eq!(read(&json).unwrap().2, pause, "{said}");
+        }
+    }
+}

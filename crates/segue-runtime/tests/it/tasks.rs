@@ -1,0 +1,152 @@
+//! MCP servers whose tools work as tasks, in both generations: a scripted one, over pipes.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::Code;
+use segue_core::id::ToolId;
+use segue_core::limits::Limits;
+use segue_core::run::{Purpose, Question, QuestionKind};
+use segue_core::value::Value;
+use segue_runtime::driver::{Confirmer, Decision};
+use segue_runtime::engine::{Engine, RunRequest};
+use segue_runtime::tools::mcp::{Reach, Server, ServerConfig, StdioConfig};
+use segue_runtime::tools::{Call, ToolError};
+
+const GENERATIONS: [&str; 2] = ["core", "extension"];
+
+fn server(generation: &str, behaviour: &str, file: Option<PathBuf>) -> Arc<Server> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/tasks.py");
+    let mut args = vec![script.to_owned(), generation.to_owned(), behaviour.to_owned()];
+    args.extend(file.map(|file| file.display().to_string()));
+    let reach =
+        Reach::Stdio(StdioConfig { command: "python3".to_owned(), args, ..Default::default() });
+    let limits = Limits {
+        mcp_start_ms: 20_000,
+        mcp_idle_ms: 1_500,
+        mcp_call_ms: 4_000,
+        ..Limits::default()
+    };
+    // Long enough that a tool which may be called as a task is.
+    let timeout = (behaviour == "optional").then_some(Duration::from_secs(120));
+    let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout };
+    Arc::new(Server::new(config, &limits, None))
+}
+
+async fn called(server: &Arc<Server>) -> Result<Value, ToolError> {
+    let listing = server.listing().await.unwrap_or_else(|unusable| panic!("{}", unusable.why));
+    let tool = server.tools(&listing).remove(0);
+    let call = Call {
+        tool: ToolId::new("h", "t"),
+        args: Value::empty_object(),
+        run_id: "run".into(),
+        step: "a".into(),
+        attempt: 1,
+        key: "the-key".into(),
+        purpose: Purpose::Do,
+        asker: None,
+    };
+    tool.runner.call(call).await
+}
+
+/// What becomes of a task: `Ok` with a value, a refusal with a code and words, or doubt with words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_followed_to_its_end() {
+    let refused = |code, words| Err((Some(code), words));
+    let doubtful = |words| Err((None, words));
+    for (behaviour, generations, expected) in [
+        ("good", &GENERATIONS[..], Ok("ok")),
+        ("optional", &GENERATIONS[..1], Ok("ok")),
+        ("at_once", &GENERATIONS, Ok("at once")),
+        ("fails", &GENERATIONS, refused(Code::ToolError, "the disk is full")),
+        ("breaks", &GENERATIONS, refused(Code::ToolError, "out of memory")),
+        ("asks", &GENERATIONS, refused(Code::Denied, "`h` asks a person: “Which name?”")),
+        ("asks_for_a_model", &GENERATIONS[1..], refused(Code::Denied, "no form")),
+        ("odd", &GENERATIONS, refused(Code::ToolError, "`sleeping`")),
+        ("empty", &GENERATIONS[1..], refused(Code::ToolError, "no result")),
+        ("cancels", &GENERATIONS, doubtful("cancelled its task")),
+        ("forgets", &GENERATIONS, doubtful("Task not found")),
+        ("dies", &GENERATIONS, doubtful("giving up")),
+    ] {
+        for generation in generations {
+            let server = server(generation, behaviour, None);
+            let got = called(&server).await;
+            server.close().await;
+            let fits = match (&got, expected) {
+                (Ok(value), Ok(text)) => value.as_str() == Some(text),
+                (Err(ToolError::Refused { code, message, .. }), Err((Some(expected), words))) => {
+                    *code == expected && message.contains(words)
+                }
+                (Err(ToolError::Silent { message }), Err((None, words))) => message.contains(words),
+                _ => false,
+            };
+            assert!(fits, "{generation} {behaviour}: {got:?}");
+        }
+    }
+}
+
+/// A task that takes too long, and one whose caller goes away, is cancelled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_nobody_waits_for_is_cancelled() {
+    for generation in GENERATIONS {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("received");
+        let late = server(generation, "endless", Some(file.clone()));
+        let begun = Instant::now();
+        let got = called(&late).await;
+        late.close().await;
+        let in_doubt =
+            matches!(&got, Err(ToolError::Silent { message }) if message.contains("4000 ms"));
+        assert!(in_doubt && begun.elapsed() < Duration::from_secs(20), "{got:?}");
+        let received = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(received.matches("\"tasks/cancel\"").count(), 1, "{generation}");
+        assert!(received.matches("\"tasks/get\"").count() > 3, "{generation}");
+
+        // Whoever goes away says so, and a server that wants to be left alone is.
+        let file = folder.path().join("dropped");
+        let dropped = server(generation, "never_look", Some(file.clone()));
+        assert!(dropped.listing().await.is_ok());
+        assert!(tokio::time::timeout(Duration::from_millis(700), called(&dropped)).await.is_err());
+        dropped.close().await;
+        let received = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(received.matches("\"tasks/cancel\"").count(), 1, "{generation}: {received}");
+        assert_eq!(received.matches("\"tasks/get\"").count(), 0, "{generation}: {received}");
+    }
+}
+
+/// Says yes to everything, and remembers what was asked.
+struct Helpful(Mutex<Vec<String>>);
+
+#[async_trait::async_trait]
+impl Confirmer for Helpful {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        if let QuestionKind::Approval { message, .. } = &question.kind {
+            self.0.lock().unwrap().push(message.to_string());
+        }
+        let data = Value::object([("name", Value::from("Ada"))]);
+        Some(Decision { granted: true, by: "ada".into(), data })
+    }
+}
+
+/// A task that wants to know something asks whoever answers the run's questions, naming the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_asks_a_person() {
+    for generation in GENERATIONS {
+        let server = server(generation, "asks", None);
+        let listing = server.listing().await.unwrap();
+        let (engine, _) = Engine::builder().tools(server.tools(&listing)).build();
+        let text = "name: c\nsteps: [{ id: a, tool: 'h:t' }]\noutput: '{{ a }}'\n";
+        let plan = engine.plan(&Source::new("c.yaml", text)).0.unwrap();
+        let helpful = Helpful(Mutex::default());
+        let mut request = RunRequest::new(plan, Value::empty_object());
+        request.confirmer = &helpful;
+        request.options.approved = true;
+        let view = engine.run(request).await.unwrap();
+        assert_eq!(view.output, Value::from("hello Ada"), "{generation}: {:?}", view.errors);
+        let asked = helpful.0.lock().unwrap().clone();
+        assert_eq!(asked, ["the MCP server `h` asks: Which name?"], "{generation}");
+        server.close().await;
+    }
+}
