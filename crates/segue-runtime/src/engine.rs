@@ -3,6 +3,7 @@
 //! It knows the tools and the compositions, compiles and plans through the core, and has a driver
 //! move runs.
 
+mod absent;
 mod call;
 mod ears;
 mod load;
@@ -40,6 +41,7 @@ use crate::tools::secret::Secrets;
 use crate::tools::{Registry, Tool, ToolError, allowed};
 use crate::wrap::Wrapper;
 
+pub use absent::Absent;
 pub use call::CallRequest;
 use call::Nested;
 pub use ears::Wish;
@@ -66,6 +68,7 @@ struct Inner {
     model: Option<Arc<dyn Model>>,
     /// What its tools are chosen by, once more for other compositions.
     toolset: Option<ToolsetBuilder>,
+    absent: Absent,
 }
 
 /// What an engine is made of.
@@ -83,6 +86,7 @@ pub struct EngineBuilder {
     compositions: Vec<Source>,
     toolset: Option<ToolsetBuilder>,
     model: Option<Arc<dyn Model>>,
+    absent: Absent,
 }
 
 /// A composition that could not be loaded, or a tool that declares what it calls, and why.
@@ -173,6 +177,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Sets what is said of tools that are not there.
+    #[must_use]
+    pub fn absent(mut self, absent: Absent) -> EngineBuilder {
+        self.absent = absent;
+        self
+    }
+
     /// Sets the model that plans are made with.
     #[must_use]
     pub fn model(mut self, model: Arc<dyn Model>) -> EngineBuilder {
@@ -183,8 +194,9 @@ impl EngineBuilder {
     /// The engine, and what it could not load.
     pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
         self.registry.observe(&self.observed);
-        let (mut catalog, unloaded) =
+        let (mut catalog, mut unloaded) =
             load::load(&self.registry, &self.wrappers, self.compositions, &self.limits);
+        explain(&self.absent, &mut unloaded);
         if let Some(toolset) = made(self.toolset.as_ref(), &catalog) {
             self.registry = self.registry.map(|tool| allowed::around_tool(tool, &toolset));
             let own = toolset.guards().max_tool_calls.unwrap_or(u64::MAX);
@@ -224,8 +236,16 @@ impl EngineBuilder {
             chance,
             model,
             toolset: self.toolset,
+            absent: self.absent,
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
+    }
+}
+
+/// Says of compositions that could not be loaded because of tools that are not there, why they are not.
+fn explain(absent: &Absent, unloaded: &mut [Unloaded]) {
+    for Unloaded { source, diagnostics } in unloaded {
+        absent.explain(diagnostics, source);
     }
 }
 
@@ -321,8 +341,9 @@ impl Engine {
     ) -> (Engine, Vec<Unloaded>) {
         let Inner { registry, wrappers, gate, limits, store, ears, orphans, chance, .. } =
             &*self.inner;
-        let Inner { model, toolset, .. } = &*self.inner;
-        let (mut catalog, unloaded) = load::load(registry, wrappers, sources, limits);
+        let Inner { model, toolset, absent, .. } = &*self.inner;
+        let (mut catalog, mut unloaded) = load::load(registry, wrappers, sources, limits);
+        explain(absent, &mut unloaded);
         if let Some(toolset) = made(toolset.as_ref(), &catalog) {
             catalog.restrict(toolset);
         }
@@ -338,6 +359,7 @@ impl Engine {
             chance: chance.clone(),
             model: model.clone(),
             toolset: toolset.clone(),
+            absent: absent.clone(),
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
@@ -368,7 +390,14 @@ impl Engine {
 
     /// Compiles a text and plans it; the findings say why there is no plan.
     pub fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>) {
-        plan::plan_text(source, &self.inner.catalog, &self.inner.limits)
+        let (plan, mut findings) = plan::plan_text(source, &self.inner.catalog, &self.inner.limits);
+        self.inner.absent.explain(&mut findings, source);
+        (plan, findings)
+    }
+
+    /// Tools that are not there although somebody has configured them, and why.
+    pub fn absent(&self) -> &Absent {
+        &self.inner.absent
     }
 
     /// The plan of a composition that was loaded under a name.

@@ -12,11 +12,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::ToolError;
+use super::secret::Secrets;
 use crate::driver::Decision;
 
 /// How a call reaches beyond itself.
 #[derive(Clone, Debug)]
-pub struct Asker(UnboundedSender<Asking>);
+pub struct Asker {
+    to: UnboundedSender<Asking>,
+    /// What no question may tell.
+    secrets: Option<Secrets>,
+}
 
 /// What a call asks for.
 #[derive(Debug)]
@@ -31,13 +36,25 @@ impl Asker {
     /// The two ends.
     pub(crate) fn pair() -> (Asker, UnboundedReceiver<Asking>) {
         let (to, from) = unbounded_channel();
-        (Asker(to), from)
+        (Asker { to, secrets: None }, from)
+    }
+
+    /// The same, whose questions tell nothing of these.
+    pub(crate) fn discreet(self, secrets: &Secrets) -> Asker {
+        Asker { secrets: Some(secrets.clone()), ..self }
     }
 
     /// What a person gives; nothing when nobody is there, says no, or gives what does not fit.
     pub async fn ask(&self, message: Arc<str>, schema: Arc<Schema>) -> Option<Value> {
+        let (message, schema) = match &self.secrets {
+            None => (message, schema),
+            Some(secrets) => (
+                secrets.clean(&message).into(),
+                Arc::new(Schema::new(secrets.clean_value(schema.json().clone()))),
+            ),
+        };
         let (reply, answer) = oneshot::channel();
-        self.0.send(Asking::Person { message, schema: schema.clone(), reply }).ok()?;
+        self.to.send(Asking::Person { message, schema: schema.clone(), reply }).ok()?;
         let decision = answer.await.ok().flatten().filter(|decision| decision.granted)?;
         let data = match decision.data {
             Value::Null => Value::empty_object(),
@@ -55,7 +72,7 @@ impl Asker {
         };
         let (reply, answer) = oneshot::channel();
         let asking = Asking::Part { name: name.into(), args, reply };
-        self.0.send(asking).map_err(|_| is_over())?;
+        self.to.send(asking).map_err(|_| is_over())?;
         answer.await.map_err(|_| is_over())?
     }
 }

@@ -22,7 +22,7 @@ const REDACTED: &str = "«secret»";
 const SECRET_BYTES_MIN: usize = 8;
 
 /// Values that nobody may see.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Secrets {
     any: Option<Arc<Regex>>,
 }
@@ -54,16 +54,26 @@ impl Secrets {
         }
     }
 
-    /// The tool, whose answers tell nothing.
+    /// The value without them.
+    pub(crate) fn clean_value(&self, value: Value) -> Value {
+        let clean = self.any.as_ref().and_then(|any| redacted(any, &value));
+        clean.unwrap_or(value)
+    }
+
+    /// The tool, whose answers and questions tell nothing.
     #[must_use]
     pub fn around_tool(&self, tool: Tool) -> Tool {
-        match &self.any {
-            None => tool,
-            Some(any) => {
-                let runner = Discreet { secrets: any.clone(), inner: tool.runner };
-                Tool { spec: tool.spec, runner: Arc::new(runner) }
-            }
+        if self.any.is_none() {
+            return tool;
         }
+        let runner = Discreet { secrets: self.clone(), inner: tool.runner };
+        Tool { spec: tool.spec, runner: Arc::new(runner) }
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(REDACTED)
     }
 }
 
@@ -85,20 +95,21 @@ fn forms_of(value: &str) -> Vec<String> {
 }
 
 struct Discreet {
-    secrets: Arc<Regex>,
+    secrets: Secrets,
     inner: Arc<dyn ToolRunner>,
 }
 
 #[async_trait]
 impl ToolRunner for Discreet {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, mut call: Call) -> Result<Value, ToolError> {
+        call.asker = call.asker.map(|asker| asker.discreet(&self.secrets));
         match self.inner.call(call).await {
-            Ok(value) => Ok(redacted(&self.secrets, &value).unwrap_or(value)),
+            Ok(value) => Ok(self.secrets.clean_value(value)),
             Err(mut error) => {
                 let (ToolError::Refused { message, .. }
                 | ToolError::Unreachable { message, .. }
                 | ToolError::Silent { message }) = &mut error;
-                *message = self.secrets.replace_all(message, REDACTED).into_owned();
+                *message = self.secrets.clean(message);
                 Err(error)
             }
         }

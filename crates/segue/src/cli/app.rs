@@ -14,7 +14,7 @@ use segue_core::tool::ToolSpec;
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_core::words::{Prompt, Reply};
-use segue_runtime::engine::{Engine, EngineBuilder, EngineError, Unloaded};
+use segue_runtime::engine::{Absent, Engine, EngineBuilder, EngineError, Unloaded};
 use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::library::{Library, Unread};
 use segue_runtime::llm::{self, Model};
@@ -149,6 +149,7 @@ impl App {
             .concurrency(concurrency)
             .limits(config.limits.clone())
             .secrets(Secrets::new(config.secrets.iter().cloned()))
+            .absent(upstream.absent())
             .compositions(composition_files(&config));
         if let Some(toolset) = toolset {
             builder = builder.toolset(toolset);
@@ -160,8 +161,7 @@ impl App {
         if !global.quiet {
             upstream.notes.iter().for_each(|note| say(&format!("note: {}", clean(note))));
             for Unloaded { source, diagnostics } in &unloaded {
-                let reason = diagnostics.first().map_or("", |finding| &finding.message);
-                say(&format!("note: `{}` was not loaded: {reason}", source.name()));
+                say(&not_loaded(source, diagnostics));
             }
         }
         let (library, is_quiet) = (OnceCell::new(), global.quiet);
@@ -181,8 +181,9 @@ impl App {
     /// Plans a text. Of tools that are unknown because their server cannot be used it is said why;
     /// the flag says whether there are any.
     pub(super) fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>, bool) {
-        let (plan, mut diagnostics) = self.engine.plan(source);
-        let unreachable = plan.is_none() && self.upstream.explain(&mut diagnostics, source);
+        let (plan, diagnostics) = self.engine.plan(source);
+        let absent = self.engine.absent();
+        let unreachable = plan.is_none() && absent.is_reason(&diagnostics, source);
         (plan, diagnostics, unreachable)
     }
 
@@ -194,9 +195,9 @@ impl App {
             complain(&message, Some("`segue doctor` looks at every server"));
             return Exit::Unreachable;
         }
-        if let Some(id) = self.upstream.changed_tool(name) {
+        if let Some(id) = self.engine.absent().changed_tool(name) {
             let message = format!("`{id}` is not what was accepted of it");
-            complain(&message, Some(&super::upstream::about_change(id)));
+            complain(&message, Some(&Absent::about_change(id)));
             return Exit::Usage;
         }
         complain(&error.to_string(), super::call::hint(error).as_deref());
@@ -264,6 +265,15 @@ impl App {
             header.is_some_and(|header| &*header.name == name)
         })
     }
+}
+
+/// A note that a composition was not loaded, and why.
+pub(super) fn not_loaded(source: &Source, diagnostics: &[Diagnostic]) -> String {
+    let first = diagnostics.first();
+    let reason = first.map_or("", |finding| &finding.message);
+    let help = first.and_then(|finding| finding.help.as_ref());
+    let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
+    format!("note: `{}` was not loaded: {}", source.name(), clean(&format!("{reason}{help}")))
 }
 
 /// The toolset that is meant, saying so when there is none.

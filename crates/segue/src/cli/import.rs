@@ -8,6 +8,7 @@ use std::path::Path;
 
 use segue_core::value::Value;
 
+use crate::config::secrets::is_secret_name;
 use crate::config::{jsonc, servers};
 
 /// What is written, and what its user has to know.
@@ -18,10 +19,6 @@ pub(super) struct Imported {
 
 /// The fields that are taken over.
 const KEPT: &[&str] = &["type", "command", "args", "env", "cwd", "url", "headers", "timeout"];
-
-/// Words in the name of a variable or header whose value is a secret.
-const SECRET: &[&str] =
-    &["key", "token", "secret", "password", "passwd", "auth", "credential", "cookie", "pat"];
 
 /// Beginnings of values that are secrets wherever they stand.
 const SECRET_VALUES: &[&str] = &[
@@ -236,14 +233,6 @@ fn is_secret(name: &str, value: &str) -> bool {
     is_secret_name(name)
         || SECRET_VALUES.iter().any(|start| value.starts_with(start))
         || has_password(value)
-}
-
-fn is_secret_name(name: &str) -> bool {
-    let name = name.to_lowercase();
-    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    words.into_iter().any(|word| {
-        SECRET.iter().any(|secret| word == *secret || (secret.len() > 3 && word.contains(secret)))
-    }) || name.ends_with("apikey")
 }
 
 /// Whether an address holds a password.

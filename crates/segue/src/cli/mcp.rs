@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use tokio::sync::{oneshot, watch};
 
-use super::app::{App, composition_files, composition_paths, library, load_config, template_paths};
+use super::app::{
+    App, composition_files, composition_paths, library, load_config, not_loaded, template_paths,
+};
 use super::run::interrupted;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
 use crate::config::Config;
-use crate::print::clean;
 use crate::serve::hall::Hall;
 use crate::serve::{mcp, own};
 
@@ -109,12 +110,7 @@ pub(super) async fn look_after(
         let files = composition_files(config);
         for unloaded in hall.reload(files, |engine| library(global.quiet, config, engine)) {
             if !global.quiet {
-                let reason = unloaded.diagnostics.first().map_or("", |finding| &finding.message);
-                say(&format!(
-                    "note: `{}` was not loaded: {}",
-                    unloaded.source.name(),
-                    clean(reason)
-                ));
+                say(&not_loaded(&unloaded.source, &unloaded.diagnostics));
             }
         }
     }

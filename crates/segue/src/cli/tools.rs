@@ -6,9 +6,10 @@ use clap::{Args, Subcommand};
 use segue_core::plan::explain::effect_word;
 use segue_core::value::Value;
 use segue_core::view::duration;
+use segue_runtime::engine::Absent;
 
 use super::app::App;
-use super::upstream::{Wanted, about_change};
+use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json, say, to_json};
 use crate::print::clean;
 use crate::serve::listing::{definition, has_words};
@@ -67,7 +68,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
         say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));
     }
     for id in &app.upstream.changed {
-        say(&format!("note: `{id}` is not what was accepted of it: {}", about_change(id)));
+        say(&format!("note: `{id}` is not what was accepted of it: {}", Absent::about_change(id)));
     }
     let toolset = app.engine.toolset();
     let found: Vec<_> = toolset.tools().filter(|tool| has_words(tool, words)).collect();

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use segue_core::compile::read_header;
 use segue_core::compile::source::Source;
-use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::diagnostic::Code;
 use segue_core::tool::{COMPOSITION, DeclaredRollback};
 use segue_core::value::Value;
+use segue_runtime::engine::Absent;
 use segue_runtime::library::shipped;
 use segue_runtime::tools::mcp::{Listing, Server, ServerConfig};
+use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tokio::runtime::Runtime;
 
@@ -51,11 +53,6 @@ pub(super) struct Upstream {
     pub(super) changed: BTreeSet<String>,
 }
 
-/// What to do about a tool that changed.
-pub(super) fn about_change(id: &str) -> String {
-    format!("`segue tools diff {id}` shows how; if it is all right, `segue tools accept {id}`")
-}
-
 impl Upstream {
     /// The servers of a configuration, with the tools that a command needs. `others` are tools that
     /// are known already.
@@ -67,6 +64,7 @@ impl Upstream {
         }
         let folder = data_folder().map(|folder| folder.join("mcp"));
         let trust = Trust::load();
+        let secrets = Secrets::new(config.secrets.iter().cloned());
         let mut known: BTreeMap<Arc<str>, Listing> = BTreeMap::new();
         for (server, is_project) in configured {
             let name = server.name.clone();
@@ -74,7 +72,8 @@ impl Upstream {
                 (Some(project), true) => trust.allows_project(project),
                 _ => trust.allows(config),
             };
-            let server = Arc::new(Server::new(server.clone(), &config.limits, folder.as_deref()));
+            let server = Server::new(server.clone(), &config.limits, folder.as_deref());
+            let server = Arc::new(server.discreet(secrets.clone()));
             if let Some(listing) = server.recorded() {
                 known.insert(name.clone(), listing);
             }
@@ -164,42 +163,9 @@ impl Upstream {
         self.servers.values()
     }
 
-    /// The tool that is meant by an id or a short name, if it is one that changed.
-    pub(super) fn changed_tool(&self, name: &str) -> Option<&String> {
-        let is_meant = |id: &&String| {
-            *id == name || id.split_once(':').is_some_and(|(_, short)| short == name)
-        };
-        self.changed.iter().find(is_meant)
-    }
-
-    /// Says of tools that are unknown because of their server, why. Returns whether there are any.
-    pub(super) fn explain(&self, diagnostics: &mut [Diagnostic], source: &Source) -> bool {
-        let mut any = false;
-        for finding in diagnostics {
-            if finding.code != Code::UnknownTool || finding.severity != Severity::Error {
-                continue;
-            }
-            let text = source
-                .text()
-                .get(finding.span.start as usize..finding.span.end as usize)
-                .unwrap_or("");
-            let text = text.trim_matches(['"', '\'']);
-            if let Some(id) = self.changed_tool(text) {
-                finding.code = Code::DefinitionChanged;
-                finding.message = format!("`{id}` is not what was accepted of it");
-                finding.help = Some(about_change(id));
-                finding.fix = None;
-                continue;
-            }
-            let name = text.split(':').next().unwrap_or("");
-            if let Some(why) = self.failed.get(name) {
-                let why = why.lines().next().unwrap_or("");
-                finding.help = Some(format!("the MCP server `{name}` cannot be used: {why}"));
-                finding.fix = None;
-                any = true;
-            }
-        }
-        any
+    /// What the engine is to say of tools that are not there.
+    pub(super) fn absent(&self) -> Absent {
+        Absent { sources: self.failed.clone(), changed: self.changed.clone() }
     }
 }
 

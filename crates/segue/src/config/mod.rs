@@ -7,6 +7,7 @@ pub(crate) mod expand;
 pub(crate) mod jsonc;
 mod llm;
 mod read;
+pub(crate) mod secrets;
 pub(crate) mod servers;
 mod toolsets;
 mod trust;
@@ -223,6 +224,9 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     };
     loaded.config.project = discover(&[".mcp.json"]).map(|file| servers::project(file, &env));
     loaded.config.secrets.append(&mut given.take());
+    let of_project = loaded.config.project.iter().flat_map(|project| project.servers.values());
+    let of_project: Vec<String> = of_project.flat_map(secrets::of_server).collect();
+    loaded.config.secrets.extend(of_project);
     Ok(loaded)
 }
 

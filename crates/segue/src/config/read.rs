@@ -17,7 +17,7 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::http::address::AddressPolicy;
 
 use super::expand::expand;
-use super::{Config, ServeConfig, StoreAt, TlsFiles, ToolOverride};
+use super::{Config, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -104,6 +104,7 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
     let mut config = reader.config(&root);
     let findings = reader.findings;
     config.secrets = given.take();
+    config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
     (config, findings)
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::support::{Done, Json, SEGUE, World, copy_folder, repository};
+use crate::support::{Done, Json, SEGUE, World, copy_folder, json, repository};
 
 /// The scripted server, which leaves a mark in the working folder when it starts.
 fn scripted(behaviour: &str, mark: &str) -> String {
@@ -321,6 +321,39 @@ fn other_real_servers_answer() {
     let failed =
         with_servers(&world, &["call", "files:read_text_file", "-i", "path=/etc/passwd"]).exits(1);
     assert!(failed.stderr.contains("denied"), "{}", failed.stderr);
+}
+
+/// A real server whose tool has to be called as a task: it is, and what it asks on its way is asked.
+#[test]
+fn a_task_of_a_real_server_is_followed() {
+    let world = World::with(
+        "name: c\nsteps:\n  - { id: a, tool: 'e:simulate-research-query', parameters: { topic: python, ambiguous: '{{ input.ask }}' } }\ninput: { type: object, properties: { ask: { type: boolean } } }\noutput: '{{ a }}'\n",
+    );
+    world.file("segue.yaml", config(&[("e", "{ command: mcp-server-everything, args: [stdio] }")]));
+    let run = ["run", "c.yaml", "--yes", "--json", "-i"];
+    let done = with_servers(&world, &[&run[..], &["ask=false"]].concat()).exits(0).json();
+    assert!(done["output"].as_str().unwrap().contains("Stage 4: Generating report"), "{done}");
+    // Nobody is there to ask: the question is declined, and the server goes on without an answer.
+    let done = with_servers(&world, &[&run[..], &["ask=true"]].concat()).exits(0).json();
+    assert!(done["output"].as_str().unwrap().contains("User declined"), "{done}");
+}
+
+/// A server of the extension: another Segue, whose slow composition becomes a task.
+#[test]
+fn a_task_of_another_segue_is_followed() {
+    let world = World::with(
+        "name: outer\nsteps:\n  - { id: a, tool: 'inner:slow' }\noutput: '{{ a.n }}'\n",
+    );
+    world.file(
+        "inner/slow.yaml",
+        "name: slow\nsteps: [ { id: a, tool: sleep, parameters: { ms: 1500, value: 7 } } ]\noutput: { n: '{{ a.value }}' }\n",
+    );
+    world.file("inner/segue.yaml", "compositions: ['slow.yaml']\n");
+    let args = json!(["--config", "inner/segue.yaml", "--store", "sqlite:inner.db", "mcp"]);
+    let entry = json!({ "command": SEGUE, "args": args }).to_string();
+    world.file("segue.yaml", config(&[("inner", &entry)]));
+    let view = named(&world, &["run", "c.yaml", "--yes", "--json"]).exits(0).json();
+    assert_eq!(view["output"], 7, "{view}");
 }
 
 /// A process that ends with the test.

@@ -20,6 +20,7 @@ use super::desk::{Answer, Slot};
 use super::record::{self, Era, Record};
 use super::task::{self, Support, Task, Unended};
 use super::{Reach, ServerConfig};
+use crate::tools::secret::Secrets;
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
 /// The first pause before a server is started again, and the longest.
@@ -37,6 +38,8 @@ pub struct Server {
     limits: Limits,
     /// Where its definitions are kept.
     record: Option<PathBuf>,
+    /// What it may echo and nobody may see.
+    secrets: Secrets,
     life: Mutex<Life>,
 }
 
@@ -83,7 +86,14 @@ impl Server {
     /// A server that nobody has started yet. Its definitions are kept in a folder, if there is one.
     pub fn new(config: ServerConfig, limits: &Limits, folder: Option<&std::path::Path>) -> Server {
         let record = folder.map(|folder| record::file(folder, &config.name, &config.identity));
-        Server { config, limits: limits.clone(), record, life: Mutex::default() }
+        let (limits, secrets) = (limits.clone(), Secrets::default());
+        Server { config, limits, record, secrets, life: Mutex::default() }
+    }
+
+    /// The same, which tells nothing of these when it cannot be used.
+    #[must_use]
+    pub fn discreet(self, secrets: Secrets) -> Server {
+        Server { secrets, ..self }
     }
 
     /// Its name, which its tools' ids begin with.
@@ -147,7 +157,8 @@ impl Server {
     }
 
     fn unusable(&self, why: impl Into<String>, retry_after: Option<Duration>) -> Unusable {
-        Unusable { server: self.config.name.clone(), why: why.into(), retry_after }
+        let why = self.secrets.clean(&why.into());
+        Unusable { server: self.config.name.clone(), why, retry_after }
     }
 
     /// The connection, made if there is none. Whoever comes meanwhile waits for the same one.
