@@ -49,6 +49,8 @@ pub struct Active {
     pub composition: Arc<str>,
     /// Steps that its plan has, where that says how many will run.
     pub steps: Option<u32>,
+    /// Who answers its questions.
+    pub asking: Asking,
     standing: watch::Sender<Standing>,
     cancel: watch::Sender<bool>,
     answers: Mutex<Answers>,
@@ -64,11 +66,17 @@ struct Answers {
 
 impl Active {
     /// A run that is about to begin or to go on.
-    pub fn new(run_id: Arc<str>, composition: Arc<str>, steps: Option<u32>) -> Active {
+    pub fn new(
+        run_id: Arc<str>,
+        composition: Arc<str>,
+        steps: Option<u32>,
+        asking: Asking,
+    ) -> Active {
         Active {
             run_id,
             composition,
             steps,
+            asking,
             standing: watch::Sender::default(),
             cancel: watch::Sender::default(),
             answers: Mutex::default(),
@@ -204,13 +212,12 @@ pub enum Asking {
 /// The confirmer of a run that is under way.
 pub(super) struct Questions {
     pub(super) active: Arc<Active>,
-    pub(super) asking: Asking,
 }
 
 #[async_trait]
 impl Confirmer for Questions {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
-        match self.asking {
+        match self.active.asking {
             Asking::Whoever(patience) => self.active.ask(question, patience).await,
             Asking::Nobody => Nobody.confirm(question).await,
             Asking::Later => Later.confirm(question).await,

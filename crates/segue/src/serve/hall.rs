@@ -11,7 +11,6 @@ use segue_core::plan::Plan;
 use segue_core::run::Options;
 use segue_core::value::Value;
 use segue_core::view::RunView;
-use segue_runtime::driver::Later;
 use segue_runtime::engine::{
     Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
 };
@@ -148,13 +147,13 @@ impl Hall {
             let plan = &wanted.plan;
             let name = plan.composition.name.clone();
             let run_id = wanted.run_id.unwrap_or_else(|| engine.new_run_id());
-            let active = Arc::new(Active::new(run_id, name, steps_of(plan)));
+            let active = Arc::new(Active::new(run_id, name, steps_of(plan), wanted.asking));
             actives.insert(active.run_id.clone(), active.clone());
             active
         };
         let driven = active.clone();
         self.drive(active.clone(), async move {
-            let questions = Questions { active: driven.clone(), asking: wanted.asking };
+            let questions = Questions { active: driven.clone() };
             let request = RunRequest {
                 context: wanted.context,
                 options: wanted.options,
@@ -179,7 +178,7 @@ impl Hall {
                 continue;
             };
             if engine.has_tools_of(&plan) {
-                self.go_on(row.run_id, row.name, Wish::GoOn, TakeOver::IfLeft);
+                self.go_on(row.run_id, row.name, Wish::GoOn, TakeOver::IfLeft, Asking::Later);
                 count += 1;
             }
         }
@@ -192,16 +191,18 @@ impl Hall {
         name: Arc<str>,
         wish: Wish,
         take_over: TakeOver,
+        asking: Asking,
     ) -> Arc<Active> {
-        let (engine, active) = (self.engine(), Arc::new(Active::new(run_id, name, None)));
+        let (engine, active) = (self.engine(), Arc::new(Active::new(run_id, name, None, asking)));
         // Whoever drives it already is told by the store, and stays the one that is found.
         self.actives().entry(active.run_id.clone()).or_insert_with(|| active.clone());
         let driven = active.clone();
         self.drive(active.clone(), async move {
+            let questions = Questions { active: driven.clone() };
             let request = ResumeRequest {
                 wish,
                 take_over,
-                confirmer: &Later,
+                confirmer: &questions,
                 observer: &*driven,
                 cancel: Box::pin(driven.cancelled()),
                 ..ResumeRequest::new(driven.run_id.clone())
@@ -209,6 +210,16 @@ impl Hall {
             engine.resume(request).await
         });
         active
+    }
+
+    /// Goes on with a run that waits, whose questions are now answered by somebody else. One that is
+    /// under way here is joined.
+    pub fn take_up(self: &Arc<Hall>, run: &Stored, asking: Asking) -> Arc<Active> {
+        let (run_id, name) = (run.row.run_id.clone(), run.row.name.clone());
+        if let Some(active) = self.active(&run_id) {
+            return active;
+        }
+        self.go_on(run_id, name, Wish::GoOn, TakeOver::IfLeft, asking)
     }
 
     /// Has a run driven to its end, whoever listens.
@@ -271,7 +282,7 @@ impl Hall {
                         Wish::RollBack { .. } => TakeOver::Reopen,
                         Wish::GoOn | Wish::Cancel | Wish::Decide { .. } => TakeOver::IfLeft,
                     };
-                    self.go_on(row.run_id, row.name, wish.clone(), take_over)
+                    self.go_on(row.run_id, row.name, wish.clone(), take_over, Asking::Later)
                 }
             };
             match &*active.ended().await {

@@ -223,10 +223,15 @@ fn failure(view: &RunView, can_ask: bool) -> String {
             writeln!(text, "Step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
     }
     if view.status == RunStatus::Waiting {
+        let here = if can_ask {
+            "Nobody has answered yet. Call `run_resume` with this run_id, and the person at this \
+             host is asked; or somebody"
+        } else {
+            "Nobody could be asked here. Somebody"
+        };
         let _ = writeln!(
             text,
-            "Nobody could be asked here. Somebody who may decide runs `segue approve {}`, with \
-             `--deny` for a no.",
+            "{here} who may decide runs `segue approve {}`, with `--deny` for a no.",
             view.run_id
         );
     }

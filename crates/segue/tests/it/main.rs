@@ -25,6 +25,7 @@ mod seeds;
 mod serve;
 mod served;
 mod support;
+mod telltale;
 mod templates;
 mod testing;
 mod tidy;

@@ -171,7 +171,7 @@ fn a_store_that_cannot_be_used_is_named() {
 }
 
 /// Everything that was written anywhere in a world, as text.
-fn everything(world: &World) -> String {
+pub(crate) fn everything(world: &World) -> String {
     let mut all = String::new();
     let mut folders = vec![world.folder().parent().unwrap().to_owned()];
     while let Some(folder) = folders.pop() {

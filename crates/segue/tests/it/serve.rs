@@ -1,8 +1,9 @@
 //! `segue mcp` from a host's side, in both eras of the protocol.
 
-mod host;
+pub(crate) mod host;
 mod http;
 mod real;
+mod waiting;
 mod words;
 
 use std::fs;
@@ -89,7 +90,7 @@ fn a_composition_is_a_tool() {
         assert!(names.is_sorted(), "{names:?}");
         for name in "composition_execute composition_validate composition_list_templates \
                      composition_get_template composition_create_template \
-                     composition_delete_template run_get run_cancel double_it note both"
+                     composition_delete_template run_get run_cancel run_resume double_it note both"
             .split_whitespace()
         {
             assert!(names.contains(&name), "{name} of {names:?}");
@@ -156,6 +157,19 @@ fn numbers_arrive_exactly() {
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"same","arguments":{"n":18446744073709551617}}}"#,
     );
     assert_eq!(value(&host.answer(7)["result"])["text"], "18446744073709551617!");
+}
+
+/// Numbers that no float holds leave as they are, also in the value, and nobody can make up one.
+#[test]
+fn numbers_leave_exactly() {
+    let big = "name: big\nsteps: [ { id: a, tool: echo, parameters: { n: 18446744073709551617, pi: 3.14159265358979323846264338327950288 } } ]\noutput: '{{ a }}'\n";
+    let world = world("", &[("big", big)]);
+    for mut host in hosts(&world, &json!({})) {
+        let id = host.begin("tools/call", json!({ "name": "big", "arguments": {} }));
+        host.answer(id);
+        let exact = r#""structuredContent":{"n":18446744073709551617,"pi":3.14159265358979323846264338327950288}"#;
+        assert!(host.line().contains(exact), "{}", host.line());
+    }
 }
 
 /// Lines that are no messages are answered, and hurt nobody.

@@ -66,7 +66,18 @@ impl Answer {
 impl Served {
     /// Starts one with these arguments behind `serve`.
     pub(crate) fn start(world: &World, store: &str, args: &[&str]) -> Served {
+        Served::start_with(world, store, args, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) fn start_with(
+        world: &World,
+        store: &str,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Served {
         let mut command = world.command(SEGUE);
+        command.envs(env.iter().copied());
         command.args(["--config", "segue.yaml", "--store", store, "serve"]);
         command.args(["--listen", "127.0.0.1:0"]).args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -12,11 +12,11 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use segue_core::plan::Plan;
-use segue_core::run::{Options, admit};
+use segue_core::run::{Options, Question, admit};
 use segue_core::value::Value;
 use segue_core::view::rfc3339;
-use segue_runtime::driver::{Confirmer as _, Nobody, now_ms};
-use segue_runtime::engine::Engine;
+use segue_runtime::driver::{Confirmer as _, Decision, Nobody, now_ms};
+use segue_runtime::engine::{Engine, Wish};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -105,13 +105,10 @@ impl Caller<'_> {
             }
             return self.begin(job).await;
         };
-        let wrong = |why: String| {
-            ErrorData::invalid_params(format!("this requestState cannot be used: {why}"), None)
-        };
         let bound = bound_to(self.server.principal(), self.tool, self.args);
-        let state = self.server.seal().open(sealed, &bound).map_err(wrong)?;
+        let state = self.server.seal().open(sealed, &bound).map_err(unusable)?;
         if state.plan != **job.plan.hash() {
-            return Err(wrong("the composition has changed since".to_owned()));
+            return Err(unusable("the composition has changed since".to_owned()));
         }
         match &state.run_id {
             None => match responses.get(CONSENT) {
@@ -196,6 +193,79 @@ impl Caller<'_> {
         };
         self.answer_all(&active, responses);
         self.follow(&active, job.shape, job.plan.hash()).await
+    }
+
+    /// A run that waits goes on, and whoever is at this host is asked what it waits for.
+    pub(super) async fn resume(
+        &self,
+        run_id: &str,
+        state: Option<&str>,
+        responses: Option<InputResponses>,
+    ) -> Answer {
+        if let Some(sealed) = state {
+            let bound = bound_to(self.server.principal(), self.tool, self.args);
+            self.server.seal().open(sealed, &bound).map_err(unusable)?;
+            if let Some(active) = self.hall.active(run_id) {
+                self.answer_all(&active, &responses.unwrap_or_default());
+            }
+        }
+        let patience = Duration::from_millis(self.hall.limits().served_question_ms);
+        let asking = match self.way() {
+            Way::None => Asking::Later,
+            _ => Asking::Whoever(patience),
+        };
+        loop {
+            let stored = match self.hall.stored(run_id).await {
+                Ok(stored) => stored,
+                Err(error) => return Ok(told(Told::error(error.to_string()))),
+            };
+            let telling = self.telling(Shape::Run);
+            if stored.run.is_finished() {
+                return Ok(told(Told::outcome(&Ok(stored.view()), telling)));
+            }
+            let active = self.hall.take_up(&stored, asking);
+            // Whoever goes on with it leaves its questions open; then it is our turn.
+            if active.asking == Asking::Later && asking != Asking::Later {
+                tokio::select! {
+                    _ = active.ended() => continue,
+                    () = tokio::time::sleep(self.patience(false)) => {
+                        return Ok(self.later(&active, Shape::Run));
+                    }
+                    () = self.context.ct.cancelled() => {
+                        return Ok(told(Told::under_way(&active.run_id)));
+                    }
+                }
+            }
+            return self.follow(&active, Shape::Run, stored.plan.hash()).await;
+        }
+    }
+
+    /// Answers of a client to a task that waits and that nobody drives: each goes into its journal.
+    pub(super) async fn answer_stored(
+        &self,
+        run_id: &str,
+        responses: &InputResponses,
+    ) -> Result<(), ErrorData> {
+        let invalid = |message: String| ErrorData::invalid_params(message, None);
+        let stored = self.hall.stored(run_id).await;
+        let stored = stored.map_err(|error| invalid(format!("there is no such task: {error}")))?;
+        let mut wishes = Vec::new();
+        for asked in stored.run.questions() {
+            let Some(response) = responses.get(&*asked.step) else { continue };
+            let decision = question::decision(&asked, parse_reply(response), &self.who());
+            let Some(Decision { granted, by, data }) = decision else { continue };
+            let misfit = question::misfit(&asked, &data, &stored.plan).filter(|_| granted);
+            misfit.map_or(Ok(()), |misfit| Err(invalid(misfit)))?;
+            wishes.push(Wish::Decide { question: asked.id, granted, by, data });
+        }
+        let (hall, run_id) = (self.hall.clone(), stored.row.run_id.clone());
+        // On its own: the client looks at the task for what comes of it.
+        tokio::spawn(async move {
+            for wish in wishes {
+                let _ = hall.act(&run_id, wish).await;
+            }
+        });
+        Ok(())
     }
 
     /// Answers the questions of a run that these are responses to.
@@ -353,6 +423,16 @@ pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
 pub(super) fn forms(active: &Active, questions: &[Arc<Asked>]) -> BTreeMap<String, Form> {
     let form = |asked: &Arc<Asked>| question::form(&active.composition, &asked.question);
     questions.iter().map(|asked| (key(asked), form(asked))).collect()
+}
+
+/// The forms of questions that wait in the store, by their names.
+pub(super) fn stored_forms(composition: &str, questions: &[Question]) -> BTreeMap<String, Form> {
+    let form = |asked: &Question| question::form(composition, asked);
+    questions.iter().map(|asked| (asked.step.to_string(), form(asked))).collect()
+}
+
+fn unusable(why: String) -> ErrorData {
+    ErrorData::invalid_params(format!("this requestState cannot be used: {why}"), None)
 }
 
 /// The name of a question: that of its step, which asks one thing at a time.

@@ -3,12 +3,14 @@
 //! ```text
 //! stdio.rs ── server.rs ── call.rs ── the hall        a way in, what is answered, one call of a tool
 //!                 └─ wire.rs, seal.rs                 into the protocol's words; what a client carries
+//!                    digits.rs                        numbers that the library would round
 //! ```
 //!
 //! The protocol library knows both eras and matches requests and answers. Which of its words are
 //! used, and when, is said here. Over HTTP the way in is the library's own.
 
 mod call;
+mod digits;
 mod seal;
 mod server;
 mod stdio;
@@ -16,6 +18,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use axum::middleware::from_fn_with_state;
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -62,5 +65,6 @@ pub fn router(hall: Arc<Hall>, guests: Guests) -> axum::Router {
         .with_max_request_body_bytes(limits.mcp_message_bytes_max);
     let sessions = Arc::new(LocalSessionManager::default());
     let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, config);
-    axum::Router::new().route_service("/mcp", service)
+    let exactly = from_fn_with_state(limits.mcp_message_bytes_max, digits::exactly);
+    axum::Router::new().route_service("/mcp", service).layer(exactly)
 }

@@ -17,10 +17,11 @@ use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionConte
 use rmcp::{RoleServer, ServerHandler};
 use segue_core::limits::Limits;
 use segue_core::run::Options;
+use segue_core::value::Value;
 use segue_core::view::{RunStatus, rfc3339};
 
 use super::Opening;
-use super::call::{Caller, Job, forms, told};
+use super::call::{Caller, Job, forms, stored_forms, told};
 use super::seal::Seal;
 use super::stdio::Line;
 use super::wire;
@@ -131,6 +132,15 @@ impl Server {
                     .collect();
                 TaskPayload::InputRequired { input_requests: requests? }
             }
+            // It waits, and nobody drives it: after a restart, say.
+            (RunStatus::Waiting, None, _) if !stored.run.questions().is_empty() => {
+                let requests: Result<_, ErrorData> =
+                    stored_forms(&view.name, &stored.run.questions())
+                        .iter()
+                        .map(|(name, form)| Ok((name.clone(), wire::input_request(form)?)))
+                        .collect();
+                TaskPayload::InputRequired { input_requests: requests? }
+            }
             (RunStatus::Pending | RunStatus::Running, ..) | (_, Some(_), _) => TaskPayload::Working,
             (RunStatus::Cancelled, ..) => TaskPayload::Cancelled,
             _ => {
@@ -217,6 +227,11 @@ impl ServerHandler for Server {
                 return Ok(told(Told::error(violation)));
             }
             let desk = Desk { hall: &hall };
+            if own.name == "run_resume" {
+                let run_id = args.get("run_id").and_then(Value::as_str).unwrap_or("");
+                let state = params.request_state.as_deref();
+                return caller.resume(run_id, state, params.input_responses.clone()).await;
+            }
             if own.name == "plan_execute" {
                 match desk.kept_plan(&args).await {
                     Ok((plan, kept)) => Job::of_kept(plan, kept),
@@ -370,12 +385,12 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let hall = self.hall().await?;
-        let args = segue_core::value::Value::Null;
+        let args = Value::Null;
         let caller =
             Caller { server: self, hall: hall.clone(), context: &context, tool: "", args: &args };
         match hall.active(&request.task_id) {
             Some(active) => caller.answer_all(&active, &request.input_responses),
-            None => drop(self.task(&hall, &request.task_id).await?),
+            None => caller.answer_stored(&request.task_id, &request.input_responses).await?,
         }
         Ok(())
     }

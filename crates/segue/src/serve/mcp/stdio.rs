@@ -17,6 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::digits::unmarked;
+
 /// Messages that may wait to be written.
 const UNWRITTEN_MAX: usize = 64;
 
@@ -160,7 +162,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Pipe<R> {
         let write = self.write.clone();
         async move {
             let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            let message = serde_json::to_vec(&item)?;
+            let message = unmarked(serde_json::to_vec(&item)?);
             let (written, is_written) = oneshot::channel();
             let unwritten = Unwritten { message, written: Some(written) };
             write.ok_or_else(gone)?.send(unwritten).await.map_err(|_| gone())?;

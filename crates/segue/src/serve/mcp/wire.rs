@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use rmcp::model::{
     CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult,
     ElicitationAction, ErrorData, InputRequest, JsonObject, MetaObject, RequestMetaObject,
@@ -16,6 +17,7 @@ use segue_core::value::Value;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::digits::marked;
 use super::stdio::Raw;
 use crate::serve::offer::Offer;
 use crate::serve::own::Own;
@@ -63,7 +65,7 @@ pub(super) fn result(told: Told) -> CallToolResult {
         None => CallToolResult::error(content),
         Some(value) => {
             let mut result = CallToolResult::success(content);
-            result.structured_content = Some(json(&value));
+            result.structured_content = Some(marked(&value));
             result
         }
     };
@@ -91,7 +93,8 @@ pub(super) fn arguments(
         #[serde(borrow)]
         arguments: Option<&'a RawValue>,
     }
-    let raw = context.extensions.get::<Raw>();
+    let over_http = || context.extensions.get::<Parts>()?.extensions.get::<Raw>();
+    let raw = context.extensions.get::<Raw>().or_else(over_http);
     let exact = raw.and_then(|raw| serde_json::from_slice::<Message<'_>>(&raw.0).ok());
     let text = match (&exact, &params.arguments) {
         (Some(message), _) => message.params.arguments.map_or("{}", RawValue::get).to_owned(),
@@ -158,7 +161,7 @@ pub(super) fn value(json: &serde_json::Value) -> Value {
 }
 
 fn object(value: &Value) -> Arc<JsonObject> {
-    match json(value) {
+    match marked(value) {
         serde_json::Value::Object(object) => Arc::new(object),
         _ => Arc::default(),
     }

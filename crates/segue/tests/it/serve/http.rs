@@ -56,6 +56,21 @@ fn only_who_has_the_token_is_heard() {
     assert_eq!(with(&[token, ("Host", "evil.example")]).0, 403);
 }
 
+/// Numbers that no float holds come in and leave as they are, also over HTTP, in both kinds of answers.
+#[test]
+fn numbers_are_exact_over_http() {
+    let same = "name: double-it\nsteps: [ { id: a, tool: echo, parameters: { n: '{{ input.n }}' } } ]\noutput: '{{ a }}'\n";
+    let world = world("", &[("double", same)]);
+    let served = Served::start(&world, "memory", &["--no-token"]);
+    let (message, headers) = call();
+    let message = message.to_string().replace("21", "18446744073709551617");
+    let own =
+        [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    let answer = served.ask("POST", "/mcp", &[&own[..], &headers].concat(), &message);
+    let exact = r#""structuredContent":{"n":18446744073709551617}"#;
+    assert!(answer.body.contains(exact), "{answer:?}");
+}
+
 /// Without a configured token one is made up and said; letting everybody in is for this machine only.
 #[test]
 fn a_token_is_made_up_and_leaving_it_out_is_for_this_machine() {

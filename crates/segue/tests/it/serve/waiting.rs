@@ -1,0 +1,127 @@
+//! Runs that wait for a person, answered through a host that comes later.
+
+use super::host::{Host, error, text, value};
+use super::{NOTE, forms, notes, world};
+use crate::support::{Json, World, json};
+
+const ASK: &str = "\
+name: ask
+steps:
+  - { id: before, tool: echo, parameters: { n: 1 } }
+  - id: who
+    depends_on: [before]
+    approve:
+      message: Who is it for?
+      schema: { type: object, required: [name], properties: { name: { type: string } } }
+output: { name: '{{ who.data.name }}', by: '{{ who.by }}' }
+";
+
+/// A run that nobody could be asked for, in a Segue that has ended since.
+fn left_waiting(world: &World) -> String {
+    let mut host = Host::legacy(world, &json!({}));
+    let waiting = host.call("ask", json!({}));
+    assert!(error(&waiting).contains("segue approve"), "{}", text(&waiting));
+    waiting["_meta"]["segue/runId"].as_str().unwrap().to_owned()
+}
+
+fn output(result: &Json) -> Json {
+    let run = value(result);
+    assert_eq!(run["status"], "success", "{run}");
+    run["output"].clone()
+}
+
+/// Another Segue asks again through its host what a run waits for, in both eras.
+#[test]
+fn a_run_that_waits_is_answered_through_the_next_host() {
+    let world = world("", &[("ask", ASK)]);
+    let expected = json!({ "name": "Ada", "by": "the user of raw" });
+    let yes = json!({ "action": "accept", "content": { "name": "Ada" } });
+
+    let run_id = left_waiting(&world);
+    let mut host = Host::legacy(&world, &forms());
+    let resume = json!({ "name": "run_resume", "arguments": { "run_id": run_id } });
+    let id = host.begin("tools/call", resume.clone());
+    let asked = host.request("elicitation/create");
+    assert!(asked["params"]["message"].as_str().unwrap().contains("Who is it for?"), "{asked}");
+    host.reply(&asked, yes.clone());
+    assert_eq!(output(&host.answer(id)["result"]), expected);
+    // What is over stays as it ended, and nobody is asked again.
+    assert_eq!(output(&host.call("run_resume", resume["arguments"].clone())), expected);
+    assert_eq!(host.unread("elicitation/create"), 0);
+    drop(host);
+
+    let run_id = left_waiting(&world);
+    let mut host = Host::modern(&world, &forms());
+    let first = host.call("run_resume", json!({ "run_id": run_id }));
+    assert_eq!(first["resultType"], "input_required", "{first}");
+    assert!(first["inputRequests"]["who"]["params"]["requestedSchema"].is_object(), "{first}");
+    let again = |state: &Json| {
+        json!({ "name": "run_resume", "arguments": { "run_id": run_id },
+            "inputResponses": { "who": yes }, "requestState": state })
+    };
+    assert_eq!(host.ask("tools/call", again(&json!("made up")))["error"]["code"], -32602);
+    let done = host.ask("tools/call", again(&first["requestState"]))["result"].clone();
+    assert_eq!(output(&done), expected);
+    let run = json!({ "run_id": run_id, "steps": true });
+    let run = value(&host.call("run_get", run));
+    assert_eq!(run["steps"][0]["attempts"], 1, "what was done is not done again");
+}
+
+/// The same through a task: it says what it waits for, and takes the answer, although it was begun in
+/// another Segue.
+#[test]
+fn a_task_that_waits_is_answered_after_a_restart() {
+    let world = world("", &[("ask", ASK)]);
+    let run_id = left_waiting(&world);
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "elicitation": { "form": {} } });
+    let mut host = Host::modern(&world, &tasks);
+    // At first it goes on, as every run does that was interrupted, to where it waits.
+    let mut task = json!({ "status": "working" });
+    while task["status"] == "working" {
+        task = host.ask("tasks/get", json!({ "taskId": run_id }))["result"].clone();
+    }
+    assert_eq!(task["status"], "input_required", "{task}");
+    let answer = |name: Json| {
+        let who = json!({ "action": "accept", "content": { "name": name } });
+        json!({ "taskId": run_id, "inputResponses": { "who": who } })
+    };
+    assert_eq!(host.ask("tasks/update", answer(json!(3)))["error"]["code"], -32602);
+    assert!(host.ask("tasks/update", answer(json!("Ada"))).get("result").is_some());
+    let run = json!({ "run_id": run_id, "wait_ms": 30_000 });
+    while value(&host.call("run_get", run.clone()))["status"] != "success" {}
+    let done = host.ask("tasks/get", json!({ "taskId": run_id }))["result"].clone();
+    assert_eq!(value(&done["result"])["name"], "Ada", "{done}");
+}
+
+/// Who cannot ask a person is not taken for one.
+#[test]
+fn a_host_that_cannot_ask_resumes_nothing_that_waits() {
+    let world = world("", &[("ask", ASK)]);
+    let run_id = left_waiting(&world);
+    let mut host = Host::legacy(&world, &json!({}));
+    let waiting = host.call("run_resume", json!({ "run_id": run_id }));
+    assert!(error(&waiting).contains("segue approve"), "{}", text(&waiting));
+    assert_eq!(value(&host.call("run_get", json!({ "run_id": run_id })))["status"], "waiting");
+    assert!(error(&host.call("run_resume", json!({ "run_id": "nothing" }))).contains("no run"));
+}
+
+/// A model that writes arguments cannot approve what it asks for: no tool of ours takes a yes.
+#[test]
+fn a_model_cannot_approve_its_own_calls() {
+    let world = world("", &[("note", NOTE)]);
+    let mut host = Host::legacy(&world, &json!({}));
+    let listed = host.ask("tools/list", json!({}))["result"]["tools"].clone();
+    for tool in listed.as_array().unwrap() {
+        let schema = tool["inputSchema"].to_string();
+        assert!(!schema.contains("approve") && !schema.contains("consent"), "{tool}");
+    }
+    for options in [json!({ "approved": true }), json!({ "consented": true })] {
+        let note = json!({ "name": "note", "input": { "text": "x" }, "options": options });
+        let refused = host.call("composition_execute", note);
+        assert!(error(&refused).contains("do not fit"), "{}", text(&refused));
+    }
+    let denied =
+        host.call("composition_execute", json!({ "name": "note", "input": { "text": "x" } }));
+    assert!(error(&denied).contains("denied"), "{}", text(&denied));
+    assert_eq!(notes(&world), 0);
+}
