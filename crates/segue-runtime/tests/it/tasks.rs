@@ -30,7 +30,7 @@ fn server(generation: &str, behaviour: &str, file: Option<PathBuf>) -> Arc<Serve
         ..Limits::default()
     };
     // Long enough that a tool which may be called as a task is.
-    let timeout = (behaviour == "optional").then_some(Duration::from_secs(120));
+    let timeout = (behaviour == "optional").then_some(Duration::from_mins(2));
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout };
     Arc::new(Server::new(config, &limits, None))
 }

@@ -13,7 +13,7 @@ use rmcp::model::{
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
-    RequestContext, RequestHandle, RoleClient, RunningService,
+    RequestContext, RequestHandle, RoleClient, RunningService, ServiceError,
 };
 use rmcp::transport::Transport;
 use segue_core::compile::document::read_json_value;
@@ -308,7 +308,7 @@ impl Connection {
         let until = Instant::now() + patience.total;
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer.send_request_with_option(request, options).await;
-        let handle = handle.map_err(|error| Lost::Unsent(error.to_string()))?;
+        let handle = handle.map_err(|error| Lost::Unsent(failure(&error)))?;
         let mut asked = Asked(Some(handle), self.cancelling.clone());
         let mut idle = Instant::now() + patience.idle;
         let outcome = loop {
@@ -453,6 +453,18 @@ where
 fn reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
+        // Without the name that our type has.
+        ClientInitializeError::TransportError { error, context } => {
+            format!("{}, when {context}", error.error)
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The same of a request.
+fn failure(error: &ServiceError) -> String {
+    match error {
+        ServiceError::TransportSend(error) => error.error.to_string(),
         other => other.to_string(),
     }
 }
@@ -460,7 +472,7 @@ fn reason(error: &ClientInitializeError) -> String {
 /// What went wrong, with what the server said about it.
 async fn said(why: &str, traces: &Traces, desk: &Desk) -> String {
     let until = Instant::now() + TRACE_MAX;
-    while traces.end().is_none() && Instant::now() < until {
+    while !traces.are_complete() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let mut text = why.to_owned();
@@ -484,7 +496,7 @@ impl Asked {
         let Some(handle) = &mut self.0 else { return std::future::pending().await };
         match (&mut handle.rx).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Err(error)) => Err(failure(&error)),
             Err(_) => Err("the connection was lost".to_owned()),
         }
     }

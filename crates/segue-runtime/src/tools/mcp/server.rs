@@ -27,7 +27,7 @@ use crate::tools::{Call, Tool, ToolError, ToolRunner};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
 /// Patience from which on a call is made as a task where the server leaves it to us.
-const TASK_FROM: Duration = Duration::from_secs(60);
+const TASK_FROM: Duration = Duration::from_mins(1);
 
 /// How often a server may ask a person within one call.
 const ROUNDS_MAX: usize = 8;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
 
@@ -55,12 +56,19 @@ pub struct StdioConfig {
 #[derive(Default)]
 pub(super) struct Traces {
     pub(super) stderr: Tail,
+    /// Whether nothing more comes on standard error.
+    is_silent: AtomicBool,
     end: BlockingMutex<Option<String>>,
 }
 
 impl Traces {
     fn note_end(&self, how: String) {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(how);
+    }
+
+    /// Whether it has ended and all that it said has been read.
+    pub(super) fn are_complete(&self) -> bool {
+        self.is_silent.load(Ordering::Acquire) && self.end().is_some()
     }
 
     /// How the process ended, when it did.
@@ -191,6 +199,7 @@ async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<Traces>) {
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         traces.stderr.push(&buffer[..count]);
     }
+    traces.is_silent.store(true, Ordering::Release);
 }
 
 impl Transport<RoleClient> for Process {

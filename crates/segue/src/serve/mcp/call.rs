@@ -106,9 +106,9 @@ impl Caller<'_> {
             return self.begin(job).await;
         };
         let bound = bound_to(self.server.principal(), self.tool, self.args);
-        let state = self.server.seal().open(sealed, &bound).map_err(unusable)?;
+        let state = self.server.seal().open(sealed, &bound).map_err(|why| unusable(&why))?;
         if state.plan != **job.plan.hash() {
-            return Err(unusable("the composition has changed since".to_owned()));
+            return Err(unusable("the composition has changed since"));
         }
         match &state.run_id {
             None => match responses.get(CONSENT) {
@@ -204,7 +204,7 @@ impl Caller<'_> {
     ) -> Answer {
         if let Some(sealed) = state {
             let bound = bound_to(self.server.principal(), self.tool, self.args);
-            self.server.seal().open(sealed, &bound).map_err(unusable)?;
+            self.server.seal().open(sealed, &bound).map_err(|why| unusable(&why))?;
             if let Some(active) = self.hall.active(run_id) {
                 self.answer_all(&active, &responses.unwrap_or_default());
             }
@@ -431,7 +431,7 @@ pub(super) fn stored_forms(composition: &str, questions: &[Question]) -> BTreeMa
     questions.iter().map(|asked| (asked.step.to_string(), form(asked))).collect()
 }
 
-fn unusable(why: String) -> ErrorData {
+fn unusable(why: &str) -> ErrorData {
     ErrorData::invalid_params(format!("this requestState cannot be used: {why}"), None)
 }
 
