@@ -24,17 +24,16 @@ const SECRET_BYTES_MIN: usize = 8;
 /// Values that nobody may see.
 #[derive(Clone, Default)]
 pub struct Secrets {
+    values: Arc<[String]>,
     any: Option<Arc<Regex>>,
 }
 
 impl Secrets {
     /// These values, in every form in which they may come back.
     pub fn new(values: impl IntoIterator<Item = String>) -> Secrets {
-        let mut forms: Vec<String> = values
-            .into_iter()
-            .filter(|value| value.len() >= SECRET_BYTES_MIN)
-            .flat_map(|value| forms_of(&value))
-            .collect();
+        let values: Arc<[String]> =
+            values.into_iter().filter(|value| value.len() >= SECRET_BYTES_MIN).collect();
+        let mut forms: Vec<String> = values.iter().flat_map(|value| forms_of(value)).collect();
         // Of two that begin alike the longer one is meant.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
@@ -43,7 +42,32 @@ impl Secrets {
             let any = Regex::new(&pattern.join("|"));
             Arc::new(any.expect("literals make a pattern"))
         });
-        Secrets { any }
+        Secrets { values, any }
+    }
+
+    /// These and others.
+    pub(crate) fn and(&self, others: Vec<String>) -> Secrets {
+        Secrets::new(self.values.iter().cloned().chain(others))
+    }
+
+    /// What a tool answered, without them.
+    pub(crate) fn clean_outcome(
+        &self,
+        outcome: Result<Value, ToolError>,
+    ) -> Result<Value, ToolError> {
+        if self.any.is_none() {
+            return outcome;
+        }
+        match outcome {
+            Ok(value) => Ok(self.clean_value(value)),
+            Err(mut error) => {
+                let (ToolError::Refused { message, .. }
+                | ToolError::Unreachable { message, .. }
+                | ToolError::Silent { message }) = &mut error;
+                *message = self.clean(message);
+                Err(error)
+            }
+        }
     }
 
     /// The text without them.
@@ -103,16 +127,7 @@ struct Discreet {
 impl ToolRunner for Discreet {
     async fn call(&self, mut call: Call) -> Result<Value, ToolError> {
         call.asker = call.asker.map(|asker| asker.discreet(&self.secrets));
-        match self.inner.call(call).await {
-            Ok(value) => Ok(self.secrets.clean_value(value)),
-            Err(mut error) => {
-                let (ToolError::Refused { message, .. }
-                | ToolError::Unreachable { message, .. }
-                | ToolError::Silent { message }) = &mut error;
-                *message = self.secrets.clean(message);
-                Err(error)
-            }
-        }
+        self.secrets.clean_outcome(self.inner.call(call).await)
     }
 
     fn may_ask(&self) -> bool {

@@ -17,6 +17,7 @@ mod generate;
 mod import;
 mod init;
 mod input;
+mod login;
 mod mcp;
 mod plan;
 mod plans;
@@ -192,6 +193,7 @@ enum Command {
     /// Say what is wrong with this installation and its configuration
     Doctor(doctor::DoctorArgs),
     /// Allow the commands of a configuration that was found here
+    Login(login::LoginArgs),
     Trust(trust::TrustArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
@@ -236,6 +238,7 @@ impl Cli {
             Command::Schema(args) => schema::schema(&args),
             Command::Init(args) => init::init(&global, &args),
             Command::Doctor(args) => doctor::doctor(&global, &args),
+            Command::Login(args) => login::login(&global, &args),
             Command::Trust(args) => trust::trust(&global, &args),
             Command::Completions(args) => completions::completions(&args),
         }

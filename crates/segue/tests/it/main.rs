@@ -15,6 +15,7 @@ mod init;
 mod inject;
 mod interrupted;
 mod kill;
+mod login;
 mod mcp;
 mod plan;
 mod promises;

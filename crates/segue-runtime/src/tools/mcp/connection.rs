@@ -1,6 +1,7 @@
 //! A connection to a server: which era it speaks, its tools, one call.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use super::definition::Listing;
 use super::desk::{Answer, Desk, Form, Slot, object};
 use super::record::Era;
 use super::stdio::{Process, Traces};
-use super::{Reach, ServerConfig, http};
+use super::{Reach, ServerConfig, http, login};
 use crate::tools::Asker;
 
 /// Pages of one list.
@@ -150,6 +151,7 @@ impl Connection {
     pub(super) async fn open(
         server: &ServerConfig,
         known: Option<Era>,
+        tokens: Option<&Path>,
         limits: &Limits,
     ) -> Result<Connection, Unopened> {
         let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
@@ -168,13 +170,24 @@ impl Connection {
                 serve(us, process, known).await
             }
             Reach::Http(config) => {
-                serve(us, http::transport(config, desk.clone(), bytes_max).await?, known).await
+                let login = match tokens.filter(|_| !config.has_credentials()) {
+                    None => None,
+                    Some(file) => login::kept(file, &config.url).await?,
+                };
+                let transport = http::transport(config, login, desk.clone(), bytes_max).await?;
+                serve(us, transport, known).await
             }
         };
         let service = match opened {
             Ok(service) => service,
             Err(error) => {
                 let why = said(&format!("no handshake: {}", reason(&error)), &traces, &desk).await;
+                let why = match is_unauthorized(&error) {
+                    true => {
+                        format!("{why}; `segue login {}` logs in, if it has OAuth", server.name)
+                    }
+                    false => why,
+                };
                 return Err(Unopened { why, is_modern: desk.is_late_modern() });
             }
         };
@@ -459,6 +472,15 @@ fn reason(error: &ClientInitializeError) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// Whether a server wants to know who we are.
+fn is_unauthorized(error: &ClientInitializeError) -> bool {
+    if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
+        return is_unauthorized(fallback);
+    }
+    let text = error.to_string();
+    text.contains("Auth required") || text.contains("401") || text.contains("uthorization required")
 }
 
 /// The same of a request.

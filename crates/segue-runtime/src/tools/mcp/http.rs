@@ -15,6 +15,7 @@ use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::auth::{AuthError, AuthorizationManager};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -40,9 +41,17 @@ pub struct HttpConfig {
     pub headers: BTreeMap<String, String>,
 }
 
+impl HttpConfig {
+    /// Whether its configuration says who we are.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+    }
+}
+
 /// The transport to a server; the error says what is wrong with its configuration.
 pub(super) async fn transport(
     config: &HttpConfig,
+    login: Option<Arc<AuthorizationManager>>,
     desk: Arc<Desk>,
     bytes_max: usize,
 ) -> Result<StreamableHttpClientTransport<Post>, String> {
@@ -75,19 +84,32 @@ pub(super) async fn transport(
         .max_concurrent_requests(REQUESTS_MAX)
         .custom_headers(headers);
     settings.max_sse_event_size = bytes_max;
-    Ok(StreamableHttpClientTransport::with_client(Post { client, desk, bytes_max }, settings))
+    let post = Post { client, login, desk, bytes_max };
+    Ok(StreamableHttpClientTransport::with_client(post, settings))
 }
 
 /// The client that the library sends through.
 #[derive(Clone)]
 pub(super) struct Post {
     client: Client,
+    /// What gives tokens, where somebody has logged in.
+    login: Option<Arc<AuthorizationManager>>,
     desk: Arc<Desk>,
     bytes_max: usize,
 }
 
 type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+impl Post {
+    /// The token that a request brings along.
+    async fn token(&self) -> Result<Option<String>, AuthError> {
+        match &self.login {
+            None => Ok(None),
+            Some(login) => login.get_access_token().await.map(Some),
+        }
+    }
+}
 
 impl StreamableHttpClient for Post {
     type Error = reqwest::Error;
@@ -97,14 +119,19 @@ impl StreamableHttpClient for Post {
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Posted {
         let slot = self.desk.outgoing(&message);
+        let auth_header = self.token().await;
         if let (Some(slot), ClientJsonRpcMessage::Request(request)) = (slot, &message) {
             let exchange = Exchange { post: self, id: request.id.clone(), slot };
-            return exchange.run(&uri, &message, session_id, custom_headers).await;
+            return match auth_header {
+                Ok(token) => exchange.run(&uri, &message, session_id, token, custom_headers).await,
+                Err(error) => Ok(exchange.settled(Answer::Lost(error.to_string()))),
+            };
         }
+        let auth_header = auth_header?;
         let probe = match &message {
             ClientJsonRpcMessage::Request(request)
                 if matches!(request.request, ClientRequest::DiscoverRequest(_)) =>
@@ -139,9 +166,10 @@ impl StreamableHttpClient for Post {
         &self,
         uri: Arc<str>,
         session_id: Arc<str>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), StreamableHttpError<reqwest::Error>> {
+        let auth_header = self.token().await?;
         self.client.delete_session(uri, session_id, auth_header, custom_headers).await
     }
 
@@ -150,9 +178,10 @@ impl StreamableHttpClient for Post {
         uri: Arc<str>,
         session_id: Option<Arc<str>>,
         last_event_id: Option<String>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Events, StreamableHttpError<reqwest::Error>> {
+        let auth_header = self.token().await?;
         let events = self
             .client
             .get_stream_with_max_sse_event_size(
@@ -199,6 +228,7 @@ impl Exchange<'_> {
         uri: &str,
         message: &ClientJsonRpcMessage,
         session_id: Option<Arc<str>>,
+        token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Posted {
         let body = encode(message, Some(&self.slot))?;
@@ -211,6 +241,9 @@ impl Exchange<'_> {
             .body(body);
         for (name, value) in headers {
             request = request.header(name, value);
+        }
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
         }
         let has_session = session_id.is_some();
         if let Some(session_id) = session_id {

@@ -4,7 +4,7 @@
 //! server.rs ── connection.rs ── stdio.rs, http.rs      a life, a connection, the ways to a server
 //!     │             └─ desk.rs, frame.rs               answers off the wire, as they came
 //!     └─ definition.rs, answer.rs, record.rs           what they mean; what was seen before
-//!        task.rs                                       calls that take long, followed to their end
+//!        task.rs, login.rs                             calls that take long, followed to their end; tokens
 //! ```
 //!
 //! The protocol library matches requests and answers, shakes hands and speaks HTTP. What it reads
@@ -19,6 +19,7 @@ mod definition;
 mod desk;
 mod frame;
 mod http;
+mod login;
 mod record;
 mod server;
 mod stdio;

@@ -19,7 +19,7 @@ use super::definition::{Definition, Listing};
 use super::desk::{Answer, Slot};
 use super::record::{self, Era, Record};
 use super::task::{self, Support, Task, Unended};
-use super::{Reach, ServerConfig};
+use super::{Reach, ServerConfig, login};
 use crate::tools::secret::Secrets;
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 
@@ -134,6 +134,36 @@ impl Server {
         self.current(&connection).await
     }
 
+    /// Logs in: `tell` shows a person the page to look at. The error is for people.
+    pub async fn login(&self, tell: impl FnOnce(&str)) -> Result<(), String> {
+        let file = self.tokens().ok_or("there is no folder to keep the login in")?;
+        login::login(&self.config, &file, tell).await
+    }
+
+    /// Forgets that somebody logged in.
+    pub fn forget_login(&self) {
+        if let Some(file) = self.tokens() {
+            // One that is not there is as good as removed.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+
+    /// Where its tokens are kept.
+    fn tokens(&self) -> Option<PathBuf> {
+        Some(self.record.as_ref()?.with_extension("token"))
+    }
+
+    /// What it may echo and nobody may see, its tokens included.
+    fn all_secrets(&self) -> Secrets {
+        match (&self.config.reach, self.tokens()) {
+            (Reach::Http(http), Some(file)) => {
+                let tokens = login::told(&file, &http.url);
+                if tokens.is_empty() { self.secrets.clone() } else { self.secrets.and(tokens) }
+            }
+            _ => self.secrets.clone(),
+        }
+    }
+
     /// Ends it, if it runs.
     pub async fn close(&self) {
         if let Some(connection) = self.life.lock().await.connection.take() {
@@ -157,7 +187,7 @@ impl Server {
     }
 
     fn unusable(&self, why: impl Into<String>, retry_after: Option<Duration>) -> Unusable {
-        let why = self.secrets.clean(&why.into());
+        let why = self.all_secrets().clean(&why.into());
         Unusable { server: self.config.name.clone(), why, retry_after }
     }
 
@@ -212,13 +242,17 @@ impl Server {
     /// Opens a connection. What was known of the era may be wrong by now, or become known too late:
     /// then once more.
     async fn open(&self, known: Option<Era>) -> Result<Connection, String> {
-        let again = match Connection::open(&self.config, known, &self.limits).await {
-            Ok(connection) => return Ok(connection),
-            Err(unopened) if unopened.is_modern => Some(Era::Modern),
-            Err(_) if known.is_some() => None,
-            Err(unopened) => return Err(unopened.why),
-        };
-        Connection::open(&self.config, again, &self.limits).await.map_err(|unopened| unopened.why)
+        let tokens = self.tokens();
+        let again =
+            match Connection::open(&self.config, known, tokens.as_deref(), &self.limits).await {
+                Ok(connection) => return Ok(connection),
+                Err(unopened) if unopened.is_modern => Some(Era::Modern),
+                Err(_) if known.is_some() => None,
+                Err(unopened) => return Err(unopened.why),
+            };
+        Connection::open(&self.config, again, tokens.as_deref(), &self.limits)
+            .await
+            .map_err(|unopened| unopened.why)
     }
 
     /// The tools of a connection, listed again if the server said that they changed.
@@ -257,6 +291,17 @@ struct McpTool {
 #[async_trait]
 impl ToolRunner for McpTool {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
+        let outcome = self.called_once(call).await;
+        self.server.all_secrets().clean_outcome(outcome)
+    }
+
+    fn may_ask(&self) -> bool {
+        true
+    }
+}
+
+impl McpTool {
+    async fn called_once(&self, call: Call) -> Result<Value, ToolError> {
         let connection = self.server.connection().await?;
         let listing = self.server.current(&connection).await?;
         self.check_pin(&call, &listing)?;
@@ -286,12 +331,6 @@ impl ToolRunner for McpTool {
         Err(ToolError::refused(Code::ToolError, message))
     }
 
-    fn may_ask(&self) -> bool {
-        true
-    }
-}
-
-impl McpTool {
     async fn called(
         &self,
         call: &Call,

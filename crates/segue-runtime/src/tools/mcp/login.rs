@@ -1,0 +1,187 @@
+//! Logging in at a server: OAuth, with what it gives in a file of the user.
+//!
+//! The protocol library finds the authorization server, registers us, proves that it was us who asked,
+//! and asks for a new token when one expires. Here is where tokens are kept: a file for each server and
+//! address, readable for the user alone. A token goes to the address that it was given for and to no
+//! other.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, CredentialStore,
+    StoredCredentials,
+};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Reach, ServerConfig};
+
+/// How long a person may take.
+const PERSON_MAX: Duration = Duration::from_mins(10);
+
+/// Bytes of a request of the person's browser.
+const REQUEST_BYTES_MAX: usize = 16 * 1024;
+
+/// Where the browser is sent back to.
+const CALLBACK: &str = "/callback";
+
+/// Where the tokens for a server are kept.
+pub(super) struct Tokens {
+    file: PathBuf,
+    url: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    url: String,
+    credentials: StoredCredentials,
+}
+
+impl Tokens {
+    pub(super) fn new(file: &Path, url: &str) -> Tokens {
+        Tokens { file: file.to_owned(), url: url.to_owned() }
+    }
+
+    fn read(&self) -> Option<StoredCredentials> {
+        let text = std::fs::read_to_string(&self.file).ok()?;
+        let kept: Kept = serde_json::from_str(&text).ok()?;
+        (kept.url == self.url).then_some(kept.credentials)
+    }
+
+    /// Writes beside the file and puts it in place, so that nobody ever reads half of it.
+    fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
+        let kept = Kept { url: self.url.clone(), credentials };
+        let text = serde_json::to_string(&kept)?;
+        if let Some(folder) = self.file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let beside = self.file.with_extension(format!("{}.new", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        io::Write::write_all(&mut options.open(&beside)?, text.as_bytes())?;
+        std::fs::rename(&beside, &self.file)
+    }
+}
+
+#[async_trait]
+impl CredentialStore for Tokens {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        Ok(self.read())
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let written = self.write(credentials);
+        written.map_err(|error| AuthError::CredentialStoreError(error.to_string()))
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        // One that is not there is as good as removed.
+        let _ = std::fs::remove_file(&self.file);
+        Ok(())
+    }
+}
+
+/// What gives tokens for an address, if somebody has logged in there.
+pub(super) async fn kept(
+    file: &Path,
+    url: &str,
+) -> Result<Option<Arc<AuthorizationManager>>, String> {
+    let tokens = Tokens::new(file, url);
+    if tokens.read().is_none() {
+        return Ok(None);
+    }
+    let mut manager = manager(url).await?;
+    manager.set_credential_store(tokens);
+    let is_there = manager.initialize_from_store().await;
+    let is_there = is_there.map_err(|error| format!("its login cannot be used: {error}"))?;
+    Ok(is_there.then(|| Arc::new(manager)))
+}
+
+/// The tokens that are kept for an address: what nobody may see.
+pub(super) fn told(file: &Path, url: &str) -> Vec<String> {
+    let Some(response) = Tokens::new(file, url).read().and_then(|kept| kept.token_response) else {
+        return Vec::new();
+    };
+    let response = serde_json::to_value(response).unwrap_or_default();
+    let token = |name: &str| Some(response.get(name)?.as_str()?.to_owned());
+    ["access_token", "refresh_token"].into_iter().filter_map(token).collect()
+}
+
+async fn manager(url: &str) -> Result<AuthorizationManager, String> {
+    // The library makes clients of its own, which look for a provider in this place. Whoever was
+    // first has set the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    AuthorizationManager::new(url).await.map_err(|error| error.to_string())
+}
+
+/// Logs in at a server: `tell` shows a person the page to look at, and what they decide there is kept in
+/// a file. The error says what went wrong, for people.
+pub(super) async fn login(
+    server: &ServerConfig,
+    file: &Path,
+    tell: impl FnOnce(&str),
+) -> Result<(), String> {
+    let Reach::Http(http) = &server.reach else {
+        return Err("it is a program that is started here, and has no login".to_owned());
+    };
+    let failed = |error: AuthError| error.to_string();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let mut manager = manager(&http.url).await?;
+    manager.set_credential_store(Tokens::new(file, &http.url));
+    let found = manager.resolve_metadata().await.map_err(failed)?;
+    manager.set_metadata(found.metadata);
+    let request = AuthorizationRequest::new(format!("http://127.0.0.1:{port}{CALLBACK}"))
+        .with_client_name("Segue")
+        .with_initial_scope_selection();
+    let session = AuthorizationSession::new(manager, request).await;
+    let session = session.map_err(|(_, error)| failed(error))?;
+    tell(session.get_authorization_url());
+    let target = tokio::time::timeout(PERSON_MAX, called_back(&listener)).await;
+    let target = target.map_err(|_| "nobody came back from the page in time".to_owned())??;
+    let url = format!("http://127.0.0.1:{port}{target}");
+    session.handle_callback_url(&url).await.map(drop).map_err(failed)
+}
+
+/// Waits for the person's browser, and returns what it was sent back with.
+async fn called_back(listener: &TcpListener) -> Result<String, String> {
+    loop {
+        let (stream, _) = listener.accept().await.map_err(|error| error.to_string())?;
+        if let Some(target) = answered(stream).await {
+            return Ok(target);
+        }
+    }
+}
+
+/// Answers one request; nothing when it is none of ours.
+async fn answered(mut stream: TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < REQUEST_BYTES_MAX {
+        let count = stream.read_buf(&mut head).await.ok()?;
+        if count == 0 {
+            return None;
+        }
+    }
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    let target = std::str::from_utf8(line).ok()?.strip_prefix("GET ")?.split(' ').next()?;
+    let is_ours = target.strip_prefix(CALLBACK).is_some_and(|rest| rest.starts_with('?'));
+    let (status, text) = if is_ours {
+        ("200 OK", "Segue has its answer. You may close this page.")
+    } else {
+        ("404 Not Found", "There is nothing here.")
+    };
+    let length = text.len();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+    is_ours.then(|| target.to_owned())
+}
