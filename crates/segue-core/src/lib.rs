@@ -26,6 +26,7 @@
 //! assert_eq!(plan.declared()[0].tool.as_str(), "web:search");
 //! ```
 
+pub mod access;
 pub mod compile;
 pub mod composed;
 pub mod composition;

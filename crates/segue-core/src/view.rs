@@ -14,7 +14,7 @@ use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::tool::Impact;
 use crate::value::{Map, Value};
 
-pub use time::{Timestamp, rfc3339};
+pub use time::{Timestamp, parse_rfc3339, rfc3339};
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -130,6 +130,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         options,
         plan_hash: optional.then(|| text.clone()),
         engine: text.clone(),
+        caller: None,
     };
     let (args, output, until_ms, by) = (value.clone(), value.clone(), number, text.clone());
     vec![

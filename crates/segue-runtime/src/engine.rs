@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use segue_core::access::Caller;
 use segue_core::compile::source::Source;
 use segue_core::compile::{self, Compiled};
 use segue_core::composition::{Dialect, Strategy};
@@ -259,6 +260,8 @@ pub struct RunRequest<'a> {
     pub context: Value,
     /// What the caller asks for beyond the composition.
     pub options: Options,
+    /// Who the caller is, where somebody came in: the run is theirs.
+    pub caller: Option<Caller>,
     /// The id that the run gets, for a caller who must know it before: see [`Engine::new_run_id`].
     pub run_id: Option<Arc<str>>,
     /// Values of an earlier run: see [`Run::reusable`].
@@ -279,6 +282,7 @@ impl RunRequest<'_> {
             input,
             context: Value::empty_object(),
             options: Options::default(),
+            caller: None,
             run_id: None,
             reused: Vec::new(),
             confirmer: &Nobody,
@@ -364,6 +368,37 @@ impl Engine {
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
 
+    /// The same engine, held to a toolset of the tools that it may use. Tools, store and the runs under
+    /// way are shared.
+    #[must_use]
+    pub fn within(&self, toolset: ToolsetBuilder) -> Engine {
+        let own = self.toolset();
+        let made = toolset.from_tools(own.tools().cloned()).build();
+        let made = made.expect("tools are a source").bounded_by(own.guards());
+        let Inner { registry, wrappers, gate, store, ears, orphans, chance, model, .. } =
+            &*self.inner;
+        let registry = registry.clone().map(|tool| allowed::around_tool(tool, &made));
+        let mut limits = (*self.inner.limits).clone();
+        limits.run_calls_max =
+            limits.run_calls_max.min(made.guards().max_tool_calls.unwrap_or(u64::MAX));
+        let mut catalog = self.inner.catalog.clone();
+        catalog.restrict(made);
+        let inner = Inner {
+            registry,
+            wrappers: wrappers.clone(),
+            gate: gate.clone(),
+            catalog,
+            limits: Arc::new(limits),
+            store: store.clone(),
+            ears: ears.clone(),
+            orphans: orphans.clone(),
+            chance: chance.clone(),
+            model: model.clone(),
+            toolset: self.inner.toolset.clone(),
+        };
+        Engine { inner: Arc::new(inner) }
+    }
+
     /// The tools that are known.
     pub fn catalog(&self) -> &Catalog {
         &self.inner.catalog
@@ -400,10 +435,14 @@ impl Engine {
         &self.inner.absent
     }
 
-    /// The plan of a composition that was loaded under a name.
+    /// The plan of a composition that was loaded under a name, and that the toolset does not refuse.
     pub fn plan_named(&self, name: &str) -> Option<Arc<Plan>> {
         let tool = self.inner.catalog.get(&ToolId::new(COMPOSITION, name))?;
         let composition = tool.composition.as_ref()?;
+        let toolset = self.inner.catalog.within();
+        if toolset.is_some_and(|toolset| toolset.refusal_to_run(composition).is_some()) {
+            return None;
+        }
         plan::plan(composition, &self.inner.limits).ok().map(Arc::new)
     }
 
@@ -474,6 +513,7 @@ impl Engine {
             started.run_id = run_id;
         }
         started.chain_id = chain_id.unwrap_or(started.chain_id);
+        started.caller = request.caller;
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         let begun = std::time::Instant::now();
         let drive = Drive {
@@ -558,12 +598,23 @@ impl Engine {
             options,
             plan_hash: Some(plan.hash().clone()),
             engine: env!("CARGO_PKG_VERSION").into(),
+            caller: None,
         }
     }
 
     /// An id that no run has.
     pub fn new_run_id(&self) -> Arc<str> {
         self.inner.chance.ordered_id()
+    }
+
+    /// The tool that is meant by a name, if it may be used; one that may not is unknown.
+    pub fn usable_tool(&self, name: &str) -> Result<&Arc<ToolSpec>, EngineError> {
+        let tool = self.tool(name)?;
+        let is_refused = |toolset: &Toolset| toolset.refusal(&tool.id).is_some();
+        if self.inner.catalog.within().is_some_and(is_refused) {
+            return Err(EngineError::UnknownTool { name: name.to_owned(), nearest: None });
+        }
+        Ok(tool)
     }
 
     /// The tool that is meant by a name.

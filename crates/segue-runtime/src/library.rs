@@ -138,6 +138,12 @@ impl Library {
         (Library { engine, given: Arc::new(given) }, unread)
     }
 
+    /// The same templates, for another engine.
+    #[must_use]
+    pub fn with_engine(&self, engine: Engine) -> Library {
+        Library { engine, given: self.given.clone() }
+    }
+
     /// Every template, by id.
     async fn volumes(&self) -> Result<Vec<Volume>, LibraryError> {
         let mut all = (*self.given).clone();

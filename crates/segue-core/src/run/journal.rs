@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::Caller;
 use crate::composition::{Millis, Strategy};
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan};
@@ -71,6 +72,9 @@ pub struct Started {
     pub plan_hash: Option<Arc<str>>,
     /// The version of this engine, so that a journal says who wrote it.
     pub engine: Arc<str>,
+    /// Who began it, where somebody came in to do so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 /// What a caller may ask for beyond the composition.

@@ -265,6 +265,7 @@ fn started(test: &Test, plan: &Plan, input: Value) -> Started {
         options: test.options.clone(),
         plan_hash: Some(plan.hash().clone()),
         engine: env!("CARGO_PKG_VERSION").into(),
+        caller: None,
     }
 }
 

@@ -12,6 +12,7 @@ mod rule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::composition::Composition;
 use crate::diagnostic::Code;
 use crate::id::ToolId;
 use crate::tool::{Catalog, ToolSpec};
@@ -202,6 +203,48 @@ impl Toolset {
                 format!("the policy of the toolset `{name}` does not allow `{id}`"),
             )),
         }
+    }
+
+    /// The same tools, with these bounds where they are narrower.
+    #[must_use]
+    pub fn bounded_by(mut self, other: Guards) -> Toolset {
+        let own = self.guards;
+        self.guards = Guards {
+            max_steps: own.max_steps.into_iter().chain(other.max_steps).min(),
+            max_tool_calls: own.max_tool_calls.into_iter().chain(other.max_tool_calls).min(),
+            timeout_ms: own.timeout_ms.into_iter().chain(other.timeout_ms).min(),
+        };
+        self
+    }
+
+    /// Why a composition may not be run with it, when it may not: for its size, or for something that it
+    /// or a composition inside it calls. What is not run is not offered either, by the same answer.
+    pub fn refusal_to_run(&self, composition: &Composition) -> Option<(Code, String)> {
+        self.refused_size(composition).or_else(|| self.refused_inside(composition))
+    }
+
+    /// Why a composition has too many steps, when it has.
+    pub(crate) fn refused_size(&self, composition: &Composition) -> Option<(Code, String)> {
+        let (max, mut count) = (self.guards.max_steps?, 0);
+        composition.body.walk(&mut |_| count += 1);
+        let name = &self.name;
+        (count > max).then(|| {
+            let message =
+                format!("the composition has {count} steps, the toolset `{name}` allows {max}");
+            (Code::MaxStepsExceeded, message)
+        })
+    }
+
+    /// Why something that a composition calls may not be used, when it may not.
+    pub(crate) fn refused_inside(&self, composition: &Composition) -> Option<(Code, String)> {
+        let mut refusal = None;
+        composition.body.walk_calls(&mut |call| {
+            if let (None, Some(tool)) = (&refusal, &call.tool) {
+                let inside = || self.refused_inside(tool.composition.as_ref()?);
+                refusal = self.refusal(&tool.id).or_else(inside);
+            }
+        });
+        refusal
     }
 
     /// A toolset of those of its tools that pass a filter.

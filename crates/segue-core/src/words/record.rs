@@ -89,6 +89,9 @@ pub struct PlanRecord {
     pub run_id: Option<Arc<str>>,
     /// The plan itself.
     pub document: Value,
+    /// Who asked for it, where somebody came in to do so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<Arc<str>>,
 }
 
 impl PlanRecord {

@@ -195,6 +195,7 @@ impl Surroundings for World {
             options: Options { approved: self.approved, ..Options::default() },
             plan_hash: None,
             engine: "test".into(),
+            caller: None,
         }
     }
 

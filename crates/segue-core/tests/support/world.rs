@@ -129,6 +129,7 @@ impl Around for World {
             },
             plan_hash: None,
             engine: "test".into(),
+            caller: None,
         }
     }
 

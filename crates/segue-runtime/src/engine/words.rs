@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use segue_core::access::Principal;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::plan::Plan;
@@ -36,6 +37,8 @@ pub struct AskRequest<'a> {
     pub request_id: Option<Arc<str>>,
     /// Whether a plan that worked before will do.
     pub reuse: Reuse,
+    /// Who asks, where somebody came in: the plan is theirs, and only plans that they see will do.
+    pub who: Option<Principal>,
     /// Is told what is done meanwhile.
     pub told: &'a (dyn Fn(Meanwhile<'_>) + Sync),
 }
@@ -43,8 +46,25 @@ pub struct AskRequest<'a> {
 impl AskRequest<'_> {
     /// A plan for this, as a request of its own.
     pub fn new(query: impl Into<Arc<str>>) -> AskRequest<'static> {
-        AskRequest { query: query.into(), request_id: None, reuse: Reuse::Same, told: &|_| {} }
+        AskRequest {
+            query: query.into(),
+            request_id: None,
+            reuse: Reuse::Same,
+            who: None,
+            told: &|_| {},
+        }
     }
+}
+
+impl AskRequest<'_> {
+    fn sees(&self, record: &PlanRecord) -> bool {
+        is_seen(self.who.as_ref(), record)
+    }
+}
+
+/// Whether a plan is there for somebody; for whoever sits at this machine each is.
+fn is_seen(who: Option<&Principal>, record: &PlanRecord) -> bool {
+    who.is_none_or(|who| who.sees(record.principal.as_deref()))
 }
 
 /// Which plan that worked before will do.
@@ -201,8 +221,12 @@ impl Engine {
         let chance = &self.inner.chance;
         let known = match &request.request_id {
             Some(id) => {
-                let item = self.shelf(Shelf::Requests, id).await?;
-                Some(item.ok_or_else(|| PlanError::NoPlanFor(id.clone()))?)
+                let none = || PlanError::NoPlanFor(id.clone());
+                let item = self.shelf(Shelf::Requests, id).await?.ok_or_else(none)?;
+                if !request.sees(&self.plan_of_request(id).await?) {
+                    return Err(none());
+                }
+                Some(item)
             }
             None => None,
         };
@@ -214,9 +238,14 @@ impl Engine {
         };
         let earlier = match &request.reuse {
             Reuse::Nothing => None,
-            Reuse::This(plan_id) => Some(self.plan_record(plan_id).await?),
+            Reuse::This(plan_id) => {
+                let found = Some(self.plan_record(plan_id).await?);
+                let seen = found.filter(|record| request.sees(record));
+                Some(seen.ok_or_else(|| PlanError::NotFound(plan_id.clone()))?)
+            }
             Reuse::Same => {
-                let mut offered = self.used_before(&asked.query).await?.into_iter();
+                let offered = self.used_by(request.who.as_ref(), &asked.query).await?;
+                let mut offered = offered.into_iter();
                 offered.find(|record| is_same(&record.query, &asked.query))
             }
         };
@@ -242,6 +271,7 @@ impl Engine {
             origin,
             run_id: None,
             document,
+            principal: request.who.map(|who| who.name),
         };
         let (source, plan, findings) = self.plan_of(&record)?;
         let record = self.keep_new(record, known).await?;
@@ -288,8 +318,17 @@ impl Engine {
 
     /// Plans that did their work and were made for words like these, the nearest first.
     pub async fn used_before(&self, query: &str) -> Result<Vec<PlanRecord>, PlanError> {
+        self.used_by(None, query).await
+    }
+
+    /// The same of those that somebody sees.
+    async fn used_by(
+        &self,
+        who: Option<&Principal>,
+        query: &str,
+    ) -> Result<Vec<PlanRecord>, PlanError> {
         let mut records = self.plans(usize::MAX).await?;
-        records.retain(|record| record.state == PlanState::Completed);
+        records.retain(|record| record.state == PlanState::Completed && is_seen(who, record));
         let queries: Vec<&str> = records.iter().map(|record| &*record.query).collect();
         let mut offered: Vec<PlanRecord> = Vec::new();
         for position in similar(query, &queries) {

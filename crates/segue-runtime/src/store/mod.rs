@@ -12,6 +12,7 @@ mod sqlite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use segue_core::access::Caller;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::plan::bundle::BundleError;
@@ -183,6 +184,8 @@ pub struct RunRow {
     pub owner: Option<Arc<str>>,
     /// How often it changed hands.
     pub epoch: u64,
+    /// Who began it, where somebody came in to do so.
+    pub caller: Option<Caller>,
 }
 
 /// Which runs are wanted.
@@ -196,6 +199,8 @@ pub struct RunQuery {
     pub since_ms: Option<u64>,
     /// Only those that began before then.
     pub before_ms: Option<u64>,
+    /// Only those that this principal began.
+    pub principal: Option<Arc<str>>,
     /// Go on behind this place: `next` of the page before.
     pub after: Option<u64>,
     /// How many at most.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
+use segue_core::run::Fact;
 use segue_core::tool::COMPOSITION;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
@@ -22,6 +23,9 @@ pub(super) fn fits(query: &RunQuery, run: &RunRow) -> bool {
         && query.name.as_ref().is_none_or(|name| run.name.contains(&**name))
         && query.since_ms.is_none_or(|since| run.started_ms >= since)
         && query.before_ms.is_none_or(|before| run.started_ms < before)
+        && query.principal.as_ref().is_none_or(|principal| {
+            run.caller.as_ref().is_some_and(|caller| caller.principal == *principal)
+        })
 }
 
 /// What every append is held against.
@@ -81,5 +85,9 @@ pub(super) fn begun(run: &NewRun<'_>, record: &Record<'_>, owner: &Arc<str>) -> 
         length: 0,
         owner: Some(owner.clone()),
         epoch: 1,
+        caller: record.entries.iter().find_map(|entry| match &entry.fact {
+            Fact::Started(started) => started.caller.clone(),
+            _ => None,
+        }),
     }
 }

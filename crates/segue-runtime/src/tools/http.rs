@@ -8,6 +8,7 @@
 pub mod address;
 pub(in crate::tools) mod connect;
 pub(crate) mod engine;
+pub mod fetch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

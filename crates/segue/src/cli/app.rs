@@ -277,7 +277,7 @@ pub(super) fn not_loaded(source: &Source, diagnostics: &[Diagnostic]) -> String 
 }
 
 /// The toolset that is meant, saying so when there is none.
-fn toolset_of(config: &Config, name: &str) -> Result<ToolsetBuilder, Exit> {
+pub(super) fn toolset_of(config: &Config, name: &str) -> Result<ToolsetBuilder, Exit> {
     config.toolsets.get(name).cloned().ok_or_else(|| {
         let names: Vec<&str> = config.toolsets.keys().map(|name| &**name).collect();
         let help = match (nearest(name, names.iter().copied()), names.as_slice()) {

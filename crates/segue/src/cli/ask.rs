@@ -69,6 +69,7 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: Format) -> Exit {
             query: query.into(),
             request_id: args.request.as_deref().map(Arc::from),
             reuse: reuse(args, asks, query, &offered),
+            who: None,
             told: &told,
         };
         let planned = app.engine.ask(request).await?;

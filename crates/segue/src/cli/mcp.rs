@@ -64,7 +64,8 @@ pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
 /// What the configured engine serves.
 pub(super) fn hall(app: &App) -> Arc<Hall> {
     let handle = app.runtime().handle().clone();
-    Hall::new(app.engine.clone(), app.library().clone(), own::names(), handle)
+    let toolsets = app.config.toolsets.clone();
+    Hall::new(app.engine.clone(), app.library().clone(), toolsets, own::names(), handle)
 }
 
 /// Goes on with what was interrupted. Whoever asks for such a run finds it under way.

@@ -30,6 +30,7 @@ mod schema;
 mod serve;
 mod templates;
 mod test;
+mod token;
 mod tools;
 mod trust;
 mod upstream;

@@ -273,6 +273,7 @@ impl Prepared {
             input,
             context,
             options,
+            caller: None,
             run_id: None,
             reused,
             confirmer: &*confirmer,

@@ -1,18 +1,20 @@
 //! `segue serve`
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use tokio::sync::watch;
 
 use super::app::{App, load_config};
 use super::mcp::{hall, look_after, recover, stamps};
 use super::run::interrupted;
+use super::token::{TokenArgs, token};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
 use crate::config::{Config, data_folder};
-use crate::serve::http::{House, Keyring, bind, tls};
+use crate::serve::http::{House, Issuer, Keyring, bind, tls};
 
 /// Where it listens unless told otherwise: on this machine only.
 const LISTEN: &str = "127.0.0.1:7433";
@@ -22,7 +24,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serve the configured compositions over HTTP: REST at `/api/v1`, MCP at `/mcp`
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct ServeArgs {
+    #[command(subcommand)]
+    command: Option<ServeCommand>,
     /// The address to listen at [default: `server.listen`, or 127.0.0.1:7433]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -34,7 +39,16 @@ pub(super) struct ServeArgs {
     new_token: bool,
 }
 
+#[derive(Subcommand, Debug)]
+enum ServeCommand {
+    /// Make up a token for somebody, and the entry of `server.principals` that lets them in
+    Token(TokenArgs),
+}
+
 pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
+    if let Some(ServeCommand::Token(args)) = &args.command {
+        return token(global, args);
+    }
     let config = match load_config(global) {
         Ok(config) => config,
         Err(exit) => return exit,
@@ -53,7 +67,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         complain("without a token only this machine may be served", Some(help));
         return Exit::Usage;
     }
-    let (keyring, told) = match keyring(args, &config) {
+    let (keyring, told) = match keyring(args, &config, None) {
         Ok(keyring) => keyring,
         Err(exit) => return exit,
     };
@@ -65,6 +79,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             return Exit::Usage;
         }
     };
+    let keyring = watch::Sender::new(Arc::new(keyring));
     let seen = stamps(&config);
     let app = match App::open_stored(global, &Wanted::Served, &[]) {
         Ok(app) => app,
@@ -91,9 +106,8 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let (leave, leaving) = watch::channel(false);
         let house = House {
             hall: hall.clone(),
-            toolsets: config.toolsets.clone(),
             at,
-            keyring,
+            keyring: keyring.subscribe(),
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
             tls,
@@ -114,10 +128,25 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
     })
 }
 
-/// Who is let in, and what is said of it.
-fn keyring(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<String>), Exit> {
+/// Who is let in, and what is said of it. `before` is who was: an issuer that stays keeps its keys.
+fn keyring(
+    args: &ServeArgs,
+    config: &Config,
+    before: Option<&Keyring>,
+) -> Result<(Keyring, Option<String>), Exit> {
+    let (keyring, told) = administrator(args, config)?;
+    let issuer = config.server.oidc.as_ref().map(|oidc| {
+        let known = before.and_then(Keyring::issuer).filter(|known| known.config() == oidc);
+        known.cloned().unwrap_or_else(|| Arc::new(Issuer::new(oidc.clone())))
+    });
+    let keys = config.server.principals.iter().cloned();
+    Ok((keyring.with(keys).with_issuer(issuer), told))
+}
+
+/// Who looks after the server, and what is said of it.
+fn administrator(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<String>), Exit> {
     if args.no_token {
-        return Ok((Keyring::Everybody, None));
+        return Ok((Keyring::everybody(), None));
     }
     if let Some(token) = &config.server.token {
         return Ok((Keyring::of(token), None));

@@ -6,6 +6,7 @@
 pub(crate) mod expand;
 pub(crate) mod jsonc;
 mod llm;
+pub(crate) mod principals;
 mod read;
 pub(crate) mod secrets;
 pub(crate) mod servers;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use segue_core::access::Grant;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
@@ -28,6 +30,8 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
 
 pub use trust::Trust;
+
+use crate::serve::http::Key;
 
 /// Where runs and checkpoints are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,6 +142,21 @@ pub struct ServeConfig {
     pub allowed_hosts: Vec<String>,
     /// What connections are encrypted with.
     pub tls: Option<TlsFiles>,
+    /// Who is let in beside the administrator.
+    pub principals: Vec<Key>,
+    /// Who else says who somebody is.
+    pub oidc: Option<OidcConfig>,
+}
+
+/// An issuer of tokens, and what those are worth here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OidcConfig {
+    /// Its address, which is also its name.
+    pub issuer: String,
+    /// Whom its tokens are for: us, by any of these names.
+    pub audience: Vec<String>,
+    /// What each scope gives.
+    pub scopes: BTreeMap<Arc<str>, Grant>,
 }
 
 /// What connections are encrypted with.

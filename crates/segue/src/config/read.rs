@@ -100,7 +100,7 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
         given.borrow_mut().extend(value.clone().filter(|_| !is_public(name)));
         value
     };
-    let mut reader = Reader { folder, env: &env, findings: Vec::new() };
+    let mut reader = Reader { folder, env: &env, toolsets_meant: Vec::new(), findings: Vec::new() };
     let mut config = reader.config(&root);
     let findings = reader.findings;
     config.secrets = given.take();
@@ -119,6 +119,8 @@ pub(super) fn is_public(name: &str) -> bool {
 pub(super) struct Reader<'a> {
     pub(super) folder: PathBuf,
     pub(super) env: Env<'a>,
+    /// Toolsets that principals are held to, and where that is said.
+    pub(super) toolsets_meant: Vec<(Arc<str>, Span)>,
     findings: Vec<Diagnostic>,
 }
 
@@ -171,7 +173,24 @@ impl Reader<'_> {
                 _ => {}
             }
         }
+        self.check_toolsets_meant(&config);
         config
+    }
+
+    /// A toolset that is not there would leave nothing to whoever is held to it.
+    fn check_toolsets_meant(&mut self, config: &Config) {
+        for (name, span) in std::mem::take(&mut self.toolsets_meant) {
+            if config.toolsets.contains_key(&name) {
+                continue;
+            }
+            let message = format!("there is no toolset `{name}`");
+            let finding = Diagnostic::error(Code::Config, message, span);
+            let names = config.toolsets.keys().map(|name| &**name);
+            self.findings.push(match nearest(&name, names) {
+                Some(near) => finding.help(format!("did you mean `{near}`?")),
+                None => finding.help("`toolsets` defines them"),
+            });
+        }
     }
 
     fn later(&mut self, member: &Member) {
@@ -341,7 +360,8 @@ impl Reader<'_> {
     }
 
     fn server(&mut self, node: &Node) -> ServeConfig {
-        let known = &["listen", "token", "allowed_origins", "allowed_hosts", "tls"];
+        let known =
+            &["listen", "token", "allowed_origins", "allowed_hosts", "tls", "principals", "oidc"];
         if !self.keys(node, known, "`server`") {
             return ServeConfig::default();
         }
@@ -359,6 +379,8 @@ impl Reader<'_> {
                 .get("allowed_hosts")
                 .map_or_else(Vec::new, |hosts| self.texts(hosts, "`allowed_hosts`")),
             tls: node.get("tls").and_then(|tls| self.tls(tls)),
+            principals: node.get("principals").map_or_else(Vec::new, |n| self.principals(n)),
+            oidc: node.get("oidc").and_then(|oidc| self.oidc(oidc)),
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Active {
     pub steps: Option<u32>,
     /// Who answers its questions.
     pub asking: Asking,
+    /// Whose it is.
+    pub principal: Option<Arc<str>>,
     standing: watch::Sender<Standing>,
     cancel: watch::Sender<bool>,
     answers: Mutex<Answers>,
@@ -71,12 +73,14 @@ impl Active {
         composition: Arc<str>,
         steps: Option<u32>,
         asking: Asking,
+        principal: Option<Arc<str>>,
     ) -> Active {
         Active {
             run_id,
             composition,
             steps,
             asking,
+            principal,
             standing: watch::Sender::default(),
             cancel: watch::Sender::default(),
             answers: Mutex::default(),

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use segue_core::access::Principal;
 use segue_core::compile::dialect::parse_duration;
 use segue_core::compile::document::{self, Budget};
 use segue_core::compile::source::Source;
@@ -70,8 +71,12 @@ impl std::fmt::Display for Undescribed {
 }
 
 /// The run that is described.
-pub async fn execution(hall: &Hall, described: &Value) -> Result<Execution, Undescribed> {
-    let plan = described_plan(hall, described).await?;
+pub async fn execution(
+    hall: &Hall,
+    who: &Principal,
+    described: &Value,
+) -> Result<Execution, Undescribed> {
+    let plan = described_plan(hall, who, described).await?;
     // Nothing, and the word for it, are the same.
     let given = |name| described.get(name).filter(|value| !value.is_null()).cloned();
     let or_empty = |name| given(name).unwrap_or_else(Value::empty_object);
@@ -95,11 +100,15 @@ pub async fn execution(hall: &Hall, described: &Value) -> Result<Execution, Unde
 }
 
 /// The plan that is described, of whatever is there: a composition, a template, or a name.
-pub async fn described_plan(hall: &Hall, described: &Value) -> Result<Arc<Plan>, Undescribed> {
-    match subject(hall, described).await? {
+pub async fn described_plan(
+    hall: &Hall,
+    who: &Principal,
+    described: &Value,
+) -> Result<Arc<Plan>, Undescribed> {
+    match subject(hall, who, described).await? {
         Subject::Served(plan) => Ok(plan),
         Subject::Text(source) => {
-            let (plan, diagnostics) = hall.engine().plan(&source);
+            let (plan, diagnostics) = hall.served(who).engine.plan(&source);
             plan.ok_or(Undescribed::Findings { source, diagnostics })
         }
     }
@@ -114,17 +123,21 @@ pub enum Subject {
 }
 
 /// What is described, uncompiled.
-pub async fn subject(hall: &Hall, described: &Value) -> Result<Subject, Undescribed> {
+pub async fn subject(
+    hall: &Hall,
+    who: &Principal,
+    described: &Value,
+) -> Result<Subject, Undescribed> {
     let given = |name| described.get(name).filter(|value| !value.is_null());
     match ["composition", "template_id", "name"].map(given) {
         [Some(composition), None, None] => Ok(Subject::Text(source(composition))),
         [None, Some(id), None] => {
-            let library = hall.served().library;
+            let library = hall.served(who).library;
             Ok(Subject::Text(library.volume(id.as_str().unwrap_or("")).await?.source))
         }
         [None, None, Some(name)] => {
             let name = name.as_str().unwrap_or("");
-            let served = hall.served();
+            let served = hall.served(who);
             let offer = served.offers.get(name).or_else(|| served.offers.of_composition(name));
             let unknown = || Undescribed::Unknown(format!("no composition `{name}` is served"));
             Ok(Subject::Served(offer.ok_or_else(unknown)?.plan.clone()))
@@ -139,6 +152,7 @@ pub async fn subject(hall: &Hall, described: &Value) -> Result<Subject, Undescri
 /// Keeps a template, whose composition may be text.
 pub async fn keep_template(
     hall: &Hall,
+    who: &Principal,
     mut template: Map,
     may_replace: bool,
 ) -> Result<TemplateView, Undescribed> {
@@ -151,7 +165,7 @@ pub async fn keep_template(
         template.insert("composition".into(), composition);
     }
     let text = Value::from(template).to_json();
-    Ok(hall.served().library.put(&text, may_replace).await?)
+    Ok(hall.served(who).library.put(&text, may_replace).await?)
 }
 
 impl From<LibraryError> for Undescribed {

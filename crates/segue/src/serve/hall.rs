@@ -1,28 +1,34 @@
 //! The hall behind every door: which compositions are served, and the runs that are under way.
+//!
+//! Whoever asks for something says who they are. What their toolset refuses is not served to them, and
+//! what is somebody else's is not there: both are decided by the core, and asked for here.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use segue_core::access::{Caller, Principal, Right};
 use segue_core::compile::source::Source;
 use segue_core::composition::{Flow, StepKind};
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Options;
+use segue_core::toolset::{Filter, Toolset, ToolsetBuilder};
 use segue_core::value::Value;
-use segue_core::view::RunView;
+use segue_core::view::{RunStatus, RunView};
+use segue_core::words::PlanRecord;
 use segue_runtime::engine::{
-    Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
+    Engine, EngineError, PlanError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
 };
 use segue_runtime::library::Library;
-use segue_runtime::store::{StoreError, TakeOver};
+use segue_runtime::store::{RunQuery, RunRow, Runs, Store, StoreError, TakeOver};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::active::{Active, Asking, Outcome, Questions};
 use super::offer::Offers;
 
-/// What is served, at one moment.
+/// What is served to somebody, at one moment.
 #[derive(Clone)]
 pub struct Served {
     /// The engine.
@@ -33,14 +39,35 @@ pub struct Served {
     pub library: Library,
 }
 
+impl Served {
+    /// What of it a toolset leaves.
+    fn within(&self, toolset: ToolsetBuilder, taken: &BTreeSet<&'static str>) -> Served {
+        let engine = self.engine.within(toolset);
+        let offers = Arc::new(Offers::of(&engine, taken));
+        let library = self.library.with_engine(engine.clone());
+        Served { engine, offers, library }
+    }
+}
+
+/// Everything that there is, at one moment.
+struct Stock {
+    all: Served,
+    /// Toolsets by name, which still want their source.
+    toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
+    /// What each of them leaves; made when somebody comes who is held to it.
+    within: Mutex<BTreeMap<Arc<str>, Served>>,
+}
+
 /// The hall.
 pub struct Hall {
-    served: RwLock<Served>,
+    stock: RwLock<Arc<Stock>>,
     /// Names that offers must leave to others.
     taken: BTreeSet<&'static str>,
     /// What runs are driven on: the connections of their tools live there.
     handle: Handle,
     active: Mutex<HashMap<Arc<str>, Arc<Active>>>,
+    /// What runs that wait for a person were begun with: they go on with it, whatever is served then.
+    waiting: Mutex<HashMap<Arc<str>, Engine>>,
     /// Counts how often what is offered has changed.
     changes: watch::Sender<u64>,
     /// Changes when runs are left where they are.
@@ -65,36 +92,77 @@ pub struct Wanted {
 
 impl Hall {
     /// A hall for the compositions and templates of an engine, whose runs are driven by `handle`.
+    /// Whoever comes is held to one of the toolsets, or to none.
     pub fn new(
         engine: Engine,
         library: Library,
+        toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
         taken: BTreeSet<&'static str>,
         handle: Handle,
     ) -> Arc<Hall> {
         let offers = Arc::new(Offers::of(&engine, &taken));
+        let all = Served { engine, offers, library };
         Arc::new(Hall {
-            served: RwLock::new(Served { engine, offers, library }),
+            stock: RwLock::new(Arc::new(Stock { all, toolsets, within: Mutex::default() })),
             taken,
             handle,
             active: Mutex::default(),
+            waiting: Mutex::default(),
             changes: watch::Sender::default(),
             leaving: watch::Sender::default(),
         })
     }
 
-    /// What is served now.
-    pub fn served(&self) -> Served {
-        self.served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn stock(&self) -> Arc<Stock> {
+        self.stock.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The engine.
-    pub fn engine(&self) -> Engine {
-        self.served().engine
+    /// What is served to somebody now.
+    pub fn served(&self, who: &Principal) -> Served {
+        self.served_within(who.toolset.as_ref())
+    }
+
+    /// What is served to whoever is held to a toolset. Of one that is not there any more nothing is left.
+    fn served_within(&self, toolset: Option<&Arc<str>>) -> Served {
+        let stock = self.stock();
+        let Some(name) = toolset else { return stock.all.clone() };
+        let mut within = stock.within.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = within.entry(name.clone()).or_insert_with(|| {
+            let nothing = || Toolset::builder(name.clone()).filter(Filter::Allow(Vec::new()));
+            let known = stock.toolsets.get(name).cloned();
+            stock.all.within(known.unwrap_or_else(nothing), &self.taken)
+        });
+        made.clone()
+    }
+
+    /// What is served to those who may have everything.
+    pub fn everything(&self) -> Served {
+        self.stock().all.clone()
+    }
+
+    /// A toolset by its name.
+    pub fn toolset(&self, name: &str) -> Option<ToolsetBuilder> {
+        self.stock().toolsets.get(name).cloned()
+    }
+
+    /// The names of all toolsets.
+    pub fn toolset_names(&self) -> Vec<Arc<str>> {
+        self.stock().toolsets.keys().cloned().collect()
+    }
+
+    /// Where runs are kept.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.stock().all.engine.store().clone()
+    }
+
+    /// An id that no run has.
+    pub fn new_run_id(&self) -> Arc<str> {
+        self.stock().all.engine.new_run_id()
     }
 
     /// The limits in force.
     pub fn limits(&self) -> Arc<Limits> {
-        self.engine().limits().clone()
+        self.stock().all.engine.limits().clone()
     }
 
     /// Changes whenever what is offered does.
@@ -109,32 +177,48 @@ impl Hall {
         sources: Vec<Source>,
         library: impl FnOnce(&Engine) -> Library,
     ) -> Vec<Unloaded> {
-        let before = self.served();
-        let (engine, unloaded) = before.engine.with_compositions(sources);
-        let offers = Arc::new(Offers::of(&engine, &self.taken));
-        let changed = offers.fingerprint() != before.offers.fingerprint();
+        let before = self.stock();
+        let (engine, unloaded) = before.all.engine.with_compositions(sources);
         let library = library(&engine);
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) =
-            Served { engine, offers, library };
-        if changed {
-            self.changes.send_modify(|count| *count += 1);
-        }
+        self.replace(engine, library, before.toolsets.clone());
         unloaded
     }
 
-    /// How many runs are under way here.
-    pub fn under_way(&self) -> usize {
-        self.actives().len()
+    /// Serves another engine from now on. Runs that are under way, and those that wait for a person,
+    /// keep theirs.
+    pub fn replace(
+        &self,
+        engine: Engine,
+        library: Library,
+        toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
+    ) {
+        let before = self.stock();
+        let offers = Arc::new(Offers::of(&engine, &self.taken));
+        // Whether a toolset leaves something else now is known by asking it; who listens asks anyway.
+        let is_same = offers.fingerprint() == before.all.offers.fingerprint()
+            && format!("{toolsets:?}") == format!("{:?}", before.toolsets);
+        let all = Served { engine, offers, library };
+        let stock = Arc::new(Stock { all, toolsets, within: Mutex::default() });
+        *self.stock.write().unwrap_or_else(PoisonError::into_inner) = stock;
+        if !is_same {
+            self.changes.send_modify(|count| *count += 1);
+        }
     }
 
-    /// A run that is under way here.
-    pub fn active(&self, run_id: &str) -> Option<Arc<Active>> {
-        self.actives().get(run_id).cloned()
+    /// How many runs of somebody are under way here.
+    pub fn under_way(&self, who: &Principal) -> usize {
+        self.actives().values().filter(|active| who.sees(active.principal.as_deref())).count()
     }
 
-    /// Begins a run, unless too many are under way.
-    pub fn start(self: &Arc<Hall>, wanted: Wanted) -> Result<Arc<Active>, String> {
-        let engine = self.engine();
+    /// A run of theirs that is under way here.
+    pub fn active(&self, who: &Principal, run_id: &str) -> Option<Arc<Active>> {
+        let active = self.actives().get(run_id).cloned();
+        active.filter(|active| who.sees(active.principal.as_deref()))
+    }
+
+    /// Begins a run that is somebody's, unless too many are under way.
+    pub fn start(self: &Arc<Hall>, who: &Principal, wanted: Wanted) -> Result<Arc<Active>, String> {
+        let (engine, caller) = (self.served(who).engine, who.caller());
         let runs_max = engine.limits().served_runs_max;
         let active = {
             let mut actives = self.actives();
@@ -147,16 +231,19 @@ impl Hall {
             let plan = &wanted.plan;
             let name = plan.composition.name.clone();
             let run_id = wanted.run_id.unwrap_or_else(|| engine.new_run_id());
-            let active = Arc::new(Active::new(run_id, name, steps_of(plan), wanted.asking));
+            let principal = Some(caller.principal.clone());
+            let (asking, steps) = (wanted.asking, steps_of(plan));
+            let active = Arc::new(Active::new(run_id, name, steps, asking, principal));
             actives.insert(active.run_id.clone(), active.clone());
             active
         };
         let driven = active.clone();
-        self.drive(active.clone(), async move {
+        self.drive(active.clone(), engine.clone(), async move {
             let questions = Questions { active: driven.clone() };
             let request = RunRequest {
                 context: wanted.context,
                 options: wanted.options,
+                caller: Some(caller),
                 run_id: Some(driven.run_id.clone()),
                 confirmer: &questions,
                 observer: &*driven,
@@ -170,7 +257,7 @@ impl Hall {
 
     /// Goes on with every run that nobody has, as far as its tools are ours. Returns how many.
     pub async fn recover(self: &Arc<Hall>) -> Result<usize, EngineError> {
-        let engine = self.engine();
+        let engine = self.everything().engine;
         let found = engine.store().unfinished().await?;
         let mut count = 0;
         for row in found.runs {
@@ -178,7 +265,7 @@ impl Hall {
                 continue;
             };
             if engine.has_tools_of(&plan) {
-                self.go_on(row.run_id, row.name, Wish::GoOn, TakeOver::IfLeft, Asking::Later);
+                self.go_on(&row, Wish::GoOn, TakeOver::IfLeft, Asking::Later);
                 count += 1;
             }
         }
@@ -187,17 +274,19 @@ impl Hall {
 
     fn go_on(
         self: &Arc<Hall>,
-        run_id: Arc<str>,
-        name: Arc<str>,
+        row: &RunRow,
         wish: Wish,
         take_over: TakeOver,
         asking: Asking,
     ) -> Arc<Active> {
-        let (engine, active) = (self.engine(), Arc::new(Active::new(run_id, name, None, asking)));
+        let kept = self.waiting().get(&row.run_id).cloned();
+        let engine = kept.unwrap_or_else(|| self.engine_of(row.caller.as_ref()));
+        let (run_id, name) = (row.run_id.clone(), row.name.clone());
+        let active = Arc::new(Active::new(run_id, name, None, asking, owner(row)));
         // Whoever drives it already is told by the store, and stays the one that is found.
         self.actives().entry(active.run_id.clone()).or_insert_with(|| active.clone());
         let driven = active.clone();
-        self.drive(active.clone(), async move {
+        self.drive(active.clone(), engine.clone(), async move {
             let questions = Questions { active: driven.clone() };
             let request = ResumeRequest {
                 wish,
@@ -212,20 +301,30 @@ impl Hall {
         active
     }
 
-    /// Goes on with a run that waits, whose questions are now answered by somebody else. One that is
-    /// under way here is joined.
-    pub fn take_up(self: &Arc<Hall>, run: &Stored, asking: Asking) -> Arc<Active> {
-        let (run_id, name) = (run.row.run_id.clone(), run.row.name.clone());
-        if let Some(active) = self.active(&run_id) {
+    /// Goes on with a run of theirs that waits, whose questions are now answered by somebody else. One
+    /// that is under way here is joined.
+    pub fn take_up(
+        self: &Arc<Hall>,
+        who: &Principal,
+        run: &Stored,
+        asking: Asking,
+    ) -> Arc<Active> {
+        if let Some(active) = self.active(who, &run.row.run_id) {
             return active;
         }
-        self.go_on(run_id, name, Wish::GoOn, TakeOver::IfLeft, asking)
+        self.go_on(&run.row, Wish::GoOn, TakeOver::IfLeft, asking)
+    }
+
+    /// What a run goes on with that was begun by somebody: what their toolset leaves.
+    fn engine_of(&self, caller: Option<&Caller>) -> Engine {
+        self.served_within(caller.and_then(|caller| caller.toolset.as_ref())).engine
     }
 
     /// Has a run driven to its end, whoever listens.
     fn drive(
         self: &Arc<Hall>,
         active: Arc<Active>,
+        engine: Engine,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) {
         let hall = self.clone();
@@ -247,48 +346,130 @@ impl Hall {
                 actives.remove(&active.run_id);
             }
             drop(actives);
+            hall.keep_for_later(&active.run_id, engine, &outcome);
             active.end(outcome);
         });
     }
 
-    /// A run as it is in the store.
-    pub async fn stored(&self, run_id: &str) -> Result<Stored, EngineError> {
-        self.engine().stored(&run_id.into()).await
+    /// Keeps what a run that waits for a person goes on with. One too many goes on with what is served
+    /// then.
+    fn keep_for_later(&self, run_id: &Arc<str>, engine: Engine, outcome: &Outcome) {
+        let mut waiting = self.waiting();
+        let waits = matches!(outcome, Ok(view) if view.status == RunStatus::Waiting);
+        if waits && waiting.len() < engine.limits().served_runs_max {
+            waiting.insert(run_id.clone(), engine);
+        } else {
+            waiting.remove(run_id);
+        }
     }
 
-    /// Ends a run, wherever it is.
-    pub async fn cancel(self: &Arc<Hall>, run_id: &str) -> Result<RunView, EngineError> {
-        self.act(run_id, Wish::Cancel).await
+    /// A run in short, if it is somebody's.
+    pub async fn row(&self, who: &Principal, run_id: &str) -> Result<RunRow, StoreError> {
+        let run_id: Arc<str> = run_id.into();
+        let found = match self.store().run(&run_id).await {
+            // Whose it was is not known any more.
+            Err(StoreError::Damaged { .. }) if !who.may(Right::Admin) => None,
+            found => found?,
+        };
+        let theirs = found.filter(|row| who.sees(owner(row).as_deref()));
+        theirs.ok_or(StoreError::Unknown { run_id })
     }
 
-    /// Has what is wanted of a run happen, wherever it is, and waits until it is over or waits for a
-    /// person.
-    pub async fn act(self: &Arc<Hall>, run_id: &str, wish: Wish) -> Result<RunView, EngineError> {
+    /// A run of theirs as it is in the store.
+    pub async fn stored(&self, who: &Principal, run_id: &str) -> Result<Stored, EngineError> {
+        let row = self.row(who, run_id).await?;
+        self.everything().engine.stored(&row.run_id).await
+    }
+
+    /// A page of somebody's runs.
+    pub async fn runs(&self, who: &Principal, mut query: RunQuery) -> Result<Runs, StoreError> {
+        if who.may(Right::Admin) {
+            return self.store().runs(&query).await;
+        }
+        query.principal = Some(who.name.clone());
+        let found = self.store().runs(&query).await?;
+        Ok(Runs { damaged: Vec::new(), ..found })
+    }
+
+    /// A plan of theirs that is kept.
+    pub async fn plan_record(
+        &self,
+        who: &Principal,
+        plan_id: &Arc<str>,
+    ) -> Result<PlanRecord, PlanError> {
+        let record = self.everything().engine.plan_record(plan_id).await?;
+        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
+        theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
+    }
+
+    /// The plans of a request of theirs, the first one first.
+    pub async fn plans_of_request(
+        &self,
+        who: &Principal,
+        request_id: &Arc<str>,
+    ) -> Result<Vec<PlanRecord>, PlanError> {
+        let mut records = self.everything().engine.plans_of_request(request_id).await?;
+        records.retain(|record| who.sees(record.principal.as_deref()));
+        if records.is_empty() {
+            return Err(PlanError::NoPlanFor(request_id.clone()));
+        }
+        Ok(records)
+    }
+
+    /// The plans of somebody, newest first, so many at most.
+    pub async fn plans(&self, who: &Principal, limit: usize) -> Result<Vec<PlanRecord>, PlanError> {
+        let mut records = self.everything().engine.plans(usize::MAX).await?;
+        records.retain(|record| who.sees(record.principal.as_deref()));
+        records.truncate(limit);
+        Ok(records)
+    }
+
+    /// Ends a run of theirs, wherever it is.
+    pub async fn cancel(
+        self: &Arc<Hall>,
+        who: &Principal,
+        run_id: &str,
+    ) -> Result<RunView, EngineError> {
+        self.act(who, run_id, Wish::Cancel).await
+    }
+
+    /// Has what is wanted of a run of theirs happen, wherever it is, and waits until it is over or waits
+    /// for a person.
+    pub async fn act(
+        self: &Arc<Hall>,
+        who: &Principal,
+        run_id: &str,
+        wish: Wish,
+    ) -> Result<RunView, EngineError> {
         loop {
-            let active = match (self.active(run_id), &wish) {
+            let active = match (self.active(who, run_id), &wish) {
                 (Some(active), Wish::Cancel) => {
                     active.cancel();
                     active
                 }
                 (Some(active), Wish::GoOn) => active,
                 (Some(active), wish) => {
-                    self.engine().tell(&active.run_id, wish).await?;
+                    if !self.everything().engine.tell(&active.run_id, wish).await? {
+                        // It was left meanwhile, because it waits.
+                        active.ended().await;
+                        continue;
+                    }
                     active
                 }
                 (None, wish) => {
-                    let row = self.stored(run_id).await?.row;
+                    let row = self.row(who, run_id).await?;
                     // What is over is taken up again only to be taken back.
                     let take_over = match wish {
                         Wish::RollBack { .. } => TakeOver::Reopen,
                         Wish::GoOn | Wish::Cancel | Wish::Decide { .. } => TakeOver::IfLeft,
                     };
-                    self.go_on(row.run_id, row.name, wish.clone(), take_over, Asking::Later)
+                    self.go_on(&row, wish.clone(), take_over, Asking::Later)
                 }
             };
             match &*active.ended().await {
                 // Somebody else drives it, and is told.
                 Err(EngineError::Store(StoreError::Owned { .. })) if wish != Wish::GoOn => {
-                    let engine = self.engine();
+                    let engine = self.everything().engine;
                     if engine.tell(&active.run_id, &wish).await? {
                         return engine.follow(&active.run_id).await;
                     }
@@ -326,9 +507,18 @@ impl Hall {
         self.leaving.subscribe()
     }
 
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Arc<str>, Engine>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn actives(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Active>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whose run it is.
+fn owner(row: &RunRow) -> Option<Arc<str>> {
+    row.caller.as_ref().map(|caller| caller.principal.clone())
 }
 
 /// How many steps will run, where the plan alone says it.

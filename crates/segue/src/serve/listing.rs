@@ -31,6 +31,9 @@ pub struct RunLine {
     pub duration_ms: u64,
     /// The hash of its plan.
     pub plan_hash: Arc<str>,
+    /// Who began it, where somebody came in to do so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<Arc<str>>,
 }
 
 impl From<&RunRow> for RunLine {
@@ -44,6 +47,7 @@ impl From<&RunRow> for RunLine {
             completed_at: run.ended_ms.map(Timestamp),
             duration_ms: run.ended_ms.unwrap_or(run.updated_ms).saturating_sub(run.started_ms),
             plan_hash: run.plan_hash.clone(),
+            principal: run.caller.as_ref().map(|caller| caller.principal.clone()),
         }
     }
 }

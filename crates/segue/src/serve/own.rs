@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use segue_core::access::{Principal, Right};
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::tool::Annotations;
@@ -20,6 +21,8 @@ use super::told::{Told, run_value};
 pub struct Own {
     /// Its name.
     pub name: &'static str,
+    /// What its caller needs.
+    pub right: Right,
     /// What it does.
     pub description: &'static str,
     /// JSON Schema of its arguments, as text.
@@ -57,6 +60,7 @@ const PLANNED: &str = r#"{"type":"object","properties":{"request_id":{"type":"st
 pub const OWN: &[Own] = &[
     Own {
         name: "composition_create_template",
+        right: Right::Change,
         description: "Keeps a composition as a template under an id, after checking it. Runs nothing.",
         input: r#"{"type":"object","properties":{"id":{"type":"string","description":"small letters, digits, - and _"},"name":{"type":"string"},"description":{"type":"string"},"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"},"metadata":{"type":"object"},"replace":{"type":"boolean","default":false}},"required":["id","composition"],"additionalProperties":false}"#,
         output: TEMPLATE,
@@ -64,6 +68,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_delete_template",
+        right: Right::Change,
         description: "Forgets a template.",
         input: TEMPLATE_ID,
         output: r#"{"type":"object","properties":{"id":{"type":"string"},"deleted":{"type":"boolean"}},"required":["id","deleted"]}"#,
@@ -71,6 +76,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_execute",
+        right: Right::Run,
         description: "Runs a composition: one that you write, a template, or a served one by name. Steps that may destroy something ask a person first. Check a draft with composition_validate. With options.dry_run nothing is called and what would be called is shown.",
         input: r#"{"type":"object","properties":{"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"},"template_id":{"type":"string"},"name":{"type":"string","description":"of a served composition"},"input":{"type":"object","description":"its input","default":{}},"context":{"type":"object","description":"what it requires of its caller"},"options":{"type":"object","properties":{"timeout":{"type":"string","description":"for the whole run, such as 30s or 2m"},"max_concurrency":{"type":"integer","minimum":1,"maximum":1024},"error_strategy":{"enum":["fail_fast","partial_success","rollback","retry"]},"dry_run":{"type":"boolean"}},"additionalProperties":false}},"additionalProperties":false}"#,
         output: RUN,
@@ -78,6 +84,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_get_template",
+        right: Right::Look,
         description: "A template, with its composition.",
         input: TEMPLATE_ID,
         output: TEMPLATE,
@@ -85,6 +92,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_list_templates",
+        right: Right::Look,
         description: "The templates: compositions to start from, with how often they were used and how well that went.",
         input: r#"{"type":"object","properties":{"search":{"type":"string","description":"words that it should have"}},"additionalProperties":false}"#,
         output: r#"{"type":"object","properties":{"templates":{"type":"array","items":{"type":"object"}}},"required":["templates"]}"#,
@@ -92,6 +100,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_validate",
+        right: Right::Look,
         description: "Checks a composition without running anything: every mistake at its line with a suggestion, and when there is none, the plan: order, effects and what can be rolled back.",
         input: r#"{"type":"object","properties":{"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"}},"required":["composition"],"additionalProperties":false}"#,
         output: r#"{"type":"object","properties":{"ok":{"type":"boolean"},"diagnostics":{"type":"array","items":{"type":"object"}},"plan":{"type":"object"}},"required":["ok","diagnostics"]}"#,
@@ -99,6 +108,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "plan_ask",
+        right: Right::Run,
         description: "Has a model plan calls of the tools for what somebody wants, in their own words. The plan is checked and kept; nothing is called. Show it, then run it with plan_execute. The same words get the plan that worked before, unless fresh.",
         input: r#"{"type":"object","properties":{"query":{"type":"string","description":"what is wanted"},"request_id":{"type":"string","description":"req_…: make another plan for this request"},"use":{"type":"string","description":"plan_…: take this plan, which worked before"},"fresh":{"type":"boolean","default":false}},"required":["query"],"additionalProperties":false}"#,
         output: PLANNED,
@@ -106,6 +116,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "plan_execute",
+        right: Right::Run,
         description: "Executes a plan of plan_ask, once: the plan, or the last one of a request. Calls that may destroy something ask a person first. With again it is executed once more.",
         input: r#"{"type":"object","properties":{"plan_id":{"type":"string"},"request_id":{"type":"string"},"again":{"type":"boolean","default":false}},"additionalProperties":false}"#,
         output: RUN,
@@ -113,6 +124,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "plan_get",
+        right: Right::Look,
         description: "A plan of plan_ask: the calls, how it stands (pending, in-progress, completed or failed) and, when it was executed, its result. By its id, or the last one of a request.",
         input: r#"{"type":"object","properties":{"plan_id":{"type":"string"},"request_id":{"type":"string"}},"additionalProperties":false}"#,
         output: PLANNED,
@@ -120,6 +132,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "run_cancel",
+        right: Right::Run,
         description: "Ends a run. What it did stays, unless its composition rolls back.",
         input: r#"{"type":"object","properties":{"run_id":{"type":"string"}},"required":["run_id"],"additionalProperties":false}"#,
         output: RUN,
@@ -127,6 +140,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "run_get",
+        right: Right::Look,
         description: "How a run stands and, when it is over, its result. With wait_ms it waits so long for the end.",
         input: r#"{"type":"object","properties":{"run_id":{"type":"string"},"wait_ms":{"type":"integer","minimum":0,"maximum":45000,"default":0},"steps":{"type":"boolean","default":false,"description":"with every step"}},"required":["run_id"],"additionalProperties":false}"#,
         output: RUN,
@@ -152,9 +166,9 @@ pub fn find(name: &str) -> Option<&'static Own> {
 }
 
 impl Own {
-    /// Whether there is something that it could do: planning needs a model.
-    pub fn is_offered(&self, engine: &Engine) -> bool {
-        !self.name.starts_with("plan_") || engine.has_model()
+    /// Whether there is something that it could do, and for them: planning needs a model.
+    pub fn is_offered(&self, who: &Principal, engine: &Engine) -> bool {
+        who.may(self.right) && (!self.name.starts_with("plan_") || engine.has_model())
     }
 
     /// JSON Schema of its arguments.
@@ -183,12 +197,14 @@ fn schema(text: &str) -> Value {
 pub struct Desk<'a> {
     /// The hall.
     pub hall: &'a Arc<Hall>,
+    /// Who calls.
+    pub who: &'a Principal,
 }
 
 impl Desk<'_> {
     /// What `composition_execute` is to run; the error is the answer.
     pub async fn execution(&self, args: &Value) -> Result<Execution, Told> {
-        execution(self.hall, args).await.map_err(|error| refused(&error))
+        execution(self.hall, self.who, args).await.map_err(|error| refused(&error))
     }
 
     /// What our other tools answer.
@@ -197,19 +213,21 @@ impl Desk<'_> {
         match own.name {
             "composition_validate" => self.validate(args.get("composition")),
             "composition_list_templates" => {
-                let library = self.hall.served().library;
+                let library = self.hall.served(self.who).library;
                 match library.list(text("search")).await {
                     Ok(list) => self.told(Value::object([("templates", json_of(&list))])),
                     Err(error) => refused(&error.into()),
                 }
             }
-            "composition_get_template" => match self.hall.served().library.get(text("id")).await {
-                Ok(template) => self.told(json_of(&template)),
-                Err(error) => refused(&error.into()),
-            },
+            "composition_get_template" => {
+                match self.hall.served(self.who).library.get(text("id")).await {
+                    Ok(template) => self.told(json_of(&template)),
+                    Err(error) => refused(&error.into()),
+                }
+            }
             "composition_create_template" => self.create(args).await.unwrap_or_else(|told| told),
             "composition_delete_template" => {
-                match self.hall.served().library.remove(text("id")).await {
+                match self.hall.served(self.who).library.remove(text("id")).await {
                     Err(error) => refused(&error.into()),
                     Ok(()) => self.told(Value::object([
                         ("id", Value::from(text("id"))),
@@ -217,7 +235,7 @@ impl Desk<'_> {
                     ])),
                 }
             }
-            "run_cancel" => match self.hall.cancel(text("run_id")).await {
+            "run_cancel" => match self.hall.cancel(self.who, text("run_id")).await {
                 Ok(view) => self.told(run_value(&view, false)),
                 Err(error) => Told::error(error.to_string()),
             },
@@ -232,10 +250,10 @@ impl Desk<'_> {
         let run_id = args.get("run_id").and_then(Value::as_str).unwrap_or("");
         let wait = args.get("wait_ms").and_then(Value::as_u64).unwrap_or(0);
         let with_steps = args.get("steps").and_then(Value::as_bool).unwrap_or(false);
-        if let Some(active) = self.hall.active(run_id) {
+        if let Some(active) = self.hall.active(self.who, run_id) {
             let _ = tokio::time::timeout(Duration::from_millis(wait), active.ended()).await;
         }
-        match self.hall.stored(run_id).await {
+        match self.hall.stored(self.who, run_id).await {
             Err(error) => Told::error(error.to_string()),
             Ok(stored) => {
                 let mut view = stored.view();
@@ -250,7 +268,7 @@ impl Desk<'_> {
 
     fn validate(&self, composition: Option<&Value>) -> Told {
         let source = source(composition.unwrap_or(&Value::Null));
-        let (plan, diagnostics) = self.hall.engine().plan(&source);
+        let (plan, diagnostics) = self.hall.served(self.who).engine.plan(&source);
         let findings: Vec<Value> =
             diagnostics.iter().map(|finding| shown(finding, &source)).collect();
         let mut answer =
@@ -265,7 +283,7 @@ impl Desk<'_> {
         let mut template = (**args.as_object().expect("arguments are an object")).clone();
         let may_replace =
             template.shift_remove("replace").is_some_and(|r| r.as_bool() == Some(true));
-        let kept = keep_template(self.hall, template, may_replace).await;
+        let kept = keep_template(self.hall, self.who, template, may_replace).await;
         kept.map(|template| self.told(json_of(&template))).map_err(|error| refused(&error))
     }
 

@@ -31,9 +31,13 @@ impl Desk<'_> {
             None => Reuse::Same,
         };
         let query = text("query").unwrap_or_default();
-        let request =
-            AskRequest { request_id: text("request_id"), reuse, ..AskRequest::new(query) };
-        match self.hall.engine().ask(request).await {
+        let request = AskRequest {
+            request_id: text("request_id"),
+            reuse,
+            who: Some(self.who.clone()),
+            ..AskRequest::new(query)
+        };
+        match self.hall.served(self.who).engine.ask(request).await {
             Ok(planned) => self.told(planned_value(&planned)),
             Err(error) => plan_error(&error),
         }
@@ -41,14 +45,16 @@ impl Desk<'_> {
 
     /// `plan_get`
     pub(super) async fn look_at_plan(&self, args: &Value) -> Told {
-        let engine = self.hall.engine();
         let record = match self.record(args).await {
             Ok(record) => record,
             Err(told) => return told,
         };
         let mut value = value_of(&record);
-        // A run that is forgotten has no result any more.
-        let result = engine.result_of_plan(&record.plan_id).await.unwrap_or_default();
+        // A run that is forgotten, or somebody else's, has no result here.
+        let result = match &record.run_id {
+            Some(run_id) => self.hall.stored(self.who, run_id).await.ok().map(|run| run.view()),
+            None => None,
+        };
         if let (Value::Object(members), Some(view)) = (&value, &result) {
             let mut members = (**members).clone();
             members.insert("result".into(), run_value(view, false));
@@ -60,7 +66,7 @@ impl Desk<'_> {
     /// The plan that `plan_execute` is to run; the error is the answer.
     pub async fn kept_plan(&self, args: &Value) -> Result<(Arc<Plan>, Kept), Told> {
         let record = self.record(args).await?;
-        let planned = self.hall.engine().plan_of(&record);
+        let planned = self.hall.served(self.who).engine.plan_of(&record);
         let (_, plan, _) = planned.map_err(|error| plan_error(&error))?;
         let again = args.get("again").and_then(Value::as_bool).unwrap_or(false);
         Ok((plan, Kept { plan_id: record.plan_id, again }))
@@ -68,10 +74,12 @@ impl Desk<'_> {
 
     async fn record(&self, args: &Value) -> Result<PlanRecord, Told> {
         let id = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
-        let engine = self.hall.engine();
         let found = match (id("plan_id"), id("request_id")) {
-            (Some(plan_id), None) => engine.plan_record(&plan_id).await,
-            (None, Some(request_id)) => engine.plan_of_request(&request_id).await,
+            (Some(plan_id), None) => self.hall.plan_record(self.who, &plan_id).await,
+            (None, Some(request_id)) => {
+                let found = self.hall.plans_of_request(self.who, &request_id).await;
+                found.and_then(|mut plans| plans.pop().ok_or(PlanError::NoPlanFor(request_id)))
+            }
             _ => return Err(Told::error("give one of `plan_id` and `request_id`")),
         };
         found.map_err(|error| plan_error(&error))

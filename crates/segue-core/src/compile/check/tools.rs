@@ -30,6 +30,7 @@ pub(in crate::compile) fn attach(
 
 /// More steps than a toolset allows, at the first that is too many.
 fn too_many_steps(composition: &Composition, toolset: &Toolset) -> Option<Diagnostic> {
+    let (code, message) = toolset.refused_size(composition)?;
     let max = toolset.guards().max_steps?;
     let (mut count, mut first) = (0, None);
     composition.body.walk(&mut |step| {
@@ -38,9 +39,7 @@ fn too_many_steps(composition: &Composition, toolset: &Toolset) -> Option<Diagno
             first.get_or_insert(step.id_span);
         }
     });
-    let name = toolset.name();
-    let message = format!("the composition has {count} steps, the toolset `{name}` allows {max}");
-    Some(Diagnostic::error(Code::MaxStepsExceeded, message, first?))
+    Some(Diagnostic::error(code, message, first?))
 }
 
 /// What takes each step back: the author's word, else what the tool declares.
@@ -156,23 +155,12 @@ fn refused(call: &ToolCall, tool: &ToolSpec, toolset: &Toolset) -> Option<Diagno
     let (code, message) = match toolset.refusal(&tool.id) {
         Some(refusal) => refusal,
         None => {
-            let (code, message) = refused_inside(tool, toolset)?;
+            let (code, message) = toolset.refused_inside(tool.composition.as_ref()?)?;
             (code, format!("`{}` cannot be called: {message}", tool.id))
         }
     };
     let help = format!("`segue tools --toolset {}` lists what it has", toolset.name());
     Some(Diagnostic::error(code, message, call.name_span).help(help))
-}
-
-fn refused_inside(tool: &ToolSpec, toolset: &Toolset) -> Option<(Code, String)> {
-    let inner = tool.composition.as_ref()?;
-    let mut refusal = None;
-    inner.body.walk_calls(&mut |call| {
-        if let (None, Some(tool)) = (&refusal, &call.tool) {
-            refusal = toolset.refusal(&tool.id).or_else(|| refused_inside(tool, toolset));
-        }
-    });
-    refusal
 }
 
 fn is_own(called: &str, own_name: &str) -> bool {

@@ -301,6 +301,7 @@ mod tests {
             length: 3,
             owner: None,
             epoch: 1,
+            caller: None,
         };
         let stored =
             StoredRun { number: 1, row: row.clone(), bundle, head, last: 0, is_apart: false };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use segue_core::access::Caller;
 use segue_core::view::RunStatus;
 use sha2::{Digest as _, Sha256};
 
@@ -37,7 +38,7 @@ const APART: Hash = [0; 32];
 const COLUMNS: &str = "run.number, run_id, name, run.status, plan_hash, bundle, started_ms,
     run.updated_ms, ended_ms, run.length, run.head, owner, epoch, run.checksum, run.last,
     standing.status, standing.updated_ms, standing.length, standing.hash, standing.last,
-    standing.checksum";
+    standing.checksum, principal, toolset";
 
 const STANDING: &str = "LEFT JOIN standing ON standing.run = run.number";
 
@@ -70,6 +71,11 @@ impl StoredRun {
         add(self.head_in_row());
         add(row.owner.as_deref().unwrap_or_default().as_bytes());
         add(&row.epoch.to_le_bytes());
+        // Rows from before there were callers keep their checksums.
+        if let Some(caller) = &row.caller {
+            add(caller.principal.as_bytes());
+            add(caller.toolset.as_deref().map_or(&[0xff][..], str::as_bytes));
+        }
         sha.finalize().into()
     }
 
@@ -112,6 +118,7 @@ impl StoredRun {
             length: unsigned(get(from, 9)?)?,
             owner: get(from, 11)?,
             epoch: unsigned(get(from, 12)?)?,
+            caller: caller(get(from, 21)?, get(from, 22)?)?,
         };
         let (number, bundle, last) = (get(from, 0)?, get(from, 5)?, get(from, 14)?);
         let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART };
@@ -194,8 +201,10 @@ impl StoredRun {
         let sql = "SELECT coalesce(max(number), 0) + 1 FROM run";
         self.number = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
         let sql = "INSERT INTO run (number, run_id, name, status, plan_hash, bundle, started_ms,
-                       updated_ms, ended_ms, length, head, owner, epoch, checksum, last)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+                       updated_ms, ended_ms, length, head, owner, epoch, checksum, last,
+                       principal, toolset)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                       ?16, ?17)";
         let row = &self.row;
         connection.prepare_cached(sql)?.execute(params![
             self.number,
@@ -213,6 +222,8 @@ impl StoredRun {
             signed(row.epoch),
             self.checksum(),
             self.last,
+            row.caller.as_ref().map(|caller| &caller.principal),
+            row.caller.as_ref().and_then(|caller| caller.toolset.as_ref()),
         ])?;
         Ok(())
     }
@@ -277,6 +288,17 @@ impl StoredRun {
 pub(super) fn unlisted(run_id: Arc<str>) -> StoreError {
     let what = "the table of runs and its index do not agree".to_owned();
     StoreError::Damaged { run_id, seq: 0, what }
+}
+
+fn caller(
+    principal: Option<Arc<str>>,
+    toolset: Option<Arc<str>>,
+) -> Result<Option<Caller>, String> {
+    match (principal, toolset) {
+        (Some(principal), toolset) => Ok(Some(Caller { principal, toolset })),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err("a toolset without a caller".to_owned()),
+    }
 }
 
 fn status(word: &str) -> Result<RunStatus, String> {

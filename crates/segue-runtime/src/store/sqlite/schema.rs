@@ -139,6 +139,10 @@ pub(super) const MIGRATIONS: &[&str] = &[
         checksum BLOB NOT NULL
     ) STRICT;
 ",
+    "
+    ALTER TABLE run ADD COLUMN principal TEXT;
+    ALTER TABLE run ADD COLUMN toolset TEXT;
+",
 ];
 
 /// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's

@@ -9,14 +9,19 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
+use segue_runtime::driver::now_ms;
+use tokio::sync::watch;
 
-use super::token::{Keyring, Principal};
+use super::oidc::METADATA;
+use super::token::{Keyring, Refusal};
 use crate::serve::rest::problem::Problem;
 
 /// What is said with every answer.
@@ -35,9 +40,14 @@ mcp-protocol-version, mcp-session-id, mcp-method, mcp-name";
 /// Headers that an allowed page may read.
 const EXPOSED: &str = "location, retry-after, allow, mcp-session-id";
 
+/// Says that there was a token and that it is the reason.
+const INVALID: &str = r#"error="invalid_token""#;
+
 /// Who may come in.
 pub(super) struct Door {
-    pub(super) keyring: Keyring,
+    pub(super) keyring: watch::Receiver<Arc<Keyring>>,
+    /// Whether connections are encrypted.
+    pub(super) is_encrypted: bool,
     /// Names that we are reached under.
     pub(super) hosts: Vec<String>,
     /// Web pages that may ask.
@@ -72,9 +82,9 @@ impl Origin {
 
 impl Door {
     /// Who comes in with this request.
-    fn admit(&self, request: &Request) -> Result<Principal, Problem> {
-        let headers = request.headers();
-        let host = host_of(request.uri(), headers).ok_or_else(|| {
+    async fn admit(&self, request: &Parts) -> Result<Principal, Problem> {
+        let headers = &request.headers;
+        let host = host_of(&request.uri, headers).ok_or_else(|| {
             Problem::new(StatusCode::BAD_REQUEST, Code::InvalidField, "a `Host` is needed")
         })?;
         if !self.hosts.contains(&host) {
@@ -88,17 +98,38 @@ impl Door {
                 return Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail));
             }
         }
-        match self.keyring.who(headers) {
-            Some(who) => Ok(who),
-            // A browser sends no token with it.
-            None if is_preflight(request) => Ok(Principal::stranger()),
-            None if self.open.contains(&request.uri().path()) => Ok(Principal::stranger()),
-            None => {
-                let detail = "a token is needed: `Authorization: Bearer …`";
-                let problem = Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, detail);
-                Err(problem.with(header::WWW_AUTHENTICATE, "Bearer"))
-            }
+        let path = request.uri.path();
+        // A browser sends no token with it; and what is the same everywhere needs none.
+        if is_preflight(request) || self.open.contains(&path) {
+            return Ok(Principal::stranger());
         }
+        let keyring = self.keyring.borrow().clone();
+        let who = keyring.who(headers, now_ms()).await;
+        who.map_err(|refusal| self.refused(&keyring, &refusal, &host_and_port(request), path))
+    }
+
+    /// How somebody is told that they are not let in, and how they could be.
+    fn refused(&self, keyring: &Keyring, refusal: &Refusal, host: &str, path: &str) -> Problem {
+        let (detail, error) = match refusal {
+            Refusal::Absent => ("a token is needed: `Authorization: Bearer …`".to_owned(), ""),
+            Refusal::Unknown => ("this token opens nothing here".to_owned(), INVALID),
+            Refusal::Expired => ("this token has expired".to_owned(), INVALID),
+            Refusal::Unfit(why) => (format!("this token cannot be used: {why}"), INVALID),
+            Refusal::Undecided(why) => {
+                let problem =
+                    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, why.clone());
+                return problem.with(header::RETRY_AFTER, "5");
+            }
+        };
+        let mut challenge = vec![r#"realm="segue""#.to_owned()];
+        if keyring.issuer().is_some() {
+            let scheme = if self.is_encrypted { "https" } else { "http" };
+            let of = if path == "/mcp" { "/mcp" } else { "" };
+            challenge.push(format!(r#"resource_metadata="{scheme}://{host}{METADATA}{of}""#));
+        }
+        challenge.extend(Some(error.to_owned()).filter(|error| !error.is_empty()));
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, detail);
+        problem.with_text(header::WWW_AUTHENTICATE, &format!("Bearer {}", challenge.join(", ")))
     }
 
     /// Whether a web page may ask.
@@ -156,6 +187,12 @@ fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     Some(authority.host().to_ascii_lowercase())
 }
 
+/// The name and the port that a request was sent to, which is one of ours.
+fn host_and_port(request: &Parts) -> String {
+    let given = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    request.uri.authority().map_or_else(|| given.unwrap_or("").to_owned(), ToString::to_string)
+}
+
 /// Lets in who may, and hands on a request whose body is there.
 pub(super) async fn enter(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let page = request.headers().get(header::ORIGIN).cloned();
@@ -177,10 +214,10 @@ pub(super) async fn enter(State(door): State<Arc<Door>>, request: Request, next:
 }
 
 /// Whether a browser asks what one of its pages may ask for.
-fn is_preflight(request: &Request) -> bool {
-    request.method() == Method::OPTIONS
-        && request.headers().contains_key(header::ORIGIN)
-        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+fn is_preflight(request: &Parts) -> bool {
+    request.method == Method::OPTIONS
+        && request.headers.contains_key(header::ORIGIN)
+        && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// What a page may ask for, once it may ask at all. Nothing is told that a page could not know.
@@ -193,18 +230,17 @@ fn preflight() -> Response {
     response
 }
 
-async fn within(door: &Door, mut request: Request, next: Next) -> Result<Response, Problem> {
-    let who = door.admit(&request)?;
-    if is_preflight(&request) {
+async fn within(door: &Door, request: Request, next: Next) -> Result<Response, Problem> {
+    let (mut parts, mut body) = request.into_parts();
+    let who = door.admit(&parts).await?;
+    if is_preflight(&parts) {
         return Ok(preflight());
     }
-    request.extensions_mut().insert(who);
-    if !request.body().is_end_stream() {
-        let (parts, body) = request.into_parts();
-        let bytes = door.read(&parts.headers, body).await?;
-        request = Request::from_parts(parts, Body::from(bytes));
+    parts.extensions.insert(who);
+    if !body.is_end_stream() {
+        body = Body::from(door.read(&parts.headers, body).await?);
     }
-    Ok(next.run(request).await)
+    Ok(next.run(Request::from_parts(parts, body)).await)
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! listen.rs, crowd.rs, stream.rs    connections: how many, how slow, and how they end
-//! door.rs, token.rs                 each request: to whom, from where, with which token, how large
+//! door.rs, token.rs,                each request: to whom, from where, with which token, how large
+//!   oidc.rs, ring_keys.rs
+//! session.rs                        sessions of MCP, each of which is somebody's
 //! ```
 //!
 //! Behind it are the doors of the protocols, which need to know nothing of this.
@@ -10,10 +12,12 @@
 mod crowd;
 mod door;
 mod listen;
+mod oidc;
+mod ring_keys;
+mod session;
 mod stream;
 mod token;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +26,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use segue_core::toolset::ToolsetBuilder;
+use segue_core::access::{Principal, Right};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -33,9 +37,11 @@ use super::rest::routes::ROUTES;
 use super::rest::{self, Rest};
 use door::{Door, Origin};
 use listen::Host;
+use session::Sessions;
 
 pub use listen::{bind, tls};
-pub use token::{Keyring, Principal, Right};
+pub use oidc::{Issuer, METADATA, Resource};
+pub use token::{Key, Keyring, is_hash, made_up};
 
 /// How often what nobody needs any more is forgotten.
 const TIDY_EVERY: Duration = Duration::from_hours(1);
@@ -44,12 +50,10 @@ const TIDY_EVERY: Duration = Duration::from_hours(1);
 pub struct House {
     /// The hall.
     pub hall: Arc<Hall>,
-    /// Toolsets by name, which still want their source.
-    pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
     /// Where it listens.
     pub at: SocketAddr,
-    /// Who is let in.
-    pub keyring: Keyring,
+    /// Who is let in, now.
+    pub keyring: watch::Receiver<Arc<Keyring>>,
     /// Web pages that may ask, beside our own.
     pub allowed_origins: Vec<String>,
     /// Names that it is reached under, beside those of this machine.
@@ -75,18 +79,23 @@ impl House {
     /// Every door behind the guards.
     pub fn router(self, leaving: watch::Receiver<bool>) -> Router {
         let (hosts, origins) = self.names();
-        let House { hall, toolsets, keyring, audit, .. } = self;
+        let is_encrypted = self.tls.is_some();
+        let House { hall, keyring, audit, .. } = self;
         let open = ROUTES.iter().filter(|route| route.right == Right::Anybody);
         let door = Door {
-            keyring,
+            keyring: keyring.clone(),
+            is_encrypted,
             hosts: hosts.clone(),
             origins: origins.iter().filter_map(|origin| Origin::parse(origin)).collect(),
             open: open.map(|route| route.path).collect(),
             limits: hall.limits(),
         };
-        let mcp = mcp::router(hall.clone(), Guests { hosts, origins });
-        let rest = Rest::new(hall, toolsets, leaving, audit);
-        mcp.layer(from_fn(with_right))
+        let mcp = mcp::router(hall.clone(), Guests { hosts, origins }, audit);
+        let resource = Resource { keyring, is_encrypted };
+        let rest = Rest::new(hall, resource, leaving, audit);
+        let sessions = Arc::new(Sessions::default());
+        mcp.layer(from_fn_with_state(sessions, session::hold))
+            .layer(from_fn(with_right))
             .merge(rest.router())
             .fallback(rest::not_found)
             .layer(from_fn_with_state(Arc::new(door), door::enter))

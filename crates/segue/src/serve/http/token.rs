@@ -1,96 +1,96 @@
-//! The token: who comes with it, and what they may do.
+//! Who comes with which token.
 //!
-//! One is made up at the first start, shown once, and kept as a hash only, so that whoever reads the
-//! folder cannot use it. A configured one takes its place.
+//! The administrator's is made up at the first start, shown once, and kept as a hash only, so that
+//! whoever reads the folder cannot use it. A configured one takes its place. The tokens of others are
+//! hashes in the configuration. Tokens that an issuer has signed are looked at in [`super::oidc`].
 
 use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
+use segue_core::access::{Principal, stands};
 use segue_core::tool::hex_digest;
-use subtle::ConstantTimeEq as _;
+use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
+
+use super::oidc::{Issuer, looks_signed};
 
 /// The file in the data folder that holds the hash.
 const FILE: &str = "server-token";
 
-/// What a request may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Right {
-    /// Nothing is needed: what is shown is the same everywhere.
-    Anybody,
-    /// Look at compositions, tools, templates and runs.
-    Look,
-    /// Begin runs and act on them.
-    Run,
-    /// Change what is kept: templates.
-    Change,
-    /// Look after the server.
-    Admin,
+/// The administrator, in journals.
+const ADMINISTRATOR: &str = "the token";
+
+/// Whoever comes, where everybody is the administrator.
+const EVERYBODY: &str = "this machine";
+
+/// A token, by its hash, and who comes with it.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// SHA-256 in lower-case hex.
+    pub hash: Arc<str>,
+    /// Who it is.
+    pub principal: Principal,
+    /// When it stops being good, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
 }
 
-impl Right {
-    /// Every right.
-    pub const ALL: &'static [Right] =
-        &[Right::Anybody, Right::Look, Right::Run, Right::Change, Right::Admin];
-
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Right::Anybody => "anybody",
-            Right::Look => "look",
-            Right::Run => "run",
-            Right::Change => "change",
-            Right::Admin => "admin",
-        }
-    }
-}
-
-/// Somebody who came in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principal {
-    /// Whose word it is, in journals and in what is said of requests.
-    pub name: Arc<str>,
-    /// What they may do.
-    pub rights: &'static [Right],
-}
-
-impl Principal {
-    /// Whether they may do this.
-    pub fn may(&self, right: Right) -> bool {
-        self.rights.contains(&right)
-    }
-
-    /// Somebody of whom nothing is known.
-    pub fn stranger() -> Principal {
-        Principal { name: "anybody".into(), rights: &[Right::Anybody] }
+impl Key {
+    /// A token of the administrator.
+    fn of_administrator(hash: impl Into<Arc<str>>) -> Key {
+        let principal = Principal::administrator(ADMINISTRATOR);
+        Key { hash: hash.into(), principal, expires_ms: None }
     }
 }
 
 /// Who is let in.
 #[derive(Clone)]
-pub enum Keyring {
-    /// Whoever comes; for this machine only.
-    Everybody,
-    /// Whoever brings the token of this hash.
-    Token(Arc<str>),
+pub struct Keyring {
+    /// Whether whoever comes is let in; for this machine only.
+    is_open: bool,
+    keys: Vec<Key>,
+    /// Who else says who somebody is.
+    issuer: Option<Arc<Issuer>>,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no token.
+    Absent,
+    /// Nobody comes with this one.
+    Unknown,
+    /// It was good once.
+    Expired,
+    /// An issuer's token is not what it should be.
+    Unfit(String),
+    /// The issuer's keys cannot be had now, so nobody can tell.
+    Undecided(String),
 }
 
 impl Keyring {
+    /// Whoever comes; for this machine only.
+    pub fn everybody() -> Keyring {
+        Keyring { is_open: true, keys: Vec::new(), issuer: None }
+    }
+
     /// Whoever brings this token.
     pub fn of(token: &str) -> Keyring {
-        Keyring::Token(hex_digest(token.as_bytes()).into())
+        Keyring::of_hash(hex_digest(token.as_bytes()))
+    }
+
+    fn of_hash(hash: impl Into<Arc<str>>) -> Keyring {
+        Keyring { is_open: false, keys: vec![Key::of_administrator(hash)], issuer: None }
     }
 
     /// Whoever brings the token whose hash is kept in a folder. Where there is none, or another is
     /// wanted, one is made up, which is told here and never again.
     pub fn kept(folder: &Path, is_new: bool) -> std::io::Result<(Keyring, Option<String>)> {
         let file = folder.join(FILE);
-        let is_hash = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_new
             && let Ok(text) = std::fs::read_to_string(&file)
             && is_hash(text.trim())
         {
-            return Ok((Keyring::Token(text.trim().into()), None));
+            return Ok((Keyring::of_hash(text.trim()), None));
         }
         let token = made_up();
         std::fs::create_dir_all(folder)?;
@@ -106,36 +106,93 @@ impl Keyring {
         (Keyring::of(&token), token)
     }
 
-    /// Who comes with these headers, if they are let in.
-    pub fn who(&self, headers: &HeaderMap) -> Option<Principal> {
-        let known = Principal { name: "the token".into(), rights: Right::ALL };
-        let hash = match self {
-            Keyring::Everybody => {
-                return Some(Principal { name: "this machine".into(), ..known });
-            }
-            Keyring::Token(hash) => hash,
-        };
-        let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let (scheme, given) = given.split_once(' ')?;
-        let given = hex_digest(given.trim().as_bytes());
-        let is_same: bool = given.as_bytes().ct_eq(hash.as_bytes()).into();
-        (scheme.eq_ignore_ascii_case("bearer") && is_same).then_some(known)
+    /// These, too.
+    #[must_use]
+    pub fn with(mut self, keys: impl IntoIterator<Item = Key>) -> Keyring {
+        self.keys.extend(keys);
+        self
+    }
+
+    /// Whoever an issuer speaks for, too.
+    #[must_use]
+    pub fn with_issuer(mut self, issuer: Option<Arc<Issuer>>) -> Keyring {
+        self.issuer = issuer;
+        self
+    }
+
+    /// Who else says who somebody is.
+    pub fn issuer(&self) -> Option<&Arc<Issuer>> {
+        self.issuer.as_ref()
+    }
+
+    /// Who comes with these headers at this moment.
+    pub async fn who(&self, headers: &HeaderMap, now_ms: u64) -> Result<Principal, Refusal> {
+        if self.is_open {
+            return Ok(Principal::administrator(EVERYBODY));
+        }
+        let token = bearer(headers)?;
+        match &self.issuer {
+            Some(issuer) if looks_signed(token) => issuer.who(token).await,
+            _ => self.known(token, now_ms),
+        }
+    }
+
+    /// Who comes with a token of ours. Every key is looked at, whichever fits, so that how long it takes
+    /// says nothing.
+    fn known(&self, token: &str, now_ms: u64) -> Result<Principal, Refusal> {
+        let given = hex_digest(token.as_bytes());
+        let mut found = u32::MAX;
+        for (at, key) in (0u32..).zip(&self.keys) {
+            let is_this: Choice = given.as_bytes().ct_eq(key.hash.as_bytes());
+            found.conditional_assign(&at, is_this);
+        }
+        let key = usize::try_from(found).ok().and_then(|at| self.keys.get(at));
+        let key = key.ok_or(Refusal::Unknown)?;
+        if stands(key.expires_ms, now_ms) {
+            Ok(key.principal.clone())
+        } else {
+            Err(Refusal::Expired)
+        }
     }
 }
 
-/// 244 random bits.
-fn made_up() -> String {
+/// The one token of a request.
+fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (first, more) = (given.next().ok_or(Refusal::Absent)?, given.next());
+    let (scheme, token) = first
+        .to_str()
+        .ok()
+        .filter(|_| more.is_none())
+        .and_then(|text| text.split_once(' '))
+        .ok_or(Refusal::Unknown)?;
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(token.trim()) } else { Err(Refusal::Unknown) }
+}
+
+/// Whether a text is a SHA-256 in hex.
+pub fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// A new token: 244 random bits.
+pub fn made_up() -> String {
     let part = || uuid::Uuid::new_v4().simple().to_string();
     format!("segue_{}{}", part(), part())
 }
 
 #[cfg(test)]
 mod tests {
+    use segue_core::access::{Right, Rights};
+
     use super::*;
 
-    fn bearer(token: &str) -> HeaderMap {
+    fn headers(token: &str) -> HeaderMap {
         let value = format!("Bearer {token}").parse().unwrap();
         HeaderMap::from_iter([(header::AUTHORIZATION, value)])
+    }
+
+    fn comes(keyring: &Keyring, token: &str) -> bool {
+        keyring.known(bearer(&headers(token)).unwrap(), 0).is_ok()
     }
 
     #[test]
@@ -143,26 +200,51 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let (first, told) = Keyring::kept(folder.path(), false).unwrap();
         let token = told.unwrap();
-        assert!(first.who(&bearer(&token)).is_some());
+        assert!(comes(&first, &token));
         let kept = std::fs::read_to_string(folder.path().join(FILE)).unwrap();
         assert!(!kept.contains(&token[6..20]));
         let (again, told) = Keyring::kept(folder.path(), false).unwrap();
-        assert!(told.is_none() && again.who(&bearer(&token)).is_some());
+        assert!(told.is_none() && comes(&again, &token));
         // Whoever lost it asks for another one, and the old one is worth nothing.
         let (another, told) = Keyring::kept(folder.path(), true).unwrap();
-        assert!(another.who(&bearer(&token)).is_none());
-        assert!(another.who(&bearer(&told.unwrap())).is_some());
+        assert!(!comes(&another, &token));
+        assert!(comes(&another, &told.unwrap()));
     }
 
     #[test]
     fn a_near_miss_and_a_damaged_file_let_nobody_in() {
         let keyring = Keyring::of("open-sesame");
         for wrong in ["open-sesam", "open-sesame2", "", "OPEN-SESAME"] {
-            assert!(keyring.who(&bearer(wrong)).is_none(), "{wrong}");
+            assert!(!comes(&keyring, wrong), "{wrong}");
         }
         let folder = tempfile::TempDir::new().unwrap();
         std::fs::write(folder.path().join(FILE), "").unwrap();
         let (keyring, told) = Keyring::kept(folder.path(), false).unwrap();
-        assert!(told.is_some() && keyring.who(&bearer("")).is_none());
+        assert!(told.is_some() && !comes(&keyring, ""));
+    }
+
+    /// D3: each token is one principal's, until it expires; two tokens at once are none.
+    #[test]
+    fn each_token_is_one_principal_s() {
+        let key = |name: &str, expires_ms| Key {
+            hash: hex_digest(name.as_bytes()).into(),
+            principal: Principal {
+                name: name.into(),
+                rights: [Right::Look].into_iter().collect(),
+                toolset: None,
+            },
+            expires_ms,
+        };
+        let keyring = Keyring::of("root").with([key("ada", None), key("bob", Some(1_000))]);
+        let who = |token, now| keyring.known(token, now);
+        assert_eq!(&*who("ada", 5_000).unwrap().name, "ada");
+        assert_eq!(&*who("bob", 999).unwrap().name, "bob");
+        assert_eq!(who("bob", 1_000), Err(Refusal::Expired));
+        assert_eq!(who("eve", 0), Err(Refusal::Unknown));
+        assert_eq!(who("root", 0).unwrap().rights, Rights::ALL);
+        let mut two = headers("ada");
+        two.append(header::AUTHORIZATION, "Bearer root".parse().unwrap());
+        assert_eq!(bearer(&two), Err(Refusal::Unknown));
+        assert_eq!(bearer(&HeaderMap::new()), Err(Refusal::Absent));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolResponse, ClientResult, CreateTaskResult, ErrorData, InputRequiredResult,
@@ -11,6 +12,7 @@ use rmcp::model::{
     ProgressToken, ProtocolVersion, ServerRequest, Task, TaskStatus,
 };
 use rmcp::service::RequestContext;
+use segue_core::access::Principal;
 use segue_core::plan::Plan;
 use segue_core::run::{Options, Question, admit};
 use segue_core::value::Value;
@@ -21,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::seal::{State, bound_to};
-use super::server::Server;
+use super::server::{OFFERS_NEED, Server};
 use super::wire;
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
@@ -79,6 +81,7 @@ impl Job {
 pub(super) struct Caller<'a> {
     pub(super) server: &'a Server,
     pub(super) hall: Arc<Hall>,
+    pub(super) who: &'a Principal,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) tool: &'a str,
     pub(super) args: &'a Value,
@@ -105,7 +108,7 @@ impl Caller<'_> {
             }
             return self.begin(job).await;
         };
-        let bound = bound_to(self.server.principal(), self.tool, self.args);
+        let bound = bound_to(&self.who.name, self.tool, self.args);
         let state = self.server.seal().open(sealed, &bound).map_err(|why| unusable(&why))?;
         if state.plan != **job.plan.hash() {
             return Err(unusable("the composition has changed since"));
@@ -163,7 +166,7 @@ impl Caller<'_> {
             _ => Asking::Whoever(Duration::from_millis(limits.served_question_ms)),
         };
         let Job { plan, input, context, options, shape, kept } = job;
-        let (engine, hash) = (self.hall.engine(), plan.hash().clone());
+        let (engine, hash) = (self.hall.served(self.who).engine, plan.hash().clone());
         let mut taken = None;
         if let Some(Kept { plan_id, again }) = &kept {
             match engine.take_plan(plan_id, *again, engine.new_run_id()).await {
@@ -172,7 +175,8 @@ impl Caller<'_> {
             }
         }
         let run_id = taken.as_ref().and_then(|taken| taken.now.run_id.clone());
-        match self.hall.start(Wanted { plan, input, context, options, asking, run_id }) {
+        let wanted = Wanted { plan, input, context, options, asking, run_id };
+        match self.hall.start(self.who, wanted) {
             Ok(active) => self.follow(&active, shape, &hash).await,
             Err(why) => {
                 if let Some(taken) = taken {
@@ -185,8 +189,8 @@ impl Caller<'_> {
 
     /// A run that asked, with what was answered.
     async fn go_on(&self, run_id: &str, job: &Job, responses: &InputResponses) -> Answer {
-        let Some(active) = self.hall.active(run_id) else {
-            return match self.hall.stored(run_id).await {
+        let Some(active) = self.hall.active(self.who, run_id) else {
+            return match self.hall.stored(self.who, run_id).await {
                 Ok(stored) => Ok(told(Told::outcome(&Ok(stored.view()), self.telling(job.shape)))),
                 Err(error) => Ok(told(Told::error(error.to_string()))),
             };
@@ -203,9 +207,9 @@ impl Caller<'_> {
         responses: Option<InputResponses>,
     ) -> Answer {
         if let Some(sealed) = state {
-            let bound = bound_to(self.server.principal(), self.tool, self.args);
+            let bound = bound_to(&self.who.name, self.tool, self.args);
             self.server.seal().open(sealed, &bound).map_err(|why| unusable(&why))?;
-            if let Some(active) = self.hall.active(run_id) {
+            if let Some(active) = self.hall.active(self.who, run_id) {
                 self.answer_all(&active, &responses.unwrap_or_default());
             }
         }
@@ -215,7 +219,7 @@ impl Caller<'_> {
             _ => Asking::Whoever(patience),
         };
         loop {
-            let stored = match self.hall.stored(run_id).await {
+            let stored = match self.hall.stored(self.who, run_id).await {
                 Ok(stored) => stored,
                 Err(error) => return Ok(told(Told::error(error.to_string()))),
             };
@@ -223,7 +227,7 @@ impl Caller<'_> {
             if stored.run.is_finished() {
                 return Ok(told(Told::outcome(&Ok(stored.view()), telling)));
             }
-            let active = self.hall.take_up(&stored, asking);
+            let active = self.hall.take_up(self.who, &stored, asking);
             // Whoever goes on with it leaves its questions open; then it is our turn.
             if active.asking == Asking::Later && asking != Asking::Later {
                 tokio::select! {
@@ -247,25 +251,36 @@ impl Caller<'_> {
         responses: &InputResponses,
     ) -> Result<(), ErrorData> {
         let invalid = |message: String| ErrorData::invalid_params(message, None);
-        let stored = self.hall.stored(run_id).await;
+        let stored = self.hall.stored(self.who, run_id).await;
         let stored = stored.map_err(|error| invalid(format!("there is no such task: {error}")))?;
         let mut wishes = Vec::new();
         for asked in stored.run.questions() {
             let Some(response) = responses.get(&*asked.step) else { continue };
-            let decision = question::decision(&asked, parse_reply(response), &self.who());
+            let decision = question::decision(&asked, parse_reply(response), &self.person());
             let Some(Decision { granted, by, data }) = decision else { continue };
             let misfit = question::misfit(&asked, &data, &stored.plan).filter(|_| granted);
             misfit.map_or(Ok(()), |misfit| Err(invalid(misfit)))?;
             wishes.push(Wish::Decide { question: asked.id, granted, by, data });
         }
-        let (hall, run_id) = (self.hall.clone(), stored.row.run_id.clone());
+        let (hall, run_id, who) =
+            (self.hall.clone(), stored.row.run_id.clone(), self.who.clone());
         // On its own: the client looks at the task for what comes of it.
         tokio::spawn(async move {
             for wish in wishes {
-                let _ = hall.act(&run_id, wish).await;
+                let _ = hall.act(&who, &run_id, wish).await;
             }
         });
         Ok(())
+    }
+
+    /// A run of theirs that is under way, for those who may act on it.
+    pub(super) fn acting_on(&self, run_id: &str) -> Result<Option<Arc<Active>>, ErrorData> {
+        if self.who.may(OFFERS_NEED) {
+            return Ok(self.hall.active(self.who, run_id));
+        }
+        let needed = OFFERS_NEED.as_str();
+        let message = format!("`{}` may not do this: it needs `{needed}`", self.who.name);
+        Err(ErrorData::invalid_request(message, None))
     }
 
     /// Answers the questions of a run that these are responses to.
@@ -274,7 +289,7 @@ impl Caller<'_> {
         for asked in &questions {
             if let Some(response) = responses.get(&key(asked)) {
                 let reply = parse_reply(response);
-                active.answer(asked.id, question::decision(&asked.question, reply, &self.who()));
+                active.answer(asked.id, question::decision(&asked.question, reply, &self.person()));
             }
         }
     }
@@ -319,7 +334,7 @@ impl Caller<'_> {
         tokio::select! {
             reply = self.elicit(&form) => {
                 let decision = match reply {
-                    Ok(reply) => question::decision(&asked.question, reply, &self.who()),
+                    Ok(reply) => question::decision(&asked.question, reply, &self.person()),
                     // It said that it can ask, and it cannot.
                     Err(_) => Nobody.confirm(&asked.question).await,
                 };
@@ -369,7 +384,7 @@ impl Caller<'_> {
     }
 
     fn input_required(&self, forms: &BTreeMap<String, Form>, state: &State) -> Answer {
-        let bound = bound_to(self.server.principal(), self.tool, self.args);
+        let bound = bound_to(&self.who.name, self.tool, self.args);
         let sealed = self.server.seal().seal(state, &bound);
         let requests: Result<_, ErrorData> = forms
             .iter()
@@ -402,9 +417,14 @@ impl Caller<'_> {
     }
 
     /// Whose word an answer is, as far as it is known.
-    fn who(&self) -> Arc<str> {
+    fn person(&self) -> Arc<str> {
         let client = self.context.client_info();
-        client.map_or_else(|| "an MCP host".into(), |c| format!("the user of {}", c.name).into())
+        let person =
+            client.map_or_else(|| "an MCP host".into(), |c| format!("the user of {}", c.name));
+        if self.context.extensions.get::<Parts>().is_none() {
+            return person.into();
+        }
+        format!("{}, {person}", self.who.name).into()
     }
 }
 

@@ -22,6 +22,7 @@ use axum::middleware::from_fn_with_state;
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use segue_core::access::Principal;
 use segue_core::limits::Limits;
 use tokio::sync::watch;
 
@@ -36,7 +37,8 @@ pub type Opening = watch::Receiver<Option<Arc<Hall>>>;
 pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>) {
     let line = Line::default();
     // Whoever started us holds the other end of the pipe.
-    let server = Server::new("stdio", opening, &limits, line.clone());
+    let server =
+        Server::new(Principal::administrator("stdio"), opening, &limits, line.clone(), None);
     let (read, write) = rmcp::transport::stdio_pipes();
     let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
     // A client that goes away before it has said anything wants nothing.
@@ -54,10 +56,10 @@ pub struct Guests {
 }
 
 /// The door over HTTP, at `/mcp`.
-pub fn router(hall: Arc<Hall>, guests: Guests) -> axum::Router {
+pub fn router(hall: Arc<Hall>, guests: Guests, audit: fn(&str)) -> axum::Router {
     let limits = hall.limits();
     let (_, opening) = watch::channel(Some(hall));
-    let server = Server::new("http", opening, &limits, Line::default());
+    let server = Server::new(Principal::stranger(), opening, &limits, Line::default(), Some(audit));
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(guests.hosts)
         .with_allowed_origins(guests.origins)

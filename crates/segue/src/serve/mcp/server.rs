@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CancelTaskParams,
     ConstString as _, CustomRequest, CustomResult, DetailedTask, ErrorCode, ErrorData,
@@ -15,6 +16,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
+use segue_core::access::{Principal, Right};
 use segue_core::limits::Limits;
 use segue_core::run::Options;
 use segue_core::value::Value;
@@ -34,6 +36,9 @@ use crate::serve::told::{Shape, Telling, Told, run_of_uri};
 /// Tasks whose shape is remembered; of others, the composition's name says it.
 const SHAPES_MAX: usize = 10_000;
 
+/// What calling a composition needs, and acting on a run.
+pub(super) const OFFERS_NEED: Right = Right::Run;
+
 const INSTRUCTIONS: &str = "Each tool is a composition of other tools that runs as one. A run that \
     takes long gives a run_id: call run_get with it. To compose tools yourself, write a composition, \
     check it with composition_validate and run it with composition_execute.";
@@ -45,28 +50,38 @@ pub(super) struct Server {
 }
 
 struct Shared {
-    principal: &'static str,
+    /// Who calls when nobody came in by a door: whoever started us.
+    local: Principal,
     opening: Opening,
     seal: Seal,
     line: Line,
+    /// Says what was done, and by whom, where somebody came in.
+    audit: Option<fn(&str)>,
     shapes: Mutex<HashMap<Arc<str>, Shape>>,
 }
 
 impl Server {
     pub(super) fn new(
-        principal: &'static str,
+        local: Principal,
         opening: Opening,
         limits: &Limits,
         line: Line,
+        audit: Option<fn(&str)>,
     ) -> Server {
         let seal = Seal::new(Duration::from_millis(limits.served_question_ms));
-        let shared = Shared { principal, opening, seal, line, shapes: Mutex::default() };
+        let shared = Shared { local, opening, seal, line, audit, shapes: Mutex::default() };
         Server { shared: Arc::new(shared) }
     }
 
-    /// Who calls.
-    pub(super) fn principal(&self) -> &str {
-        self.shared.principal
+    /// Who calls: over HTTP the door has said so.
+    pub(super) fn who(&self, context: &RequestContext<RoleServer>) -> Principal {
+        match context.extensions.get::<Parts>() {
+            None => self.shared.local.clone(),
+            Some(parts) => {
+                let who = parts.extensions.get::<Principal>().cloned();
+                who.unwrap_or_else(Principal::stranger)
+            }
+        }
     }
 
     pub(super) fn seal(&self) -> &Seal {
@@ -109,12 +124,17 @@ impl Server {
     }
 
     /// How a run stands, as a task.
-    async fn task(&self, hall: &Hall, run_id: &str) -> Result<DetailedTask, ErrorData> {
+    async fn task(
+        &self,
+        hall: &Hall,
+        who: &Principal,
+        run_id: &str,
+    ) -> Result<DetailedTask, ErrorData> {
         let unknown =
             |error| ErrorData::invalid_params(format!("there is no such task: {error}"), None);
-        let active = hall.active(run_id);
+        let active = hall.active(who, run_id);
         let questions = active.as_ref().map(|active| active.questions());
-        let stored = hall.stored(run_id).await.map_err(unknown)?;
+        let stored = hall.stored(who, run_id).await.map_err(unknown)?;
         let view = stored.view();
         let at = |millis: u64| rfc3339(millis);
         let mut task = Task::new(
@@ -159,10 +179,78 @@ impl Server {
     fn shape_of(&self, hall: &Hall, run_id: &str, composition: &str) -> Shape {
         let known = self.shapes().get(run_id).copied();
         known.unwrap_or_else(|| {
-            let served = hall.served();
+            let served = hall.everything();
             let offer = served.offers.of_composition(composition);
             offer.map_or(Shape::Run, |offer| Shape::Output { is_wrapped: offer.is_wrapped })
         })
+    }
+
+    /// What a call of a tool is answered.
+    async fn called(
+        &self,
+        who: &Principal,
+        params: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let hall = self.hall().await?;
+        let limits = hall.limits();
+        let args = wire::arguments(&params, context, &limits)?;
+        let served = hall.served(who);
+        let caller = Caller {
+            server: self,
+            hall: hall.clone(),
+            who,
+            context,
+            tool: &params.name,
+            args: &args,
+        };
+        // What is not offered is not there, whether for want of a right, a model or a tool.
+        let own = own::find(&params.name).filter(|own| own.is_offered(who, &served.engine));
+        let job = if let Some(own) = own {
+            if let Some(violation) = own.violation(&args) {
+                return Ok(told(Told::error(violation)));
+            }
+            let desk = Desk { hall: &hall, who };
+            if own.name == "run_resume" {
+                let run_id = args.get("run_id").and_then(Value::as_str).unwrap_or("");
+                let state = params.request_state.as_deref();
+                return caller.resume(run_id, state, params.input_responses.clone()).await;
+            }
+            if own.name == "plan_execute" {
+                match desk.kept_plan(&args).await {
+                    Ok((plan, kept)) => Job::of_kept(plan, kept),
+                    Err(refusal) => return Ok(told(refusal)),
+                }
+            } else if own.name == "composition_execute" {
+                let described = desk.execution(&args).await;
+                let Execution { plan, input, context, options, dry_run } = match described {
+                    Ok(execution) => execution,
+                    Err(refusal) => return Ok(told(refusal)),
+                };
+                if dry_run {
+                    let outcome: Outcome = Ok(served.engine.dry_run(&plan, input, context));
+                    return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
+                }
+                Job { plan, input, context, options, shape: Shape::Run, kept: None }
+            } else {
+                return Ok(told(desk.answer(own, &args).await));
+            }
+        } else {
+            let offer = served.offers.get(&params.name).filter(|_| who.may(OFFERS_NEED));
+            let Some(offer) = offer else {
+                let message = format!("there is no tool `{}`", params.name);
+                return Err(ErrorData::invalid_params(message, None));
+            };
+            Job {
+                plan: offer.plan.clone(),
+                input: args.clone(),
+                context: wire::caller_context(&context.meta, &limits),
+                options: Options::default(),
+                shape: Shape::Output { is_wrapped: offer.is_wrapped },
+                kept: None,
+            }
+        };
+        caller.run(job, params.request_state.as_deref(), params.input_responses.clone()).await
     }
 }
 
@@ -183,17 +271,18 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         if request.and_then(|request| request.cursor).is_some() {
             return Err(ErrorData::invalid_params("there is one page, and no cursor", None));
         }
         let hall = self.hall().await?;
-        let served = hall.served();
-        let own = own::OWN.iter().filter(|own| own.is_offered(&served.engine));
+        let who = self.who(&context);
+        let served = hall.served(&who);
+        let own = own::OWN.iter().filter(|own| own.is_offered(&who, &served.engine));
         let own = own.map(wire::tool_of_own);
-        let mut tools: Vec<_> =
-            served.offers.iter().map(|offer| wire::tool_of_offer(offer)).chain(own).collect();
+        let offers = served.offers.iter().filter(|_| who.may(OFFERS_NEED));
+        let mut tools: Vec<_> = offers.map(|offer| wire::tool_of_offer(offer)).chain(own).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let mut result = ListToolsResult::with_all_items(tools);
         // Somebody else's compositions are not this one's.
@@ -204,7 +293,7 @@ impl ServerHandler for Server {
     /// What the library holds the headers of a call against. Ours are given none.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let hall = self.shared.opening.borrow().clone()?;
-        hall.served().offers.get(name).map(|offer| wire::tool_of_offer(offer))
+        hall.everything().offers.get(name).map(|offer| wire::tool_of_offer(offer))
     }
 
     async fn call_tool(
@@ -212,61 +301,13 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let hall = self.hall().await?;
-        let limits = hall.limits();
-        let args = wire::arguments(&params, &context, &limits)?;
-        let caller = Caller {
-            server: self,
-            hall: hall.clone(),
-            context: &context,
-            tool: &params.name,
-            args: &args,
-        };
-        let job = if let Some(own) = own::find(&params.name) {
-            if let Some(violation) = own.violation(&args) {
-                return Ok(told(Told::error(violation)));
-            }
-            let desk = Desk { hall: &hall };
-            if own.name == "run_resume" {
-                let run_id = args.get("run_id").and_then(Value::as_str).unwrap_or("");
-                let state = params.request_state.as_deref();
-                return caller.resume(run_id, state, params.input_responses.clone()).await;
-            }
-            if own.name == "plan_execute" {
-                match desk.kept_plan(&args).await {
-                    Ok((plan, kept)) => Job::of_kept(plan, kept),
-                    Err(refusal) => return Ok(told(refusal)),
-                }
-            } else if own.name == "composition_execute" {
-                let described = desk.execution(&args).await;
-                let Execution { plan, input, context, options, dry_run } = match described {
-                    Ok(execution) => execution,
-                    Err(refusal) => return Ok(told(refusal)),
-                };
-                if dry_run {
-                    let outcome: Outcome = Ok(hall.engine().dry_run(&plan, input, context));
-                    return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
-                }
-                Job { plan, input, context, options, shape: Shape::Run, kept: None }
-            } else {
-                return Ok(told(desk.answer(own, &args).await));
-            }
-        } else {
-            let served = hall.served();
-            let Some(offer) = served.offers.get(&params.name) else {
-                let message = format!("there is no tool `{}`", params.name);
-                return Err(ErrorData::invalid_params(message, None));
-            };
-            Job {
-                plan: offer.plan.clone(),
-                input: args.clone(),
-                context: wire::caller_context(&context.meta, &limits),
-                options: Options::default(),
-                shape: Shape::Output { is_wrapped: offer.is_wrapped },
-                kept: None,
-            }
-        };
-        caller.run(job, params.request_state.as_deref(), params.input_responses.clone()).await
+        let (who, tool) = (self.who(&context), params.name.clone());
+        let answer = self.called(&who, params, &context).await;
+        let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Look);
+        if let Some(audit) = self.shared.audit.filter(|_| !only_looks) {
+            audit(&wire::audit_line(&who, &tool, &answer));
+        }
+        answer
     }
 
     async fn list_resources(
@@ -296,7 +337,7 @@ impl ServerHandler for Server {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let unknown = || {
             let data = serde_json::json!({ "uri": request.uri });
@@ -304,7 +345,7 @@ impl ServerHandler for Server {
         };
         let run_id = run_of_uri(&request.uri).ok_or_else(unknown)?;
         let hall = self.hall().await?;
-        let stored = hall.stored(run_id).await.map_err(|_| unknown())?;
+        let stored = hall.stored(&self.who(&context), run_id).await.map_err(|_| unknown())?;
         let text = stored.view().output.to_json();
         let contents =
             ResourceContents::text(text, &request.uri).with_mime_type("application/json");
@@ -373,10 +414,10 @@ impl ServerHandler for Server {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let hall = self.hall().await?;
-        Ok(GetTaskResult::new(self.task(&hall, &request.task_id).await?))
+        Ok(GetTaskResult::new(self.task(&hall, &self.who(&context), &request.task_id).await?))
     }
 
     async fn update_task(
@@ -385,10 +426,10 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let hall = self.hall().await?;
-        let args = Value::Null;
-        let caller =
-            Caller { server: self, hall: hall.clone(), context: &context, tool: "", args: &args };
-        match hall.active(&request.task_id) {
+        let (args, who) = (Value::Null, self.who(&context));
+        let (hall, server) = (hall.clone(), self);
+        let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
+        match caller.acting_on(&request.task_id)? {
             Some(active) => caller.answer_all(&active, &request.input_responses),
             None => caller.answer_stored(&request.task_id, &request.input_responses).await?,
         }
@@ -398,12 +439,15 @@ impl ServerHandler for Server {
     async fn cancel_task(
         &self,
         request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let hall = self.hall().await?;
-        match hall.active(&request.task_id) {
+        let (args, who) = (Value::Null, self.who(&context));
+        let (hall, server) = (hall.clone(), self);
+        let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
+        match caller.acting_on(&request.task_id)? {
             Some(active) => active.cancel(),
-            None => drop(self.task(&hall, &request.task_id).await?),
+            None => drop(self.task(&caller.hall, &who, &request.task_id).await?),
         }
         Ok(())
     }

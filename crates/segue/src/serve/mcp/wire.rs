@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::http::request::Parts;
 use rmcp::model::{
-    CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ErrorData, InputRequest, JsonObject, MetaObject, RequestMetaObject,
-    Resource, Tool, ToolAnnotations,
+    CallToolResponse, CallToolResult, ContentBlock, ElicitRequest, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ErrorData, InputRequest, JsonObject, MetaObject,
+    RequestMetaObject, Resource, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, model::CallToolRequestParams};
+use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::tool::Annotations;
@@ -19,6 +20,7 @@ use serde_json::value::RawValue;
 
 use super::digits::marked;
 use super::stdio::Raw;
+use crate::serve::audit;
 use crate::serve::offer::Offer;
 use crate::serve::own::Own;
 use crate::serve::question::{Form, Reply};
@@ -75,6 +77,25 @@ pub(super) fn result(told: Told) -> CallToolResult {
         meta
     });
     result
+}
+
+/// Who called what, in a line for programs.
+pub(super) fn audit_line(
+    who: &Principal,
+    tool: &str,
+    answer: &Result<CallToolResponse, ErrorData>,
+) -> String {
+    let (status, run_id) = match answer {
+        Ok(CallToolResponse::Complete(result)) => {
+            let run_id = result.meta.as_ref().and_then(|meta| meta.get(RUN_ID)?.as_str());
+            let is_error = result.is_error == Some(true);
+            (if is_error { "error" } else { "answered" }, run_id.map(str::to_owned))
+        }
+        Ok(CallToolResponse::Task(created)) => ("task", Some(created.task.task_id.clone())),
+        Ok(_) => ("asked", None),
+        Err(_) => ("refused", None),
+    };
+    audit::line(who, "callTool", tool, run_id.as_deref(), Value::from(status))
 }
 
 /// The arguments of a call, exactly as they were written where that is known.

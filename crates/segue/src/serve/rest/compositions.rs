@@ -19,7 +19,7 @@ use crate::serve::hall::Wanted;
 
 /// `GET /api/v1/compositions`
 pub(super) fn list(visit: &Visit) -> Answer {
-    let offers = visit.rest.hall.served().offers;
+    let offers = visit.rest.hall.served(&visit.who).offers;
     let compositions = offers.iter().map(|offer| {
         let schemas = (&offer.input, &offer.output);
         CompositionLine::new(&offer.composition, &offer.description, schemas, &offer.plan)
@@ -31,10 +31,10 @@ pub(super) fn list(visit: &Visit) -> Answer {
 /// `POST /api/v1/compositions/validate`
 pub(super) async fn validate(visit: Visit) -> Answer {
     let rest = &visit.rest;
-    let (plan, diagnostics) = match subject(&rest.hall, &visit.body).await? {
+    let (plan, diagnostics) = match subject(&rest.hall, &visit.who, &visit.body).await? {
         Subject::Served(plan) => (Some(plan), Vec::new()),
         Subject::Text(source) => {
-            let (plan, diagnostics) = rest.hall.engine().plan(&source);
+            let (plan, diagnostics) = rest.hall.served(&visit.who).engine.plan(&source);
             (plan, diagnostics.iter().map(|finding| finding.view(&source)).collect())
         }
     };
@@ -50,9 +50,9 @@ pub(super) async fn validate(visit: Visit) -> Answer {
 pub(super) async fn execute(visit: Visit) -> Answer {
     let rest = visit.rest.clone();
     let Execution { plan, input, context, options, dry_run } =
-        execution(&rest.hall, &visit.body).await?;
+        execution(&rest.hall, &visit.who, &visit.body).await?;
     if dry_run {
-        let view = rest.hall.engine().dry_run(&plan, input, context);
+        let view = rest.hall.served(&visit.who).engine.dry_run(&plan, input, context);
         return match view.status {
             RunStatus::DryRun => Ok(json(StatusCode::OK, &CompositionResult::from(view))),
             _ => Err(Problem::refused(view.errors)),
@@ -61,14 +61,14 @@ pub(super) async fn execute(visit: Visit) -> Answer {
     admit(&plan, input.clone(), &context).map_err(Problem::refused)?;
     let mut wanted = Wanted { plan, input, context, options, asking: Asking::Later, run_id: None };
     let Some(key) = visit.header("idempotency-key") else {
-        let active = rest.hall.start(wanted).map_err(Problem::busy)?;
+        let active = rest.hall.start(&visit.who, wanted).map_err(Problem::busy)?;
         return follow(&visit, &active).await;
     };
     match keys::claim(&rest.hall, &visit.who, key, &visit.body).await? {
         Claim::Begun(run_id) => again(&visit, &run_id).await,
         Claim::New(run_id) => {
             wanted.run_id = Some(run_id.clone());
-            rest.hall.start(wanted).map_err(Problem::busy)?;
+            rest.hall.start(&visit.who, wanted).map_err(Problem::busy)?;
             again(&visit, &run_id).await
         }
     }
@@ -88,13 +88,13 @@ async fn follow(visit: &Visit, active: &Arc<Active>) -> Answer {
 
 /// A run whose request has a key: what its journal says, so that it is the same each time.
 async fn again(visit: &Visit, run_id: &Arc<str>) -> Answer {
-    if let Some(active) = visit.rest.hall.active(run_id) {
+    if let Some(active) = visit.rest.hall.active(&visit.who, run_id) {
         match tokio::time::timeout(visit.patience(), active.ended()).await {
             Ok(outcome) => drop(outcome.as_ref().clone()?),
             Err(_) => return Ok(goes_on(&active)),
         }
     }
-    let view: RunView = visit.rest.hall.stored(run_id).await?.view();
+    let view: RunView = visit.rest.hall.stored(&visit.who, run_id).await?.view();
     Ok(run_answer(view.status, run_id, &CompositionResult::from(view)))
 }
 

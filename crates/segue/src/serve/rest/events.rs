@@ -13,6 +13,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use futures_util::stream;
+use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
 use segue_runtime::engine::Stored;
 use tokio::runtime::Handle;
@@ -52,6 +53,7 @@ pub(super) async fn follow(visit: Visit) -> Answer {
     let place = place.map_err(|_| Problem::busy("too many follow runs (`served_streams_max`)"))?;
     let mut follower = Follower {
         rest: rest.clone(),
+        who: visit.who.clone(),
         run_id: visit.part("id").into(),
         next,
         length: None,
@@ -83,6 +85,8 @@ pub(super) async fn follow(visit: Visit) -> Answer {
 /// One who follows a run.
 struct Follower {
     rest: Arc<Rest>,
+    /// Who it is.
+    who: Principal,
     run_id: Arc<str>,
     /// The first entry that was not told.
     next: u64,
@@ -187,16 +191,16 @@ impl Follower {
         let hall = &self.rest.hall;
         // Before the journal is read, so that nothing falls between the two.
         if self.following.is_none() {
-            self.following = hall.active(&self.run_id).map(|active| Following::of(&active));
+            self.following =
+                hall.active(&self.who, &self.run_id).map(|active| Following::of(&active));
         }
         // A journal that did not grow says nothing new.
-        let row = hall.engine().store().run(&self.run_id).await?;
-        let length = row.map(|row| row.length);
+        let length = Some(hall.row(&self.who, &self.run_id).await?.length);
         if !self.is_behind && self.length.is_some() && self.length == length {
             return Ok(());
         }
         self.length = length;
-        let page = Page::read(&self.rest, &self.run_id, self.next).await?;
+        let page = Page::read(&self.rest, &self.who, &self.run_id, self.next).await?;
         self.ready.extend(page.messages);
         self.next = page.next;
         self.is_behind = page.has_more;
@@ -217,11 +221,17 @@ struct Page {
 impl Page {
     /// Reads a journal from an entry on. That is work which nobody else should wait behind, so it is done
     /// on a thread of its own, and not for many at once.
-    async fn read(rest: &Arc<Rest>, run_id: &Arc<str>, next: u64) -> Result<Page, Problem> {
+    async fn read(
+        rest: &Arc<Rest>,
+        who: &Principal,
+        run_id: &Arc<str>,
+        next: u64,
+    ) -> Result<Page, Problem> {
         let _turn = rest.readers.acquire().await;
         let (hall, run_id, handle) = (rest.hall.clone(), run_id.clone(), Handle::current());
+        let who = who.clone();
         let read = move || {
-            let stored = handle.block_on(hall.stored(&run_id))?;
+            let stored = handle.block_on(hall.stored(&who, &run_id))?;
             Ok::<_, Problem>(Page::of(&stored, next))
         };
         tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| {

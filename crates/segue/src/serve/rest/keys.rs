@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
 use segue_core::diagnostic::Code;
 use segue_core::tool::hex_digest;
@@ -15,7 +16,6 @@ use segue_runtime::store::{Expect, Item, Shelf, StoreError};
 
 use super::problem::Problem;
 use crate::serve::hall::Hall;
-use crate::serve::http::Principal;
 
 /// The longest key.
 const KEY_CHARS_MAX: usize = 255;
@@ -39,11 +39,11 @@ pub(super) async fn claim(
         let detail = format!("`Idempotency-Key` has 1 to {KEY_CHARS_MAX} characters");
         return Err(Problem::wrong(Code::InvalidField, detail));
     }
-    let engine = hall.engine();
-    let shelves = engine.store().shelves();
+    let store = hall.store();
+    let shelves = store.shelves();
     let key: Arc<str> = hex_digest(format!("{}\n{key}", who.name).as_bytes()).into();
     let asked = hex_digest(body.to_canonical_json().as_bytes());
-    let run_id = engine.new_run_id();
+    let run_id = hall.new_run_id();
     let text = Value::object([
         ("asked", Value::from(asked.as_str())),
         ("run_id", Value::String(run_id.clone())),
@@ -62,12 +62,12 @@ pub(super) async fn claim(
         return Err(Problem::wrong(Code::Conflict, detail));
     }
     let run_id: Arc<str> = kept.get("run_id").and_then(Value::as_str).unwrap_or("").into();
-    let has_begun = hall.active(&run_id).is_some() || engine.store().run(&run_id).await?.is_some();
+    let has_begun = hall.active(who, &run_id).is_some() || store.run(&run_id).await?.is_some();
     Ok(if has_begun { Claim::Begun(run_id) } else { Claim::New(run_id) })
 }
 
 /// Forgets keys that nobody comes with any more.
 pub async fn forget(hall: &Hall) -> Result<u64, StoreError> {
     let before_ms = now_ms().saturating_sub(hall.limits().served_key_ms);
-    hall.engine().store().shelves().clear(Shelf::Answers, before_ms).await
+    hall.store().shelves().clear(Shelf::Answers, before_ms).await
 }

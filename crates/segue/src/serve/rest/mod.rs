@@ -35,17 +35,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawPathParams, Request};
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::toolset::ToolsetBuilder;
 use tokio::sync::{Semaphore, watch};
 
 use super::hall::Hall;
-use super::http::Principal;
+use super::http::Resource;
 use problem::Problem;
 use routes::{Handler, ROUTES, Route, Verb};
 use visit::{Answer, Visit};
@@ -59,8 +59,8 @@ const READERS: usize = 2;
 pub struct Rest {
     /// The hall.
     pub hall: Arc<Hall>,
-    /// Toolsets by name, which still want their source.
-    pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
+    /// What we are to those who look for somebody to give them a token.
+    pub resource: Resource,
     /// Becomes true when nobody is told of runs any more.
     pub leaving: watch::Receiver<bool>,
     /// Says what was done, and by whom.
@@ -78,7 +78,7 @@ impl Rest {
     /// A door to a hall.
     pub fn new(
         hall: Arc<Hall>,
-        toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
+        resource: Resource,
         leaving: watch::Receiver<bool>,
         audit: fn(&str),
     ) -> Rest {
@@ -87,7 +87,7 @@ impl Rest {
         let bodies = ROUTES.iter().filter_map(|route| Some((route.name, openapi::checked(route)?)));
         let bodies = bodies.collect();
         let readers = Semaphore::new(READERS);
-        Rest { hall, toolsets, leaving, audit, limits, followers, readers, bodies }
+        Rest { hall, resource, leaving, audit, limits, followers, readers, bodies }
     }
 
     /// Every route of the table that is answered here.
@@ -124,7 +124,8 @@ pub fn allow(route: &Route, who: &Principal) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("`{}` may not do this: it needs `{}`", who.name, route.right.as_str());
-    Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail))
+    let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
+    Err(problem.with(header::WWW_AUTHENTICATE, r#"Bearer error="insufficient_scope""#))
 }
 
 /// The row of the table for a method at a path; the error says which methods there are.

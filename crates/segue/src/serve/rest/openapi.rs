@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
+use segue_core::access::Right;
 use segue_core::compile::document::read_own_json;
 use segue_core::schema::Schema;
 use serde_json::{Map, Value as Json, json};
 
 use super::problem::{PROBLEM_JSON, ProblemView};
 use super::routes::{Content, Kind, ROUTES, Route};
-use crate::serve::http::Right;
 
 const ABOUT: &str = "Composes tools into one reliable tool. Every request brings the token: \
 `Authorization: Bearer …`. Bodies are JSON. What goes wrong is a problem (RFC 9457) whose `code` has a \

@@ -8,6 +8,6 @@ use crate::serve::execution::described_plan;
 
 /// `POST /api/v1/plans`
 pub(super) async fn plan(visit: Visit) -> Answer {
-    let plan = described_plan(&visit.rest.hall, &visit.body).await?;
+    let plan = described_plan(&visit.rest.hall, &visit.who, &visit.body).await?;
     Ok(json(StatusCode::OK, &PlanView::of(&plan)))
 }

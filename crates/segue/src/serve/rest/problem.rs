@@ -137,12 +137,17 @@ impl Problem {
         self
     }
 
+    /// Adds a header whose text is made up here; one that cannot be sent is left out.
+    #[must_use]
+    pub fn with_text(mut self, name: HeaderName, text: &str) -> Problem {
+        self.headers.extend(HeaderValue::from_str(text).ok().map(|value| (name, value)));
+        self
+    }
+
     /// Says which methods a path has.
     #[must_use]
-    pub fn allowing(mut self, methods: &str) -> Problem {
-        let methods = HeaderValue::from_str(methods).ok();
-        self.headers.extend(methods.map(|methods| (header::ALLOW, methods)));
-        self
+    pub fn allowing(self, methods: &str) -> Problem {
+        self.with_text(header::ALLOW, methods)
     }
 
     /// Ends the connection with the answer, because the rest of the request is not read.

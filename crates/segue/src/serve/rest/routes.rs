@@ -3,13 +3,13 @@
 use axum::http::Method;
 use futures_util::future::BoxFuture;
 use schemars::{Schema, SchemaGenerator};
+use segue_core::access::Right;
 use segue_core::expose::Format;
 use segue_core::template::TemplateView;
 use segue_core::view::{PlanView, RunStatus, RunView};
 
 use super::visit::{Answer, Visit};
 use super::{compositions, events, plans, runs, server, shapes, templates, tools};
-use crate::serve::http::Right;
 
 /// A method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -471,13 +471,46 @@ pub const ROUTES: &[Route] = &[
     Route {
         about: "MCP, in both eras of the protocol",
         more: "Not a resource: see the manual, `docs/serving.md`.",
-        ..route(Verb::Post, "/mcp", Right::Run, "mcp")
+        ..route(Verb::Post, "/mcp", Right::Look, "mcp")
     },
     Route {
         about: "What an MCP server says by itself",
-        ..route(Verb::Get, "/mcp", Right::Run, "mcpStream")
+        ..route(Verb::Get, "/mcp", Right::Look, "mcpStream")
     },
-    Route { about: "Ends an MCP session", ..route(Verb::Delete, "/mcp", Right::Run, "mcpEnd") },
+    Route { about: "Ends an MCP session", ..route(Verb::Delete, "/mcp", Right::Look, "mcpEnd") },
+    Route {
+        about: "Who gives tokens for this server, as RFC 9728 has it",
+        more: "Only where `server.oidc` is configured.",
+        outcomes: &[json(
+            200,
+            "the issuer, and the scopes that it knows",
+            SchemaGenerator::subschema_for::<shapes::ProtectedResource>,
+        )],
+        problems: &[404],
+        handler: Handler::Now(server::resource),
+        ..route(
+            Verb::Get,
+            "/.well-known/oauth-protected-resource",
+            Right::Anybody,
+            "getProtectedResource",
+        )
+    },
+    Route {
+        about: "The same for `/mcp`",
+        outcomes: &[json(
+            200,
+            "the issuer, and the scopes that it knows",
+            SchemaGenerator::subschema_for::<shapes::ProtectedResource>,
+        )],
+        problems: &[404],
+        handler: Handler::Now(server::resource_of_mcp),
+        ..route(
+            Verb::Get,
+            "/.well-known/oauth-protected-resource/mcp",
+            Right::Anybody,
+            "getProtectedResourceOfMcp",
+        )
+    },
     Route {
         about: "Whether the server is there",
         outcomes: &[Outcome { status: 200, about: "it is", content: Content::Other("text/plain") }],

@@ -35,10 +35,11 @@ pub(super) async fn list(visit: Visit) -> Answer {
         name: visit.query("name").map(Arc::from),
         since_ms: number("since_ms"),
         before_ms: number("before_ms"),
+        principal: None,
         after,
         limit: number("limit").and_then(|limit: u64| usize::try_from(limit).ok()).unwrap_or(PAGE),
     };
-    let found = visit.rest.hall.engine().store().runs(&query).await?;
+    let found = visit.rest.hall.runs(&visit.who, query).await?;
     let page = RunList {
         runs: found.runs.iter().map(Into::into).collect(),
         damaged: found.damaged.iter().map(ToString::to_string).collect(),
@@ -53,13 +54,15 @@ pub(super) async fn get(visit: Visit) -> Answer {
 }
 
 async fn stored(visit: &Visit) -> Result<Stored, Problem> {
-    Ok(visit.rest.hall.stored(visit.part("id")).await?)
+    Ok(visit.rest.hall.stored(&visit.who, visit.part("id")).await?)
 }
 
 /// A run that has begun here is running, whatever its journal says yet.
 fn view(visit: &Visit, stored: &Stored) -> RunView {
     let mut view = stored.view();
-    if view.status == RunStatus::Pending && visit.rest.hall.active(&view.run_id).is_some() {
+    if view.status == RunStatus::Pending
+        && visit.rest.hall.active(&visit.who, &view.run_id).is_some()
+    {
         view.status = RunStatus::Running;
     }
     view
@@ -138,9 +141,10 @@ fn decide(
 
 /// Has what is wanted happen, whether or not its caller waits for it.
 async fn act(visit: &Visit, stored: &Stored, wish: Wish) -> Answer {
-    let (hall, run_id) = (visit.rest.hall.clone(), stored.row.run_id.clone());
+    let (hall, who) = (visit.rest.hall.clone(), visit.who.clone());
+    let run_id = stored.row.run_id.clone();
     // On its own, so that it happens although the caller goes away.
-    let acting = tokio::spawn(async move { hall.act(&run_id, wish).await });
+    let acting = tokio::spawn(async move { hall.act(&who, &run_id, wish).await });
     match tokio::time::timeout(visit.patience(), acting).await {
         Ok(Ok(outcome)) => {
             let view = outcome?;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use segue_core::access::Principal;
 use segue_core::value::Value;
-use segue_core::view::rfc3339;
-use segue_runtime::driver::now_ms;
 use segue_runtime::store::RunQuery;
 
 use super::openapi;
 use super::page;
+use super::problem::Problem;
 use super::routes::Route;
 use super::shapes::Readiness;
 use super::visit::{Answer, Visit, json};
-use crate::serve::http::Principal;
+use crate::serve::audit;
 
 /// `GET /healthz`
 pub(super) fn health(_visit: &Visit) -> Answer {
@@ -26,13 +26,29 @@ pub(super) fn health(_visit: &Visit) -> Answer {
 pub(super) async fn readiness(visit: Visit) -> Answer {
     let hall = &visit.rest.hall;
     let query = RunQuery { limit: 1, ..RunQuery::default() };
-    hall.engine().store().runs(&query).await?;
+    hall.store().runs(&query).await?;
     let readiness = Readiness {
         ready: true,
-        compositions: hall.served().offers.iter().count(),
-        runs: hall.under_way(),
+        compositions: hall.served(&visit.who).offers.iter().count(),
+        runs: hall.under_way(&visit.who),
     };
     Ok(json(StatusCode::OK, &readiness))
+}
+
+/// `GET /.well-known/oauth-protected-resource`
+pub(super) fn resource(visit: &Visit) -> Answer {
+    described(visit, "")
+}
+
+/// `GET /.well-known/oauth-protected-resource/mcp`
+pub(super) fn resource_of_mcp(visit: &Visit) -> Answer {
+    described(visit, "/mcp")
+}
+
+fn described(visit: &Visit, path: &str) -> Answer {
+    let known = visit.rest.resource.metadata(visit.header("host").unwrap_or(""), path);
+    let none = || Problem::not_found("no issuer is configured (`server.oidc`)");
+    Ok(json(StatusCode::OK, &known.ok_or_else(none)?))
 }
 
 /// `GET /openapi.json`
@@ -67,15 +83,8 @@ pub(super) fn audit_line(
     response: &Response,
 ) -> String {
     let run_id = response.extensions().get::<RunId>().map(|RunId(run_id)| &**run_id);
-    Value::object([
-        ("audit", Value::from(rfc3339(now_ms()))),
-        ("who", Value::from(&*who.name)),
-        ("what", Value::from(route.name)),
-        ("path", Value::from(path)),
-        ("run_id", run_id.map_or(Value::Null, Value::from)),
-        ("status", Value::from(u64::from(response.status().as_u16()))),
-    ])
-    .to_json()
+    let status = Value::from(u64::from(response.status().as_u16()));
+    audit::line(who, route.name, path, run_id, status)
 }
 
 /// The run that an answer is about, for those who say what was done.

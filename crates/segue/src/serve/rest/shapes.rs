@@ -357,3 +357,16 @@ pub struct Readiness {
     /// Runs that are under way here.
     pub runs: usize,
 }
+
+/// What we are to those who look for somebody to give them a token: RFC 9728.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ProtectedResource {
+    /// Our address.
+    pub resource: String,
+    /// Who gives tokens for it.
+    pub authorization_servers: Vec<String>,
+    /// Scopes that mean something here.
+    pub scopes_supported: Vec<String>,
+    /// How a token is brought.
+    pub bearer_methods_supported: Vec<String>,
+}

@@ -14,7 +14,7 @@ use super::visit::{Answer, Visit, json};
 use crate::serve::execution::keep_template;
 
 fn library(visit: &Visit) -> Library {
-    visit.rest.hall.served().library
+    visit.rest.hall.served(&visit.who).library
 }
 
 /// `GET /api/v1/compositions/templates`
@@ -63,5 +63,5 @@ async fn keep(visit: &Visit, id: &str, may_replace: bool) -> Result<TemplateView
     let given = visit.body.as_object().map(|given| (**given).clone()).unwrap_or_default();
     let mut given: Map = given.into_iter().filter(|(_, value)| !value.is_null()).collect();
     given.shift_insert(0, "id".into(), id.into());
-    Ok(keep_template(&visit.rest.hall, given, may_replace).await?)
+    Ok(keep_template(&visit.rest.hall, &visit.who, given, may_replace).await?)
 }

@@ -16,7 +16,7 @@ const ALL: &str = "all";
 /// `GET /api/v1/tools`
 pub(super) fn list(visit: &Visit) -> Answer {
     let words = visit.query("search").unwrap_or("");
-    let toolset = visit.rest.hall.engine().toolset();
+    let toolset = visit.rest.hall.served(&visit.who).engine.toolset();
     let found = toolset.tools().filter(|tool| has_words(tool, words));
     let tools: Vec<Value> = found.map(|tool| definition(tool)).collect();
     Ok(json(StatusCode::OK, &Value::object([("tools", Value::from(tools))])))
@@ -24,8 +24,8 @@ pub(super) fn list(visit: &Visit) -> Answer {
 
 /// `GET /api/v1/tools/{id}`
 pub(super) fn get(visit: &Visit) -> Answer {
-    let engine = visit.rest.hall.engine();
-    let tool = engine.tool(visit.part("id"))?;
+    let engine = visit.rest.hall.served(&visit.who).engine;
+    let tool = engine.usable_tool(visit.part("id"))?;
     Ok(json(StatusCode::OK, &definition(tool)))
 }
 
@@ -42,7 +42,7 @@ pub(super) fn export(visit: &Visit) -> Answer {
         let detail = format!("`{}` has no strict form", format.as_str());
         return Err(Problem::wrong(Code::Conversion, detail));
     }
-    let engine = visit.rest.hall.engine();
+    let engine = visit.rest.hall.served(&visit.who).engine;
     match expose::export(Some(&toolset), adapter, engine.limits()) {
         Ok(export) => Ok(json(StatusCode::OK, &Report::from(&export))),
         Err(error) => Err(Problem::wrong(Code::Conversion, error.to_string())),
@@ -50,17 +50,18 @@ pub(super) fn export(visit: &Visit) -> Answer {
 }
 
 fn toolset(visit: &Visit) -> Result<Toolset, Problem> {
-    let (name, engine) = (visit.part("name"), visit.rest.hall.engine());
-    let toolsets = &visit.rest.toolsets;
-    match toolsets.get(name) {
+    let (name, hall) = (visit.part("name"), &visit.rest.hall);
+    let engine = hall.served(&visit.who).engine;
+    match hall.toolset(name) {
         Some(builder) => {
-            let built = builder.clone().from_catalog(engine.catalog()).build();
+            let built = builder.from_tools(engine.toolset().tools().cloned()).build();
             built.map_err(|error| Problem::wrong(Code::NoSource, error.to_string()))
         }
         None if name == ALL => Ok(engine.toolset()),
         None => {
             let problem = Problem::not_found(format!("there is no toolset `{name}`"));
-            let names = toolsets.keys().map(|name| &**name).chain([ALL]);
+            let names = hall.toolset_names();
+            let names = names.iter().map(|name| &**name).chain([ALL]);
             Err(match nearest(name, names) {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem,

@@ -8,6 +8,7 @@ use axum::extract::{RawPathParams, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt as _, Collected};
+use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
 use segue_core::diagnostic::{Code, nearest};
 use segue_core::value::Value;
@@ -16,7 +17,6 @@ use serde::Serialize;
 use super::Rest;
 use super::problem::Problem;
 use super::routes::{Kind, Route};
-use crate::serve::http::Principal;
 
 /// What a handler answers.
 pub type Answer = Result<Response, Problem>;

@@ -2,8 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 
-use segue::serve::http::Right;
 use segue::serve::rest::routes::{Handler, ROUTES, Route, Verb};
+use segue_core::access::Right;
 
 use super::{served, world};
 use crate::served::{Served, TOKEN};
@@ -67,7 +67,9 @@ fn the_table_is_what_was_agreed() {
     }
     let open: Vec<&str> =
         ROUTES.iter().filter(|r| r.right == Right::Anybody).map(|r| r.path).collect();
-    assert_eq!(open, ["/healthz", "/docs", "/docs/style.css"]);
+    let known = "/.well-known/oauth-protected-resource";
+    let of_mcp = format!("{known}/mcp");
+    assert_eq!(open, [known, &of_mcp, "/healthz", "/docs", "/docs/style.css"]);
     for route in ROUTES {
         let changes = matches!(route.right, Right::Run | Right::Change | Right::Admin);
         let is_mcp = matches!(route.handler, Handler::Elsewhere);

@@ -3,6 +3,7 @@
 mod door;
 mod execute;
 mod load;
+mod rights;
 mod runs;
 mod walk;
 

@@ -1,0 +1,221 @@
+//! Who may do what, and what is theirs.
+//!
+//! Whatever lets somebody in asks here: which rights somebody has, whether a run or a plan is theirs,
+//! whether a credential still stands, and what the scopes of a token come to. How somebody proves who
+//! they are is not decided here.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Right {
+    /// Nothing is needed: what is shown is the same everywhere.
+    Anybody,
+    /// Look at compositions, tools, templates and one's own runs.
+    Look,
+    /// Begin runs and act on one's own.
+    Run,
+    /// Change what is kept for everybody: templates.
+    Change,
+    /// Look after the server: everything, and the runs of everybody.
+    Admin,
+}
+
+impl Right {
+    /// Every right that can be given.
+    pub const GIVEN: &'static [Right] = &[Right::Look, Right::Run, Right::Change, Right::Admin];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Right::Anybody => "anybody",
+            Right::Look => "look",
+            Right::Run => "run",
+            Right::Change => "change",
+            Right::Admin => "admin",
+        }
+    }
+
+    /// The right that can be given and has this word.
+    pub fn parse(word: &str) -> Option<Right> {
+        Right::GIVEN.iter().copied().find(|right| right.as_str() == word)
+    }
+}
+
+/// Some rights. None of them comes with another, but for `admin`, which is all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// No right.
+    pub const NONE: Rights = Rights(0);
+
+    /// Every right.
+    pub const ALL: Rights = Rights(bit(Right::Admin));
+
+    /// Whether they are enough for what needs `right`.
+    pub fn has(self, right: Right) -> bool {
+        right == Right::Anybody || self.0 & (bit(right) | bit(Right::Admin)) != 0
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+
+impl FromIterator<Right> for Rights {
+    fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Rights {
+        rights.into_iter().fold(Rights::NONE, |all, right| Rights(all.0 | bit(right)))
+    }
+}
+
+const fn bit(right: Right) -> u8 {
+    1 << right as u8
+}
+
+/// Somebody who came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// Whose word it is, in journals and in what is said of requests.
+    pub name: Arc<str>,
+    /// What they may do.
+    pub rights: Rights,
+    /// The toolset that they are held to; without one they have every tool.
+    pub toolset: Option<Arc<str>>,
+}
+
+impl Principal {
+    /// Somebody who may do everything.
+    pub fn administrator(name: impl Into<Arc<str>>) -> Principal {
+        Principal { name: name.into(), rights: Rights::ALL, toolset: None }
+    }
+
+    /// Somebody of whom nothing is known.
+    pub fn stranger() -> Principal {
+        Principal { name: "anybody".into(), rights: Rights::NONE, toolset: None }
+    }
+
+    /// Whether they may do what needs this.
+    pub fn may(&self, right: Right) -> bool {
+        self.rights.has(right)
+    }
+
+    /// Whether something that belongs to `owner` is there for them. What has no owner was made on this
+    /// machine, or before there were principals: it is the administrator's.
+    pub fn sees(&self, owner: Option<&str>) -> bool {
+        self.may(Right::Admin) || owner == Some(&*self.name)
+    }
+
+    /// What is written down of them with a run.
+    pub fn caller(&self) -> Caller {
+        Caller { principal: self.name.clone(), toolset: self.toolset.clone() }
+    }
+}
+
+/// Who began a run, as its journal has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// Whose run it is.
+    pub principal: Arc<str>,
+    /// The toolset that it is held to, also when it goes on later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub toolset: Option<Arc<str>>,
+}
+
+/// What a scope of a token gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// What may be done.
+    pub rights: Rights,
+    /// With which tools.
+    pub toolset: Option<Arc<str>>,
+}
+
+/// What several grants come to. Rights add up; of toolsets there may only be one, because nobody said
+/// what two of them together would be.
+pub fn combined<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Result<Grant, Clash> {
+    let mut all: Option<Grant> = None;
+    for grant in grants {
+        all = Some(match all {
+            None => grant.clone(),
+            Some(before) if before.toolset != grant.toolset => return Err(Clash::Toolsets),
+            Some(before) => Grant { rights: before.rights.and(grant.rights), ..before },
+        });
+    }
+    all.ok_or(Clash::Nothing)
+}
+
+/// Why grants come to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clash {
+    /// There are none.
+    Nothing,
+    /// They speak of different toolsets.
+    Toolsets,
+}
+
+/// Whether a credential is still good at a moment, in milliseconds since 1970.
+pub fn stands(expires_ms: Option<u64>, now_ms: u64) -> bool {
+    expires_ms.is_none_or(|end| now_ms < end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn somebody(rights: &[Right]) -> Principal {
+        let rights = rights.iter().copied().collect();
+        Principal { name: "ada".into(), rights, toolset: None }
+    }
+
+    /// D3: rights do not come with one another, and `admin` is all of them.
+    #[test]
+    fn rights_are_what_was_given() {
+        for given in Right::GIVEN {
+            let who = somebody(&[*given]);
+            for needed in Right::GIVEN {
+                let expected = given == needed || *given == Right::Admin;
+                assert_eq!(who.may(*needed), expected, "{given:?} {needed:?}");
+            }
+            assert!(who.may(Right::Anybody));
+            assert_eq!(Right::parse(given.as_str()), Some(*given));
+        }
+        assert_eq!(Right::parse("anybody"), None);
+    }
+
+    /// D3: what is somebody else's is not there; what is nobody's is the administrator's.
+    #[test]
+    fn what_is_theirs_is_seen() {
+        let who = somebody(&[Right::Look, Right::Run, Right::Change]);
+        let seen = [Some("ada"), Some("bob"), None].map(|owner| who.sees(owner));
+        assert_eq!(seen, [true, false, false]);
+        let all = Principal::administrator("the token");
+        assert!([Some("ada"), Some("the token"), None].iter().all(|owner| all.sees(*owner)));
+    }
+
+    #[test]
+    fn grants_add_up_unless_they_speak_of_different_tools() {
+        let grant = |right, toolset: Option<&str>| Grant {
+            rights: [right].into_iter().collect(),
+            toolset: toolset.map(Arc::from),
+        };
+        let (look, run) = (grant(Right::Look, Some("a")), grant(Right::Run, Some("a")));
+        let both = combined([&look, &run]).unwrap();
+        assert!(both.rights.has(Right::Look) && both.rights.has(Right::Run));
+        assert!(!both.rights.has(Right::Change));
+        assert_eq!(both.toolset.as_deref(), Some("a"));
+        assert_eq!(combined([&look, &grant(Right::Run, None)]), Err(Clash::Toolsets));
+        assert_eq!(combined([]), Err(Clash::Nothing));
+    }
+
+    #[test]
+    fn a_credential_stands_until_its_end() {
+        assert!(stands(None, u64::MAX));
+        assert!(stands(Some(1_000), 999));
+        assert!(!stands(Some(1_000), 1_000));
+    }
+}

@@ -1,0 +1,201 @@
+//! `server.principals` and `server.oidc`: who is let in beside the administrator.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use segue_core::access::{Grant, Principal, Right, Rights};
+use segue_core::compile::document::{Node, NodeKind};
+use segue_core::tool::hex_digest;
+use segue_core::view::parse_rfc3339;
+
+use super::OidcConfig;
+use super::read::Reader;
+use crate::serve::http::{Key, is_hash};
+
+const PRINCIPAL: &[&str] = &["token", "rights", "toolset", "expires"];
+
+const OIDC: &[&str] = &["issuer", "audience", "scopes"];
+
+/// The longest name of a principal.
+const NAME_CHARS_MAX: usize = 64;
+
+/// What a hash begins with.
+const SHA256: &str = "sha256:";
+
+impl Reader<'_> {
+    pub(super) fn principals(&mut self, node: &Node) -> Vec<Key> {
+        if !matches!(node.kind, NodeKind::Object(_)) {
+            let found = node.kind_word();
+            self.error(node.span, format!("`principals` must be an object, found {found}"));
+        }
+        let mut keys: Vec<Key> = Vec::new();
+        for member in node.members() {
+            if !is_name(&member.key) {
+                let message = "a principal's name has small letters, digits, `-`, `_` and `.`";
+                self.error(member.key_span, message);
+            }
+            let Some(key) = self.principal(&member.key, &member.value) else { continue };
+            if let Some(other) = keys.iter().find(|other| other.hash == key.hash) {
+                let message = format!("`{}` has the same token", other.principal.name);
+                self.error(member.value.span, message);
+            }
+            keys.push(key);
+        }
+        keys
+    }
+
+    fn principal(&mut self, name: &Arc<str>, node: &Node) -> Option<Key> {
+        if !self.keys(node, PRINCIPAL, "a principal") {
+            return None;
+        }
+        let hash = match node.get("token") {
+            Some(token) => self.token_hash(token),
+            None => {
+                let message =
+                    format!("`{name}` needs a `token`: `segue serve token {name}` makes one");
+                self.error(node.span, message);
+                None
+            }
+        };
+        let expires_ms = node.get("expires").and_then(|expires| {
+            let text = self.text(expires, "`expires`")?;
+            let moment = parse_rfc3339(&text);
+            if moment.is_none() {
+                let message = format!("`{text}` is no moment, such as `2027-01-31T12:00:00Z`");
+                self.error(expires.span, message);
+            }
+            moment
+        });
+        let Grant { rights, toolset } = self.grant(node)?;
+        let principal = Principal { name: name.clone(), rights, toolset };
+        Some(Key { hash: hash?, principal, expires_ms })
+    }
+
+    /// The hash of a token. One that stands in the file could be used by whoever reads it.
+    fn token_hash(&mut self, node: &Node) -> Option<Arc<str>> {
+        let text = self.text(node, "`token`")?;
+        let is_from_elsewhere = node.as_str().is_some_and(|written| written.contains("${"));
+        match text.strip_prefix(SHA256) {
+            Some(hash) if is_hash(hash) => Some(hash.into()),
+            None if is_from_elsewhere && !text.is_empty() => {
+                Some(hex_digest(text.as_bytes()).into())
+            }
+            _ => {
+                let message = "`token` is `sha256:` and the hash that `segue serve token` prints, or \
+                               comes from the environment: `${VARIABLE}`";
+                self.error(node.span, message);
+                None
+            }
+        }
+    }
+
+    /// `rights` and `toolset`.
+    fn grant(&mut self, node: &Node) -> Option<Grant> {
+        let known = || Right::GIVEN.iter().map(|right| right.as_str());
+        let words = node.get("rights").map_or_else(Vec::new, |n| self.words(n, "`rights`"));
+        let mut rights = Vec::new();
+        for word in &words {
+            match Right::parse(word) {
+                Some(right) => rights.push(right),
+                None => {
+                    let known = known().collect::<Vec<_>>().join("`, `");
+                    let span = node.get("rights").map_or(node.span, |n| n.span);
+                    self.error(span, format!("there is no right `{word}`; there are `{known}`"));
+                }
+            }
+        }
+        let toolset = node.get("toolset").and_then(|toolset| {
+            let name: Arc<str> = self.text(toolset, "`toolset`")?.into();
+            self.toolsets_meant.push((name.clone(), toolset.span));
+            Some(name)
+        });
+        if words.is_empty() {
+            let known = known().collect::<Vec<_>>().join("`, `");
+            self.error(node.span, format!("`rights` are needed: some of `{known}`"));
+            return None;
+        }
+        let rights: Rights = rights.into_iter().collect();
+        Some(Grant { rights, toolset })
+    }
+
+    pub(super) fn oidc(&mut self, node: &Node) -> Option<OidcConfig> {
+        if !self.keys(node, OIDC, "`oidc`") {
+            return None;
+        }
+        let issuer = node.get("issuer").and_then(|issuer| self.text(issuer, "`issuer`"));
+        let audience = node.get("audience").map_or_else(Vec::new, |n| self.texts(n, "`audience`"));
+        let mut scopes = BTreeMap::new();
+        for member in node.get("scopes").map_or(&[][..], Node::members) {
+            if self.keys(&member.value, &["rights", "toolset"], "a scope")
+                && let Some(grant) = self.grant(&member.value)
+            {
+                scopes.insert(member.key.clone(), grant);
+            }
+        }
+        let Some(issuer) = issuer else {
+            self.error(node.span, "`oidc` needs an `issuer`");
+            return None;
+        };
+        if !is_secure(&issuer) {
+            let message = "`issuer` begins with `https://`; `http://` is for this machine only";
+            self.error(node.span, message);
+        }
+        if audience.is_empty() || audience.iter().any(String::is_empty) {
+            let message = "`oidc` needs an `audience`: without it tokens for others would do";
+            self.error(node.span, message);
+        }
+        if scopes.is_empty() {
+            self.error(node.span, "`oidc` needs `scopes`: what each of them gives");
+        }
+        Some(OidcConfig { issuer, audience, scopes })
+    }
+}
+
+/// Whether nobody on the way can read or change what is fetched from there.
+pub(crate) fn is_secure(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
+    let host = match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or(""),
+        None => authority.split(':').next().unwrap_or(""),
+    };
+    let is_plain = !authority.is_empty() && !authority.contains('@') && !host.is_empty();
+    let is_here = matches!(host, "127.0.0.1" | "localhost" | "::1");
+    is_plain && (scheme == "https" || (scheme == "http" && is_here))
+}
+
+/// Small letters, digits, `-`, `_` and `.`, so that no name is mistaken for one of ours.
+pub(crate) fn is_name(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
+    !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_trusted_without_encryption() {
+        for secure in [
+            "https://id.example.org",
+            "https://id.example.org:8443/a",
+            "http://127.0.0.1:9/x",
+            "http://[::1]:9",
+            "http://localhost",
+        ] {
+            assert!(is_secure(secure), "{secure}");
+        }
+        for not in [
+            "http://id.example.org",
+            "http://127.0.0.1.evil.example",
+            "http://127.0.0.1@evil.example",
+            "https://a@b",
+            "https://",
+            "file:///etc/passwd",
+            "ftp://localhost",
+            "id.example.org",
+        ] {
+            assert!(!is_secure(not), "{not}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Signatures of tokens, held against keys by the library that also encrypts our connections.
+//!
+//! Only what has a public key: nothing that is signed with a shared secret is known here, so none can be
+//! mistaken for one. Nothing is signed either.
+
+use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256,
+    RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, RSA_PSS_2048_8192_SHA256,
+    RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters, RsaPublicKeyComponents,
+    UnparsedPublicKey, VerificationAlgorithm,
+};
+use signature::Verifier;
+
+static PROVIDER: CryptoProvider = CryptoProvider {
+    signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
+    verifier_factory: verifier,
+    key_utils: KeyUtils::new_unimplemented(),
+};
+
+/// Has tokens held against keys from now on.
+pub(super) fn install() {
+    // The second time it is there already.
+    let _ = PROVIDER.install_default();
+}
+
+fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
+    if algorithm.family() != key.family() || how(*algorithm).is_none() {
+        return Err(ErrorKind::InvalidAlgorithm.into());
+    }
+    Ok(Box::new(Held { algorithm: *algorithm, key: key.clone() }))
+}
+
+/// How a signature is held against a key.
+enum How {
+    Rsa(&'static RsaParameters),
+    Other(&'static dyn VerificationAlgorithm),
+}
+
+fn how(algorithm: Algorithm) -> Option<How> {
+    Some(match algorithm {
+        Algorithm::RS256 => How::Rsa(&RSA_PKCS1_2048_8192_SHA256),
+        Algorithm::RS384 => How::Rsa(&RSA_PKCS1_2048_8192_SHA384),
+        Algorithm::RS512 => How::Rsa(&RSA_PKCS1_2048_8192_SHA512),
+        Algorithm::PS256 => How::Rsa(&RSA_PSS_2048_8192_SHA256),
+        Algorithm::PS384 => How::Rsa(&RSA_PSS_2048_8192_SHA384),
+        Algorithm::PS512 => How::Rsa(&RSA_PSS_2048_8192_SHA512),
+        Algorithm::ES256 => How::Other(&ECDSA_P256_SHA256_FIXED),
+        Algorithm::ES384 => How::Other(&ECDSA_P384_SHA384_FIXED),
+        Algorithm::EdDSA => How::Other(&ED25519),
+        _ => return None,
+    })
+}
+
+struct Held {
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+impl Verifier<Vec<u8>> for Held {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
+        let held = match (how(self.algorithm), self.key.kind()) {
+            (Some(How::Rsa(how)), DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                RsaPublicKeyComponents { n, e }.verify(how, message, signature)
+            }
+            (Some(How::Other(how)), DecodingKeyKind::SecretOrDer(key)) => {
+                UnparsedPublicKey::new(how, key).verify(message, signature)
+            }
+            _ => return Err(signature::Error::new()),
+        };
+        held.map_err(|_| signature::Error::new())
+    }
+}
+
+impl JwtVerifier for Held {
+    fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
