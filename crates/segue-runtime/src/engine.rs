@@ -88,6 +88,7 @@ pub struct EngineBuilder {
     toolset: Option<ToolsetBuilder>,
     model: Option<Arc<dyn Model>>,
     absent: Absent,
+    before: Option<Engine>,
 }
 
 /// A composition that could not be loaded, or a tool that declares what it calls, and why.
@@ -192,6 +193,15 @@ impl EngineBuilder {
         self
     }
 
+    /// Has it take the place of another engine, whose runs may still be under way: both have the same
+    /// store, and whoever speaks to one reaches the runs of the other.
+    #[must_use]
+    pub fn after(mut self, before: &Engine) -> EngineBuilder {
+        self.store = Some(before.inner.store.clone());
+        self.before = Some(before.clone());
+        self
+    }
+
     /// The engine, and what it could not load.
     pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
         self.registry.observe(&self.observed);
@@ -222,8 +232,12 @@ impl EngineBuilder {
         if let Some(recorder) = self.recorder {
             registry = registry.map(|tool| recorder.around_tool(tool));
         }
-        let (orphans, chance) = (Arc::default(), Arc::default());
-        let ears = Ears::new(store.clone());
+        let (orphans, chance, ears) = match &self.before {
+            Some(Engine { inner }) => {
+                (inner.orphans.clone(), inner.chance.clone(), inner.ears.clone())
+            }
+            None => (Arc::default(), Arc::default(), Ears::new(store.clone())),
+        };
         let (wrappers, model) = (self.wrappers, self.model);
         let inner = Inner {
             registry,
@@ -395,6 +409,7 @@ impl Engine {
             chance: chance.clone(),
             model: model.clone(),
             toolset: self.inner.toolset.clone(),
+            absent: self.inner.absent.clone(),
         };
         Engine { inner: Arc::new(inner) }
     }

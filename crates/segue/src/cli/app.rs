@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -38,6 +39,7 @@ pub(super) struct App {
     library: OnceCell<Library>,
     is_quiet: bool,
     pub(super) unloaded: Vec<Unloaded>,
+    builtins: Builtins,
     // Last, because everything else may still hold connections of its servers.
     pub(super) upstream: Upstream,
 }
@@ -134,38 +136,35 @@ impl App {
         wanted: &Wanted<'_>,
         change: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Result<App, Exit> {
-        let (tools, upstream) = configured_tools(&config, wanted).map_err(|message| {
-            complain(&message, None);
-            Exit::Usage
-        })?;
-        let concurrency = concurrency(&config, &tools, &upstream).map_err(|message| {
-            complain(&message, None);
-            Exit::Usage
-        })?;
-        let toolset =
-            global.toolset.as_deref().map(|name| toolset_of(&config, name)).transpose()?;
-        let mut builder = Engine::builder()
-            .tools(tools)
-            .concurrency(concurrency)
-            .limits(config.limits.clone())
-            .secrets(Secrets::new(config.secrets.iter().cloned()))
-            .absent(upstream.absent())
-            .compositions(composition_files(&config));
-        if let Some(toolset) = toolset {
-            builder = builder.toolset(toolset);
-        }
-        if let Some(model) = model_of(&config) {
-            builder = builder.model(model);
-        }
-        let (engine, unloaded) = change(builder).build();
-        if !global.quiet {
-            upstream.notes.iter().for_each(|note| say(&format!("note: {}", clean(note))));
-            for Unloaded { source, diagnostics } in &unloaded {
-                say(&not_loaded(source, diagnostics));
-            }
-        }
+        let builtins = Builtins::new(&config);
+        let tools = own_tools(&config, &builtins).map_err(said)?;
+        let mut upstream = Upstream::open(&config, wanted, &tools);
+        let (engine, unloaded) = built(global, &config, tools, &mut upstream, change)?;
         let (library, is_quiet) = (OnceCell::new(), global.quiet);
-        Ok(App { engine, config, library, is_quiet, unloaded, upstream })
+        Ok(App { engine, config, library, is_quiet, unloaded, builtins, upstream })
+    }
+
+    /// Goes on with the configuration as it is now, or as it was when that cannot be used. What is under
+    /// way keeps what it was begun with.
+    pub(super) async fn reconfigure(&mut self, global: &Global) -> Result<(), Exit> {
+        let mut config = load_config(global)?;
+        if config.store != self.config.store {
+            say("note: `store` is another one from the next start on");
+            config.store = self.config.store.clone();
+        }
+        let builtins = Builtins::new(&config);
+        let builtins =
+            if builtins.is_same(&self.builtins) { self.builtins.clone() } else { builtins };
+        let tools = own_tools(&config, &builtins).map_err(said)?;
+        let mut upstream = Upstream::reopen(&config, &tools, &self.upstream).await;
+        // What was seen of tools are hints, and no reason to stop when they cannot be had.
+        let stats = self.engine.store().tools().await.unwrap_or_default();
+        let change = |builder: EngineBuilder| builder.observed(&stats).after(&self.engine);
+        let (engine, unloaded) = built(global, &config, tools, &mut upstream, change)?;
+        self.upstream.go_on_with(upstream);
+        (self.engine, self.config, self.unloaded) = (engine, config, unloaded);
+        (self.library, self.builtins) = (OnceCell::new(), builtins);
+        Ok(())
     }
 
     /// The templates.
@@ -174,7 +173,7 @@ impl App {
     }
 
     /// What calls are made on.
-    pub(super) fn runtime(&self) -> &tokio::runtime::Runtime {
+    pub(super) fn runtime(&self) -> &Rc<tokio::runtime::Runtime> {
         self.upstream.runtime()
     }
 
@@ -353,14 +352,80 @@ fn sources(config: &Config, paths: &[PathBuf]) -> Vec<Source> {
     paths.iter().filter_map(|p| read_source(p, config.limits.document_bytes_max).ok()).collect()
 }
 
-fn configured_tools(config: &Config, wanted: &Wanted<'_>) -> Result<(Vec<Tool>, Upstream), String> {
-    let root = config.files_root.clone().unwrap_or_else(|| PathBuf::from("."));
-    let mut tools = builtin::tools(&BuiltinConfig {
-        files_root: root,
-        http_allow: config.http_allow.clone(),
-        checkpoints: store_file(&config.store).map_or(CheckpointsAt::Memory, CheckpointsAt::File),
-        limits: config.limits.clone(),
-    });
+/// The built-in tools, which keep things in memory and so are kept themselves.
+#[derive(Clone)]
+struct Builtins {
+    config: BuiltinConfig,
+    tools: OnceCell<Vec<Tool>>,
+}
+
+impl Builtins {
+    fn new(config: &Config) -> Builtins {
+        let file = store_file(&config.store);
+        let config = BuiltinConfig {
+            files_root: config.files_root.clone().unwrap_or_else(|| PathBuf::from(".")),
+            http_allow: config.http_allow.clone(),
+            checkpoints: file.map_or(CheckpointsAt::Memory, CheckpointsAt::File),
+            limits: config.limits.clone(),
+        };
+        Builtins { config, tools: OnceCell::new() }
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.get_or_init(|| builtin::tools(&self.config)).clone()
+    }
+
+    fn is_same(&self, other: &Builtins) -> bool {
+        self.config == other.config
+    }
+}
+
+/// Says what is wrong with a configuration.
+fn said(message: String) -> Exit {
+    complain(&message, None);
+    Exit::Usage
+}
+
+/// An engine of these tools and those of the servers, saying what is odd about either.
+fn built(
+    global: &Global,
+    config: &Config,
+    mut tools: Vec<Tool>,
+    upstream: &mut Upstream,
+    change: impl FnOnce(EngineBuilder) -> EngineBuilder,
+) -> Result<(Engine, Vec<Unloaded>), Exit> {
+    tools.append(&mut upstream.tools);
+    for (name, known) in &config.tools {
+        apply_override(&mut tools, name, known, upstream).map_err(said)?;
+    }
+    let concurrency = concurrency(config, &tools, upstream).map_err(said)?;
+    let toolset = global.toolset.as_deref().map(|name| toolset_of(config, name)).transpose()?;
+    let mut builder = Engine::builder()
+        .tools(tools)
+        .concurrency(concurrency)
+        .limits(config.limits.clone())
+        .secrets(Secrets::new(config.secrets.iter().cloned()))
+        .absent(upstream.absent())
+        .compositions(composition_files(config));
+    if let Some(toolset) = toolset {
+        builder = builder.toolset(toolset);
+    }
+    if let Some(model) = model_of(config) {
+        builder = builder.model(model);
+    }
+    let (engine, unloaded) = change(builder).build();
+    if !global.quiet {
+        upstream.notes.iter().for_each(|note| say(&format!("note: {}", clean(note))));
+        for Unloaded { source, diagnostics } in &unloaded {
+            say(&not_loaded(source, diagnostics));
+        }
+    }
+    Ok((engine, unloaded))
+}
+
+/// The tools that need no server.
+fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> {
+    let mut tools = builtins.tools();
     let trusted = config.commands.is_empty() || Trust::load().allows(config);
     for (name, command) in &config.commands {
         let tool = command::tool(name, command, &config.limits)
@@ -372,12 +437,7 @@ fn configured_tools(config: &Config, wanted: &Wanted<'_>) -> Result<(Vec<Tool>, 
             .map_err(|message| format!("HTTP operation `{name}`: {message}"))?;
         tools.push(tool);
     }
-    let mut upstream = Upstream::open(config, wanted, &tools);
-    tools.append(&mut upstream.tools);
-    for (name, known) in &config.tools {
-        apply_override(&mut tools, name, known, &upstream)?;
-    }
-    Ok((tools, upstream))
+    Ok(tools)
 }
 
 /// How many calls may be under way at once, by the ids of tools and their sources.

@@ -1,24 +1,18 @@
 //! `segue mcp`
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::{oneshot, watch};
 
-use super::app::{
-    App, composition_files, composition_paths, library, load_config, not_loaded, template_paths,
-};
+use super::app::{App, load_config};
+use super::reload::{Stamps, Watch};
 use super::run::interrupted;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
-use crate::config::Config;
 use crate::serve::hall::Hall;
 use crate::serve::{mcp, own};
-
-/// How often the files of compositions are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
 In a host's configuration:
@@ -29,9 +23,13 @@ Every configured composition is a tool; see docs/mcp.md.";
 /// Serve the configured compositions to an MCP host, over standard input and output
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct McpArgs {}
+pub(super) struct McpArgs {
+    /// Follow the configuration, too, as it changes
+    #[arg(long)]
+    watch: bool,
+}
 
-pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
+pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
     let config = match load_config(global) {
         Ok(config) => config,
         Err(exit) => return exit,
@@ -49,15 +47,16 @@ pub(super) fn mcp(global: &Global, _args: &McpArgs) -> Exit {
         return Exit::RunFailed;
     }
     // Before they are read, so that no change is missed.
-    let seen = stamps(&config);
-    let app = match App::open_stored(global, &Wanted::Served, &[]) {
+    let seen = Stamps::of(&config);
+    let mut app = match App::open_stored(global, &Wanted::Served, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let hall = hall(&app);
-    app.runtime().block_on(recover(global, &hall));
+    let (hall, runtime) = (hall(&app), app.runtime().clone());
+    runtime.block_on(recover(global, &hall));
     open.send_replace(Some(hall.clone()));
-    app.runtime().block_on(serve(global, &app.config, &hall, seen, is_gone));
+    let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
+    runtime.block_on(serve(global, watch, is_gone));
     Exit::Success
 }
 
@@ -78,55 +77,13 @@ pub(super) async fn recover(global: &Global, hall: &Arc<Hall>) {
 }
 
 /// Looks after the files until the client goes away.
-async fn serve(
-    global: &Global,
-    config: &Config,
-    hall: &Hall,
-    seen: Vec<Stamp>,
-    gone: oneshot::Receiver<()>,
-) {
+async fn serve(global: &Global, watch: Watch<'_>, gone: oneshot::Receiver<()>) {
+    let hall = watch.hall;
     tokio::select! {
         _ = gone => hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await,
         // Whoever ends us does not wait. What is under way goes on from its journal next time.
         () = interrupted() => {}
-        () = look_after(global, config, hall, seen) => {}
+        () = watch.look_after(global, None, |_| {}) => {}
     }
     hall.abandon().await;
-}
-
-/// Serves the compositions as their files change.
-pub(super) async fn look_after(
-    global: &Global,
-    config: &Config,
-    hall: &Hall,
-    mut seen: Vec<Stamp>,
-) {
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        let now = stamps(config);
-        if now == seen {
-            continue;
-        }
-        seen = now;
-        let files = composition_files(config);
-        for unloaded in hall.reload(files, |engine| library(global.quiet, config, engine)) {
-            if !global.quiet {
-                say(&not_loaded(&unloaded.source, &unloaded.diagnostics));
-            }
-        }
-    }
-}
-
-/// What tells that a file has changed: where it is, when it was written, and its size.
-pub(super) type Stamp = (PathBuf, Option<SystemTime>, u64);
-
-pub(super) fn stamps(config: &Config) -> Vec<Stamp> {
-    let paths = composition_paths(config).into_iter().chain(template_paths(config));
-    paths
-        .map(|path| {
-            let known = std::fs::metadata(&path).ok();
-            let modified = known.as_ref().and_then(|known| known.modified().ok());
-            (path, modified, known.map_or(0, |known| known.len()))
-        })
-        .collect()
 }

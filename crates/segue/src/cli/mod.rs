@@ -24,6 +24,7 @@ mod plans;
 mod progress;
 mod prompt;
 mod record;
+mod reload;
 mod run;
 mod runs;
 mod schema;

@@ -8,12 +8,13 @@ use clap::{Args, Subcommand};
 use tokio::sync::watch;
 
 use super::app::{App, load_config};
-use super::mcp::{hall, look_after, recover, stamps};
-use super::run::interrupted;
+use super::mcp::{hall, recover};
+use super::reload::{Stamps, Watch};
+use super::run::{Hangups, interrupted_for_good};
 use super::token::{TokenArgs, token};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
-use crate::config::{Config, data_folder};
+use crate::config::{Config, ServeConfig, data_folder};
 use crate::serve::http::{House, Issuer, Keyring, bind, tls};
 
 /// Where it listens unless told otherwise: on this machine only.
@@ -23,7 +24,7 @@ const LISTEN: &str = "127.0.0.1:7433";
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serve the configured compositions over HTTP: REST at `/api/v1`, MCP at `/mcp`
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct ServeArgs {
     #[command(subcommand)]
@@ -37,9 +38,12 @@ pub(super) struct ServeArgs {
     /// Make up another token and show it; the one before is worth nothing from then on
     #[arg(long)]
     new_token: bool,
+    /// Follow the configuration, too, as it changes; SIGHUP has it read again in any case
+    #[arg(long)]
+    watch: bool,
 }
 
-#[derive(Subcommand, Debug)]
+#[derive(Subcommand, Clone, Debug)]
 enum ServeCommand {
     /// Make up a token for somebody, and the entry of `server.principals` that lets them in
     Token(TokenArgs),
@@ -80,13 +84,13 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         }
     };
     let keyring = watch::Sender::new(Arc::new(keyring));
-    let seen = stamps(&config);
-    let app = match App::open_stored(global, &Wanted::Served, &[]) {
+    let seen = Stamps::of(&config);
+    let mut app = match App::open_stored(global, &Wanted::Served, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let hall = hall(&app);
-    app.runtime().block_on(async {
+    let (hall, runtime) = (hall(&app), app.runtime().clone());
+    runtime.block_on(async {
         recover(global, &hall).await;
         let listener = match bind(at) {
             Ok(listener) => listener,
@@ -114,9 +118,12 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             audit: say,
         };
         let serving = tokio::spawn(house.serve(listener, leaving));
+        let hangups = Some(Hangups::new());
+        let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
+        let started = config.server.clone();
         tokio::select! {
-            () = interrupted() => {}
-            () = look_after(global, &app.config, &hall, seen) => {}
+            () = interrupted_for_good() => {}
+            () = watch.look_after(global, hangups, |now| let_in(args, now, &started, &keyring)) => {}
         }
         // Nobody new comes in. Who waits for a run is told how it ended, or where it stands.
         leave.send_replace(true);
@@ -126,6 +133,29 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
     })
+}
+
+/// Lets in whom another configuration says, from now on.
+fn let_in(
+    args: &ServeArgs,
+    config: &Config,
+    started: &ServeConfig,
+    keyring: &watch::Sender<Arc<Keyring>>,
+) {
+    let now = &config.server;
+    let is_same = now.listen == started.listen
+        && now.tls == started.tls
+        && now.allowed_hosts == started.allowed_hosts
+        && now.allowed_origins == started.allowed_origins;
+    if !is_same {
+        say("note: where it listens, and for which names, changes with the next start");
+    }
+    // Nobody wants yet another token because a file was changed.
+    let args = &ServeArgs { new_token: false, ..args.clone() };
+    let before = keyring.borrow().clone();
+    if let Ok((now, _)) = self::keyring(args, config, Some(&before)) {
+        keyring.send_replace(Arc::new(now));
+    }
 }
 
 /// Who is let in, and what is said of it. `before` is who was: an issuer that stays keeps its keys.

@@ -16,7 +16,7 @@ use crate::config::principals::is_name;
 use crate::serve::http::made_up;
 
 /// Make up a token for somebody, and the entry of `server.principals` that lets them in
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct TokenArgs {
     /// Who it is for: small letters, digits, `-`, `_` and `.`
     name: String,

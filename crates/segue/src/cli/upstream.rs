@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,10 +15,11 @@ use segue_core::tool::{COMPOSITION, DeclaredRollback};
 use segue_core::value::Value;
 use segue_runtime::engine::Absent;
 use segue_runtime::library::shipped;
-use segue_runtime::tools::mcp::{Listing, Server, ServerConfig};
+use segue_runtime::tools::mcp::{self, Listing, Server, ServerConfig};
 use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tokio::runtime::Runtime;
+use tokio::task::JoinError;
 
 use super::app::{composition_files, read_source};
 use crate::config::{Config, Trust, data_folder};
@@ -40,8 +42,10 @@ pub(super) enum Wanted<'a> {
 /// The servers.
 #[derive(Default)]
 pub(super) struct Upstream {
-    runtime: OnceCell<Runtime>,
+    runtime: OnceCell<Rc<Runtime>>,
     servers: BTreeMap<Arc<str>, Arc<Server>>,
+    /// Those that are not configured any more, until no run calls them.
+    retired: Vec<Arc<Server>>,
     /// Why a server cannot be used.
     pub(super) failed: BTreeMap<Arc<str>, String>,
     /// What is odd about others, for people.
@@ -57,23 +61,73 @@ impl Upstream {
     /// The servers of a configuration, with the tools that a command needs. `others` are tools that
     /// are known already.
     pub(super) fn open(config: &Config, wanted: &Wanted<'_>, others: &[Tool]) -> Upstream {
+        let (mut upstream, mut known, asked) = Upstream::known(config, wanted, others, None);
+        if !asked.is_empty() {
+            let answers = upstream.runtime().block_on(listings(&asked));
+            upstream.heard(&asked, answers, &mut known);
+        }
+        upstream.with_tools(&known, wanted)
+    }
+
+    /// The same for another configuration, while something is served. Servers that stay as they are
+    /// configured are not started anew.
+    pub(super) async fn reopen(config: &Config, others: &[Tool], before: &Upstream) -> Upstream {
+        let wanted = Wanted::Served;
+        let (mut upstream, mut known, asked) =
+            Upstream::known(config, &wanted, others, Some(before));
+        let answers = listings(&asked).await;
+        upstream.heard(&asked, answers, &mut known);
+        upstream.with_tools(&known, &wanted)
+    }
+
+    /// Goes on with other servers. Those that are left over end when no run calls them any more.
+    pub(super) fn go_on_with(&mut self, mut now: Upstream) {
+        let stays = |server: &Arc<Server>| now.servers.values().any(|s| Arc::ptr_eq(s, server));
+        let left = std::mem::take(&mut self.servers).into_values();
+        let left: Vec<_> = left.filter(|server| !stays(server)).collect();
+        self.retired.extend(left);
+        self.servers = std::mem::take(&mut now.servers);
+        self.failed = std::mem::take(&mut now.failed);
+        self.notes = std::mem::take(&mut now.notes);
+        self.changed = std::mem::take(&mut now.changed);
+    }
+
+    /// Ends servers that are not configured any more and that nothing calls.
+    pub(super) async fn close_retired(&mut self) {
+        let is_alone = |server: &mut Arc<Server>| Arc::strong_count(server) == 1;
+        for server in self.retired.extract_if(.., is_alone).collect::<Vec<_>>() {
+            server.close().await;
+        }
+    }
+
+    /// What is known of the servers of a configuration without asking them, and which are to be asked.
+    fn known(
+        config: &Config,
+        wanted: &Wanted<'_>,
+        others: &[Tool],
+        before: Option<&Upstream>,
+    ) -> (Upstream, BTreeMap<Arc<str>, Listing>, Vec<Arc<Server>>) {
         let mut upstream = Upstream::default();
+        let mut known: BTreeMap<Arc<str>, Listing> = BTreeMap::new();
         let configured = configured(config);
         if configured.is_empty() {
-            return upstream;
+            return (upstream, known, Vec::new());
         }
         let folder = data_folder().map(|folder| folder.join("mcp"));
         let trust = Trust::load();
         let secrets = Secrets::new(config.secrets.iter().cloned());
-        let mut known: BTreeMap<Arc<str>, Listing> = BTreeMap::new();
         for (server, is_project) in configured {
             let name = server.name.clone();
             let allowed = match (&config.project, is_project) {
                 (Some(project), true) => trust.allows_project(project),
                 _ => trust.allows(config),
             };
-            let server = Server::new(server.clone(), &config.limits, folder.as_deref());
-            let server = Arc::new(server.discreet(secrets.clone()));
+            let same = before.and_then(|before| before.servers.get(&name));
+            let same = same.filter(|same| same.is_of(server, &config.limits)).cloned();
+            let server = same.unwrap_or_else(|| {
+                let server = Server::new(server.clone(), &config.limits, folder.as_deref());
+                Arc::new(server.discreet(secrets.clone()))
+            });
             if let Some(listing) = server.recorded() {
                 known.insert(name.clone(), listing);
             }
@@ -85,51 +139,42 @@ impl Upstream {
             upstream.servers.insert(name, server);
         }
         let needed = Needs::new(config, others, &known, &upstream).of(wanted);
-        upstream.list(&needed, &mut known);
-        upstream.recorded = match wanted {
+        let asked = needed.iter().filter(|name| !upstream.failed.contains_key(*name));
+        let asked = asked.filter_map(|name| upstream.servers.get(name).cloned()).collect();
+        (upstream, known, asked)
+    }
+
+    /// The same with the tools of the servers.
+    fn with_tools(mut self, known: &BTreeMap<Arc<str>, Listing>, wanted: &Wanted<'_>) -> Upstream {
+        self.recorded = match wanted {
             Wanted::Recorded => known.keys().cloned().collect(),
             _ => BTreeSet::new(),
         };
-        for (name, listing) in &known {
-            let mut tools = upstream.servers[name].tools(listing);
-            for change in upstream.servers[name].changes() {
+        for (name, listing) in known {
+            let mut tools = self.servers[name].tools(listing);
+            for change in self.servers[name].changes() {
                 let id = format!("{name}:{}", change.tool);
                 tools.retain(|tool| tool.spec.id.as_str() != id);
                 if change.now.is_some() {
-                    upstream.changed.insert(id);
+                    self.changed.insert(id);
                 }
             }
-            let failed = upstream.failed.get(name);
-            upstream.tools.extend(tools.into_iter().map(|tool| match failed {
+            let failed = self.failed.get(name);
+            self.tools.extend(tools.into_iter().map(|tool| match failed {
                 None => tool,
                 Some(why) => Tool { spec: tool.spec, runner: Arc::new(Unusable(why.clone())) },
             }));
         }
-        upstream
+        self
     }
 
-    /// Asks servers for their tools, all at once.
-    fn list(&mut self, needed: &BTreeSet<Arc<str>>, known: &mut BTreeMap<Arc<str>, Listing>) {
-        let asked: Vec<Arc<Server>> = needed
-            .iter()
-            .filter(|name| !self.failed.contains_key(*name))
-            .filter_map(|name| self.servers.get(name).cloned())
-            .collect();
-        if asked.is_empty() {
-            return;
-        }
-        let answers = self.runtime().block_on(async {
-            let asking: Vec<_> = asked
-                .iter()
-                .cloned()
-                .map(|server| tokio::spawn(async move { server.listing().await }))
-                .collect();
-            let mut answers = Vec::new();
-            for answer in asking {
-                answers.push(answer.await);
-            }
-            answers
-        });
+    /// Takes down what servers have answered.
+    fn heard(
+        &mut self,
+        asked: &[Arc<Server>],
+        answers: Vec<Answered>,
+        known: &mut BTreeMap<Arc<str>, Listing>,
+    ) {
         for (server, answer) in asked.iter().zip(answers) {
             let name = server.name().clone();
             match answer {
@@ -149,8 +194,8 @@ impl Upstream {
     }
 
     /// What calls are made on. Connections live on it, so it is one for the whole command.
-    pub(super) fn runtime(&self) -> &Runtime {
-        self.runtime.get_or_init(super::run::runtime)
+    pub(super) fn runtime(&self) -> &Rc<Runtime> {
+        self.runtime.get_or_init(|| Rc::new(super::run::runtime()))
     }
 
     /// Whether a namespace is a server's.
@@ -173,17 +218,33 @@ impl Drop for Upstream {
     // Work in `Drop`, because a command ends in many places and servers must end in all of them.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.get() else { return };
-        let servers = std::mem::take(&mut self.servers);
+        let servers = std::mem::take(&mut self.servers).into_values();
+        let servers = servers.chain(std::mem::take(&mut self.retired));
         runtime.block_on(async {
-            let closing: Vec<_> = servers
-                .into_values()
-                .map(|server| tokio::spawn(async move { server.close().await }))
-                .collect();
+            let closing: Vec<_> =
+                servers.map(|server| tokio::spawn(async move { server.close().await })).collect();
             for closed in closing {
                 let _ = closed.await;
             }
         });
     }
+}
+
+/// What a server answered when it was asked for its tools.
+type Answered = Result<Result<Arc<Listing>, mcp::Unusable>, JoinError>;
+
+/// Asks servers for their tools, all at once.
+async fn listings(asked: &[Arc<Server>]) -> Vec<Answered> {
+    let asking: Vec<_> = asked
+        .iter()
+        .cloned()
+        .map(|server| tokio::spawn(async move { server.listing().await }))
+        .collect();
+    let mut answers = Vec::new();
+    for answer in asking {
+        answers.push(answer.await);
+    }
+    answers
 }
 
 /// Every server of a configuration, and whether it is its project's. The configuration goes first.

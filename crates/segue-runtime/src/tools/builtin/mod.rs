@@ -30,7 +30,7 @@ use segue_core::value::{Number, Value};
 use super::{Call, Tool, ToolError, ToolRunner};
 
 /// Where the built-in tools may work, and how much.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltinConfig {
     /// The directory that the file tools never leave.
     pub files_root: PathBuf,

@@ -33,7 +33,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Where a server is.
 // No `Debug`: headers hold secrets.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpConfig {
     /// The address.
     pub url: String,

@@ -41,7 +41,7 @@ pub use task::Support;
 const PROBE_MAX: Duration = Duration::from_millis(2_500);
 
 /// How a server is reached.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Reach {
     /// A process that is started here.
     Stdio(StdioConfig),
@@ -50,7 +50,7 @@ pub enum Reach {
 }
 
 /// A server, as it is configured.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Its name, which its tools' ids begin with.
     pub name: Arc<str>,

@@ -96,6 +96,11 @@ impl Server {
         Server { secrets, ..self }
     }
 
+    /// Whether it is configured just so.
+    pub fn is_of(&self, config: &ServerConfig, limits: &Limits) -> bool {
+        self.config == *config && self.limits == *limits
+    }
+
     /// Its name, which its tools' ids begin with.
     pub fn name(&self) -> &Arc<str> {
         &self.config.name

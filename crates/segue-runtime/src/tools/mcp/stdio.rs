@@ -40,7 +40,7 @@ const INBOX_MAX: usize = 64;
 
 /// What starts a server.
 // No `Debug`: the environment holds secrets.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct StdioConfig {
     /// The program.
     pub command: String,

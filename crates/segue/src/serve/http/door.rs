@@ -16,12 +16,12 @@ use axum::response::{IntoResponse as _, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
-use segue_core::limits::Limits;
 use segue_runtime::driver::now_ms;
 use tokio::sync::watch;
 
 use super::oidc::METADATA;
 use super::token::{Keyring, Refusal};
+use crate::serve::hall::Hall;
 use crate::serve::rest::problem::Problem;
 
 /// What is said with every answer.
@@ -54,7 +54,8 @@ pub(super) struct Door {
     pub(super) origins: Vec<Origin>,
     /// Paths that anybody may see.
     pub(super) open: Vec<&'static str>,
-    pub(super) limits: Arc<Limits>,
+    /// Whose limits are in force.
+    pub(super) hall: Arc<Hall>,
 }
 
 /// A web page's origin, whose port is always known.
@@ -148,7 +149,8 @@ impl Door {
                 detail,
             ));
         }
-        let bytes_max = self.limits.served_body_bytes_max;
+        let limits = self.hall.limits();
+        let bytes_max = limits.served_body_bytes_max;
         let too_large = || {
             let detail = format!("a body has at most {bytes_max} bytes (`served_body_bytes_max`)");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Limit, detail).closing()
@@ -157,7 +159,7 @@ impl Door {
             return Err(too_large());
         }
         let read = Limited::new(body, bytes_max).collect();
-        let patience = Duration::from_millis(self.limits.served_body_ms);
+        let patience = Duration::from_millis(limits.served_body_ms);
         match tokio::time::timeout(patience, read).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),

@@ -88,7 +88,7 @@ impl House {
             hosts: hosts.clone(),
             origins: origins.iter().filter_map(|origin| Origin::parse(origin)).collect(),
             open: open.map(|route| route.path).collect(),
-            limits: hall.limits(),
+            hall: hall.clone(),
         };
         let mcp = mcp::router(hall.clone(), Guests { hosts, origins }, audit);
         let resource = Resource { keyring, is_encrypted };

@@ -40,7 +40,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
-use segue_core::limits::Limits;
 use segue_core::schema::Schema;
 use tokio::sync::{Semaphore, watch};
 
@@ -65,7 +64,6 @@ pub struct Rest {
     pub leaving: watch::Receiver<bool>,
     /// Says what was done, and by whom.
     pub audit: fn(&str),
-    limits: Arc<Limits>,
     /// How many more may follow runs.
     followers: Arc<Semaphore>,
     /// How many more journals may be read for them.
@@ -87,7 +85,7 @@ impl Rest {
         let bodies = ROUTES.iter().filter_map(|route| Some((route.name, openapi::checked(route)?)));
         let bodies = bodies.collect();
         let readers = Semaphore::new(READERS);
-        Rest { hall, resource, leaving, audit, limits, followers, readers, bodies }
+        Rest { hall, resource, leaving, audit, followers, readers, bodies }
     }
 
     /// Every route of the table that is answered here.

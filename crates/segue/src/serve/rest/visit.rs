@@ -75,7 +75,7 @@ impl Visit {
     /// How long the caller waits for a run before it gets a reference: `Prefer: respond-async` is not at
     /// all, `Prefer: wait=5` five seconds.
     pub fn patience(&self) -> Duration {
-        let longest = Duration::from_millis(self.rest.limits.served_wait_ms_max);
+        let longest = Duration::from_millis(self.rest.hall.limits().served_wait_ms_max);
         let wishes = self.headers.get_all("prefer").iter().filter_map(|wish| wish.to_str().ok());
         let mut patience = longest;
         for wish in wishes.flat_map(|wish| wish.split([',', ';'])).map(str::trim) {
@@ -131,8 +131,8 @@ fn read_body(
     }
     let bad = |detail: String| Problem::new(StatusCode::BAD_REQUEST, Code::Parse, detail);
     let text = std::str::from_utf8(bytes).map_err(|_| bad("the body is not UTF-8".to_owned()))?;
-    let value =
-        read_json_value(text, &rest.limits).map_err(|finding| bad(finding.message.clone()))?;
+    let value = read_json_value(text, &rest.hall.limits())
+        .map_err(|finding| bad(finding.message.clone()))?;
     match schema.violations(&value).first() {
         None => Ok(value),
         Some(violation) => {

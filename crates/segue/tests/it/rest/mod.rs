@@ -3,6 +3,8 @@
 mod door;
 mod execute;
 mod load;
+mod oidc;
+mod reload;
 mod rights;
 mod runs;
 mod walk;

@@ -9,7 +9,7 @@ use super::{one, world};
 use crate::served::{Answer, Served, TOKEN};
 use crate::support::{Json, World, json};
 
-const EXECUTE: &str = "/api/v1/compositions/execute";
+pub(super) const EXECUTE: &str = "/api/v1/compositions/execute";
 
 /// Calls `sleep`, which the toolset `calm` has not.
 const NAP: &str = "\
@@ -372,11 +372,13 @@ fn a_run_stays_within_its_toolset() {
     let world = world(&principals());
     let composition = json!({ "name": "grows", "steps": [
         { "id": "ok", "approve": { "message": "go on?" } },
-        { "id": "more", "depends_on": ["ok"], "expand": { "composition": {
-            "name": "made", "steps": [{ "id": "s", "tool": "sleep", "parameters": { "ms": 1 } }] } } },
+        { "id": "more", "depends_on": ["ok"], "expand": "{{ input.plan }}" },
     ] });
     let served = Served::start(&world, "sqlite:runs.db", &[]);
-    let begun = served.post_as("held", EXECUTE, &json!({ "composition": composition })).is(202);
+    let plan = json!({ "name": "made", "steps": [
+        { "id": "s", "tool": "sleep", "parameters": { "ms": 1 } }] });
+    let wanted = json!({ "composition": composition, "input": { "plan": plan } });
+    let begun = served.post_as("held", EXECUTE, &wanted).is(202);
     let run = begun["run_id"].as_str().unwrap().to_owned();
     drop(served);
     let served = Served::start(&world, "sqlite:runs.db", &[]);

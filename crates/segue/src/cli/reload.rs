@@ -1,0 +1,122 @@
+//! Compositions and configuration, as they change while something is served.
+//!
+//! The files of compositions are always followed. The configuration is followed when somebody wants
+//! that, and read again at a signal. One that cannot be used is said to be so, and the one before stays.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::app::{App, composition_files, composition_paths, library, not_loaded, template_paths};
+use super::run::{Hangup, Hangups};
+use super::{Global, say};
+use crate::config::Config;
+use crate::print::clean;
+use crate::serve::hall::Hall;
+
+/// How often files are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What tells that a file has changed: where it is, when it was written, and its size.
+type Stamp = (PathBuf, Option<SystemTime>, u64);
+
+/// What is known of files when they were last read.
+#[derive(PartialEq, Eq)]
+pub(super) struct Stamps {
+    documents: Vec<Stamp>,
+    config: Vec<Stamp>,
+}
+
+impl Stamps {
+    /// The files of a configuration, as they are now.
+    pub(super) fn of(config: &Config) -> Stamps {
+        let documents = composition_paths(config).into_iter().chain(template_paths(config));
+        let project = config.project.as_ref().map(|project| project.file.as_path());
+        let config = config.file.as_deref().into_iter().chain(project);
+        Stamps {
+            documents: documents.map(|path| stamp(&path)).collect(),
+            config: config.map(stamp).collect(),
+        }
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let known = std::fs::metadata(path).ok();
+    let modified = known.as_ref().and_then(|known| known.modified().ok());
+    (path.to_owned(), modified, known.map_or(0, |known| known.len()))
+}
+
+/// What is looked after.
+pub(super) struct Watch<'a> {
+    pub(super) app: &'a mut App,
+    pub(super) hall: &'a Arc<Hall>,
+    /// What was known of the files before they were read.
+    pub(super) seen: Stamps,
+    /// Whether the configuration is followed, too.
+    pub(super) follows_config: bool,
+}
+
+impl Watch<'_> {
+    /// Serves what the files say as they change, until the terminal goes. `changed` is told of each
+    /// configuration that is used from then on.
+    pub(super) async fn look_after(
+        mut self,
+        global: &Global,
+        mut hangups: Option<Hangups>,
+        mut changed: impl FnMut(&Config),
+    ) {
+        loop {
+            let hangup = async {
+                match &mut hangups {
+                    Some(hangups) => hangups.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let is_wanted = tokio::select! {
+                hangup = hangup => match hangup {
+                    Hangup::Leave => return,
+                    Hangup::Reload => true,
+                },
+                () = tokio::time::sleep(LOOK_EVERY) => false,
+            };
+            self.app.upstream.close_retired().await;
+            let now = Stamps::of(&self.app.config);
+            let has_changed = self.follows_config && now.config != self.seen.config;
+            if is_wanted || has_changed {
+                // Before it is read, so that no change is missed.
+                self.seen = now;
+                if self.reconfigure(global).await {
+                    changed(&self.app.config);
+                    // Another configuration may have other files.
+                    self.seen = Stamps { config: self.seen.config, ..Stamps::of(&self.app.config) };
+                }
+            } else if now.documents != self.seen.documents {
+                self.seen.documents = now.documents;
+                self.reload(global);
+            }
+        }
+    }
+
+    /// Serves the configuration as it is now, and says so.
+    async fn reconfigure(&mut self, global: &Global) -> bool {
+        if self.app.reconfigure(global).await.is_err() {
+            say("the configuration cannot be used as it is now; the one before stays");
+            return false;
+        }
+        let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
+        self.hall.replace(engine, library, self.app.config.toolsets.clone());
+        say("the configuration was read again");
+        true
+    }
+
+    /// Serves the compositions as they are now.
+    fn reload(&self, global: &Global) {
+        let config = &self.app.config;
+        let files = composition_files(config);
+        for unloaded in self.hall.reload(files, |engine| library(global.quiet, config, engine)) {
+            if !global.quiet {
+                say(&not_loaded(&unloaded.source, &unloaded.diagnostics));
+            }
+        }
+    }
+}
