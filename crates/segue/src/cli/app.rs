@@ -137,7 +137,7 @@ impl App {
         change: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Result<App, Exit> {
         let builtins = Builtins::new(&config);
-        let tools = own_tools(&config, &builtins).map_err(said)?;
+        let tools = own_tools(&config, &builtins).map_err(|message| said(&message))?;
         let mut upstream = Upstream::open(&config, wanted, &tools);
         let (engine, unloaded) = built(global, &config, tools, &mut upstream, change)?;
         let (library, is_quiet) = (OnceCell::new(), global.quiet);
@@ -155,7 +155,7 @@ impl App {
         let builtins = Builtins::new(&config);
         let builtins =
             if builtins.is_same(&self.builtins) { self.builtins.clone() } else { builtins };
-        let tools = own_tools(&config, &builtins).map_err(said)?;
+        let tools = own_tools(&config, &builtins).map_err(|message| said(&message))?;
         let mut upstream = Upstream::reopen(&config, &tools, &self.upstream).await;
         // What was seen of tools are hints, and no reason to stop when they cannot be had.
         let stats = self.engine.store().tools().await.unwrap_or_default();
@@ -381,8 +381,8 @@ impl Builtins {
 }
 
 /// Says what is wrong with a configuration.
-fn said(message: String) -> Exit {
-    complain(&message, None);
+fn said(message: &str) -> Exit {
+    complain(message, None);
     Exit::Usage
 }
 
@@ -396,9 +396,9 @@ fn built(
 ) -> Result<(Engine, Vec<Unloaded>), Exit> {
     tools.append(&mut upstream.tools);
     for (name, known) in &config.tools {
-        apply_override(&mut tools, name, known, upstream).map_err(said)?;
+        apply_override(&mut tools, name, known, upstream).map_err(|message| said(&message))?;
     }
-    let concurrency = concurrency(config, &tools, upstream).map_err(said)?;
+    let concurrency = concurrency(config, &tools, upstream).map_err(|message| said(&message))?;
     let toolset = global.toolset.as_deref().map(|name| toolset_of(config, name)).transpose()?;
     let mut builder = Engine::builder()
         .tools(tools)

@@ -477,6 +477,18 @@ fn a_large_result_is_a_link() {
     }
 }
 
+/// A configuration that changes changes what is offered, and clients are told.
+#[test]
+fn a_changed_configuration_is_served() {
+    let world = world("", &[("double", DOUBLE)]);
+    world.file("more/slow.yaml", SLOW);
+    let mut host = Host::watching(&world);
+    assert_eq!(value(&host.call("double_it", json!({ "n": 1 }))), json!({ "n": 2 }));
+    world.file("segue.yaml", CONFIG.replace("'lib/*.yaml'", "'lib/*.yaml', 'more/*.yaml'"));
+    host.notification("notifications/tools/list_changed");
+    assert_eq!(value(&host.call("slow", json!({ "ms": 1 }))), json!({ "n": 1 }));
+}
+
 /// Files that change change what is offered, and clients are told.
 #[test]
 fn a_changed_file_is_served() {

@@ -82,7 +82,7 @@ fn a_secret_that_a_server_tells_goes_no_further() {
             let done = segue(&world, args);
             seen += &(done.stdout + &done.stderr);
         }
-        let mut host = Host::start_with(&world, &[("CANARY", CANARY)]);
+        let mut host = Host::start_with(&world, &[("CANARY", CANARY)], &[]);
         host.greet(&json!({ "elicitation": { "form": {} } }));
         let composition = json!({ "composition": CALLS });
         let validated = host.call("composition_validate", composition.clone());
@@ -124,7 +124,7 @@ fn every_surface_says_why_a_tool_is_not_there() {
     let checked = segue(&world, &["check", "c.yaml", "--json"]).exits(4).json();
     told(&checked["diagnostics"][0]);
 
-    let mut host = Host::start_with(&world, &[]);
+    let mut host = Host::start(&world);
     host.greet(&json!({}));
     let composition = json!({ "composition": CALLS });
     let validated = value(&host.call("composition_validate", composition.clone()));

@@ -16,7 +16,7 @@ use signature::Verifier;
 
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
-    verifier_factory: verifier,
+    verifier_factory: |algorithm, key| verifier(*algorithm, key),
     key_utils: KeyUtils::new_unimplemented(),
 };
 
@@ -26,11 +26,11 @@ pub(super) fn install() {
     let _ = PROVIDER.install_default();
 }
 
-fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
-    if algorithm.family() != key.family() || how(*algorithm).is_none() {
+fn verifier(algorithm: Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
+    if algorithm.family() != key.family() || how(algorithm).is_none() {
         return Err(ErrorKind::InvalidAlgorithm.into());
     }
-    Ok(Box::new(Held { algorithm: *algorithm, key: key.clone() }))
+    Ok(Box::new(Held { algorithm, key: key.clone() }))
 }
 
 /// How a signature is held against a key.

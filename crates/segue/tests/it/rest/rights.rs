@@ -1,5 +1,7 @@
 //! Who may do what, and whose is what: every route × every credential × every surface.
 
+use std::fmt::Write as _;
+
 use segue::serve::own::OWN;
 use segue::serve::rest::routes::{ROUTES, Route};
 use segue_core::access::Right;
@@ -42,7 +44,8 @@ fn principals() -> String {
     );
     for (name, rights, more) in PRINCIPALS {
         let hash = hex_digest(format!("{name}-token").as_bytes());
-        text += &format!("    {name}: {{ token: 'sha256:{hash}', rights: [{rights}]{more} }}\n");
+        let entry = format!("{{ token: 'sha256:{hash}', rights: [{rights}]{more} }}");
+        let _ = writeln!(text, "    {name}: {entry}");
     }
     text
 }

@@ -29,14 +29,14 @@ pub(crate) struct Host {
 impl Host {
     /// Starts `segue mcp` in a world with a configuration.
     pub(crate) fn start(world: &World) -> Host {
-        Host::start_with(world, &[])
+        Host::start_with(world, &[], &[])
     }
 
-    /// The same with variables of the environment.
-    pub(crate) fn start_with(world: &World, env: &[(&str, &str)]) -> Host {
+    /// The same with variables of the environment, and more arguments.
+    pub(crate) fn start_with(world: &World, env: &[(&str, &str)], args: &[&str]) -> Host {
         let mut command = world.command(SEGUE);
         command.envs(env.iter().copied());
-        command.args(["--config", "segue.yaml", "--store", "sqlite:s.db", "mcp"]);
+        command.args(["--config", "segue.yaml", "--store", "sqlite:s.db", "mcp"]).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let (sender, messages) = channel();
@@ -58,6 +58,13 @@ impl Host {
     pub(crate) fn legacy(world: &World, capabilities: &Json) -> Host {
         let mut host = Host::start(world);
         host.greet(capabilities);
+        host
+    }
+
+    /// The same, and its configuration is followed.
+    pub(crate) fn watching(world: &World) -> Host {
+        let mut host = Host::start_with(world, &[], &["--watch"]);
+        host.greet(&json!({}));
         host
     }
 
