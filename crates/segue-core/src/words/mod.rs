@@ -17,6 +17,7 @@ mod strict;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compile::source::{Source, Span};
@@ -66,7 +67,7 @@ pub struct Prompt {
 }
 
 /// Tokens that were paid for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// What the model read.
     pub input_tokens: u64,
@@ -160,7 +161,7 @@ pub struct Unplanned {
 }
 
 /// What a conversation took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// Answers that were looked at.
     pub rounds: u32,

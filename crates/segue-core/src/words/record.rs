@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Cost;
-use crate::value::Value;
+use crate::compile;
+use crate::compile::source::Source;
+use crate::id::is_composition_name;
+use crate::limits::Limits;
+use crate::value::{Map, Value};
 use crate::view::{RunStatus, Timestamp};
 
 /// How a stored plan stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlanState {
     /// It can be executed.
@@ -23,6 +28,15 @@ pub enum PlanState {
 }
 
 impl PlanState {
+    /// Every state.
+    pub const ALL: &'static [PlanState] =
+        &[PlanState::Pending, PlanState::InProgress, PlanState::Completed, PlanState::Failed];
+
+    /// The state of this word.
+    pub fn parse(word: &str) -> Option<PlanState> {
+        PlanState::ALL.iter().copied().find(|state| state.as_str() == word)
+    }
+
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -50,8 +64,9 @@ impl PlanState {
 }
 
 /// How a plan came about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "PlanOrigin")]
 pub enum Origin {
     /// A model proposed it.
     Model {
@@ -109,10 +124,23 @@ impl PlanRecord {
             plan: with_plan.then_some(&self.document),
         }
     }
+
+    /// The plan as a composition of its own, to keep in a repository, edit and serve, as it would stand
+    /// in a file of this name. Only its query says where it came from.
+    pub fn composition(&self, file: &str, limits: &Limits) -> Option<Arc<str>> {
+        let mut members = self.document.as_object().map_or_else(Map::new, |all| (**all).clone());
+        members.retain(|name, _| !matches!(&**name, "requestId" | "planId"));
+        let name = file.rsplit_once('.').map_or(file, |(name, _)| name);
+        if is_composition_name(name) {
+            members.insert("name".into(), Value::from(name));
+        }
+        let source = Source::new(file, Value::from(members).to_json());
+        compile::convert(&source, limits).text
+    }
 }
 
 /// A stored plan as it crosses a surface.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlannedView<'a> {
     /// The request that it belongs to.
     pub request_id: &'a str,

@@ -375,6 +375,15 @@ impl Engine {
         found.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
     }
 
+    /// The plan that an id of either kind means: this one, or the last one of a request.
+    pub async fn find_plan(&self, id: &str) -> Result<PlanRecord, PlanError> {
+        let id: Arc<str> = id.into();
+        if id.starts_with("req_") {
+            return self.plan_of_request(&id).await;
+        }
+        self.plan_record(&id).await
+    }
+
     /// The plans of a request, the first one first.
     pub async fn plans_of_request(
         &self,

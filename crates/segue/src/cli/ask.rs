@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use segue_core::compile::{self, source::Source};
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
-use segue_core::id::is_composition_name;
 use segue_core::limits::Limits;
 use segue_core::plan::explain;
-use segue_core::value::{Map, Value};
+use segue_core::value::Value;
 use segue_core::view::{PlanView, duration};
 use segue_core::words::{Origin, PlanRecord, PlanState, is_same};
 use segue_runtime::engine::{AskRequest, EngineError, Meanwhile, PlanError, Planned, Reuse};
@@ -215,19 +213,10 @@ fn hint_at_similar(record: &PlanRecord, offered: &[PlanRecord]) {
 /// Writes the plan as a composition that is named like its file.
 fn save(record: &PlanRecord, file: &Path) -> Result<(), String> {
     let shown = file.display();
-    let mut members = record.document.as_object().map_or_else(Map::new, |all| (**all).clone());
-    // What is written is a composition of its own; only its query says where it came from.
-    members.retain(|name, _| !matches!(&**name, "requestId" | "planId"));
-    let stem = file.file_stem().and_then(|stem| stem.to_str());
-    if let Some(stem) = stem.filter(|stem| is_composition_name(stem)) {
-        members.insert("name".into(), Value::from(stem));
-    }
-    let document = Value::from(members);
     let name =
         file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let source = Source::new(name, document.to_json());
-    let converted = compile::convert(&source, &Limits::default());
-    let text = converted.text.ok_or_else(|| format!("`{shown}` cannot be written"))?;
+    let text = record.composition(&name, &Limits::default());
+    let text = text.ok_or_else(|| format!("`{shown}` cannot be written"))?;
     if file.exists() {
         return Err(format!("`{shown}` exists already; nothing was written"));
     }

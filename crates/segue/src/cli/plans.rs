@@ -1,10 +1,7 @@
 //! `segue plans`: plans that were made of words, and how they stand.
 
-use std::sync::Arc;
-
 use clap::{Args, Subcommand};
 use segue_core::view::Timestamp;
-use segue_core::words::PlanRecord;
 use segue_runtime::engine::PlanError;
 use serde_json::json;
 
@@ -82,17 +79,8 @@ async fn list(global: &Global, app: &App, limit: usize) -> Result<(), PlanError>
     Ok(())
 }
 
-/// The plan that is meant by an id of either kind.
-pub(super) async fn find(app: &App, id: &str) -> Result<PlanRecord, PlanError> {
-    let id: Arc<str> = id.into();
-    if id.starts_with("req_") {
-        return app.engine.plan_of_request(&id).await;
-    }
-    app.engine.plan_record(&id).await
-}
-
 async fn show(global: &Global, app: &App, id: &str) -> Result<(), PlanError> {
-    let record = find(app, id).await?;
+    let record = app.engine.find_plan(id).await?;
     let versions = app.engine.plans_of_request(&record.request_id).await?;
     let result = match app.engine.result_of_plan(&record.plan_id).await {
         // The run is forgotten; its plan is not.

@@ -161,7 +161,7 @@ impl Target {
         }
         let unusable = |_| Refusal { said: true, ..Refusal::new(Code::Config, UNUSABLE) };
         let app = App::open_stored(global, &Wanted::Recorded, &[]).map_err(unusable)?;
-        let found = app.runtime().block_on(super::plans::find(&app, id));
+        let found = app.runtime().block_on(app.engine.find_plan(id));
         found.map(|record| Target::Kept(Box::new(record))).map_err(|error| of_plan(&error))
     }
 

@@ -80,23 +80,32 @@ pub async fn execution(
     // Nothing, and the word for it, are the same.
     let given = |name| described.get(name).filter(|value| !value.is_null()).cloned();
     let or_empty = |name| given(name).unwrap_or_else(Value::empty_object);
-    let options = or_empty("options");
-    let strategy = options.get("error_strategy").and_then(Value::as_str);
-    let concurrency = options.get("max_concurrency").and_then(Value::as_u64);
-    let flag = |name| options.get(name).and_then(Value::as_bool).unwrap_or(false);
     Ok(Execution {
         plan,
         input: or_empty("input"),
         context: or_empty("context"),
-        options: Options {
-            timeout_ms: timeout_ms(options.get("timeout"))?,
-            max_concurrency: concurrency.and_then(|n| u32::try_from(n).ok()),
-            strategy: strategy.and_then(Strategy::parse),
-            approved: flag("approved"),
-            ..Options::default()
-        },
-        dry_run: flag("dry_run"),
+        options: options(described)?,
+        dry_run: is_dry(described),
     })
+}
+
+/// How a run is described: its `options`.
+pub fn options(described: &Value) -> Result<Options, Undescribed> {
+    let given = |name| described.get("options")?.get(name).cloned();
+    let concurrency = given("max_concurrency").and_then(|n| n.as_u64());
+    Ok(Options {
+        timeout_ms: timeout_ms(given("timeout").as_ref())?,
+        max_concurrency: concurrency.and_then(|n| u32::try_from(n).ok()),
+        strategy: given("error_strategy").and_then(|word| Strategy::parse(word.as_str()?)),
+        approved: given("approved").and_then(|yes| yes.as_bool()).unwrap_or(false),
+        ..Options::default()
+    })
+}
+
+/// Whether a description says that nothing is to be called.
+pub fn is_dry(described: &Value) -> bool {
+    let options = described.get("options");
+    options.and_then(|options| options.get("dry_run")?.as_bool()).unwrap_or(false)
 }
 
 /// The plan that is described, of whatever is there: a composition, a template, or a name.

@@ -402,6 +402,13 @@ impl Hall {
         theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
     }
 
+    /// A plan of theirs by its id, or the newest one of a request by that.
+    pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<PlanRecord, PlanError> {
+        let record = self.everything().engine.find_plan(id).await?;
+        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
+        theirs.ok_or_else(|| PlanError::NotFound(id.into()))
+    }
+
     /// The plans of a request of theirs, the first one first.
     pub async fn plans_of_request(
         &self,

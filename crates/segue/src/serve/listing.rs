@@ -115,3 +115,20 @@ impl<'a> From<&'a Export> for Report<'a> {
         }
     }
 }
+
+/// So many items behind the one of this key, and the key to go on from; nothing when no item has it.
+pub fn page<T: Clone>(
+    items: &[T],
+    after: Option<&str>,
+    limit: usize,
+    key: impl Fn(&T) -> &str,
+) -> Option<(Vec<T>, Option<Arc<str>>)> {
+    let begin = match after {
+        None => 0,
+        Some(after) => items.iter().position(|item| key(item) == after)? + 1,
+    };
+    let rest = &items[begin..];
+    let page = &rest[..rest.len().min(limit)];
+    let next = page.last().filter(|_| rest.len() > page.len()).map(|last| key(last).into());
+    Some((page.to_vec(), next))
+}

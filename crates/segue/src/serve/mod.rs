@@ -6,13 +6,15 @@
 //! hall.rs, active.rs                  which compositions are served; runs that are under way
 //! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
 //! execution.rs, listing.rs            a run that somebody describes; tools and runs as they are listed
-//! own.rs, plans.rs                    tools of ours beside the compositions
+//! acting.rs, plans.rs                 what is wanted of a run; plans from words
+//! own.rs                              tools of ours beside the compositions
 //! audit.rs                            who did what, in a line
 //! ```
 //!
 //! A run belongs to the hall and not to the request that began it: who goes away loses nothing.
 //! Only what is below `mcp/` and `rest/` knows a protocol, so that every door says the same.
 
+pub mod acting;
 pub mod active;
 pub mod audit;
 pub mod execution;

@@ -1,14 +1,18 @@
-//! Plans that are asked for in words, as tools of ours.
+//! Plans that are asked for in words: how every door makes, shows and executes them, and the tools of
+//! ours that do.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use segue_core::access::Principal;
 use segue_core::plan::Plan;
 use segue_core::value::Value;
 use segue_core::view::PlanView;
-use segue_core::words::PlanRecord;
+use segue_core::words::{PlanRecord, PlanState};
 use segue_runtime::engine::{AskRequest, PlanError, Planned, Reuse};
 
+use super::active::Active;
+use super::hall::{Hall, Wanted};
 use super::own::{Desk, json_of};
 use super::told::{Told, run_value};
 
@@ -20,24 +24,63 @@ pub struct Kept {
     pub again: bool,
 }
 
+/// Why a plan is not executed.
+#[derive(Debug)]
+pub enum Unbegun {
+    /// The plan is not to be had.
+    Plan(PlanError),
+    /// Too much is going on.
+    Busy(String),
+}
+
+/// Makes a plan of words and keeps it. `args` says which: `query`, and perhaps `request_id`, `use` and
+/// `fresh`.
+pub async fn ask(hall: &Hall, who: &Principal, args: &Value) -> Result<Planned, PlanError> {
+    let text = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
+    let is_fresh = args.get("fresh").and_then(Value::as_bool).unwrap_or(false);
+    let reuse = match text("use") {
+        Some(plan_id) => Reuse::This(plan_id),
+        None if is_fresh => Reuse::Nothing,
+        None => Reuse::Same,
+    };
+    let query = text("query").unwrap_or_default();
+    let (request_id, by) = (text("request_id"), Some(who.clone()));
+    let request = AskRequest { request_id, reuse, who: by, ..AskRequest::new(query) };
+    hall.served(who).engine.ask(request).await
+}
+
+/// Begins the run of a plan that is kept, which belongs to that run from then on.
+pub async fn begin(
+    hall: &Arc<Hall>,
+    who: &Principal,
+    kept: &Kept,
+    mut wanted: Wanted,
+) -> Result<Arc<Active>, Unbegun> {
+    let engine = hall.served(who).engine;
+    let taken = engine.take_plan(&kept.plan_id, kept.again, engine.new_run_id()).await;
+    let taken = taken.map_err(Unbegun::Plan)?;
+    wanted.run_id.clone_from(&taken.now.run_id);
+    match hall.start(who, wanted) {
+        Ok(active) => Ok(active),
+        Err(why) => {
+            engine.give_plan_back(taken).await;
+            Err(Unbegun::Busy(why))
+        }
+    }
+}
+
+/// A plan as it stands. One whose run has begun here is being executed, whatever the journal says yet.
+pub fn standing(hall: &Hall, who: &Principal, mut record: PlanRecord) -> PlanRecord {
+    if record.run_id.as_ref().is_some_and(|run_id| hall.active(who, run_id).is_some()) {
+        record.state = PlanState::InProgress;
+    }
+    record
+}
+
 impl Desk<'_> {
     /// `plan_ask`
     pub(super) async fn ask(&self, args: &Value) -> Told {
-        let text = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
-        let is_fresh = args.get("fresh").and_then(Value::as_bool).unwrap_or(false);
-        let reuse = match text("use") {
-            Some(plan_id) => Reuse::This(plan_id),
-            None if is_fresh => Reuse::Nothing,
-            None => Reuse::Same,
-        };
-        let query = text("query").unwrap_or_default();
-        let request = AskRequest {
-            request_id: text("request_id"),
-            reuse,
-            who: Some(self.who.clone()),
-            ..AskRequest::new(query)
-        };
-        match self.hall.served(self.who).engine.ask(request).await {
+        match ask(self.hall, self.who, args).await {
             Ok(planned) => self.told(planned_value(&planned)),
             Err(error) => plan_error(&error),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use crate::support::{Json, SEGUE, World, json};
@@ -66,7 +66,7 @@ impl Answer {
 impl Served {
     /// Starts one with these arguments behind `serve`.
     pub(crate) fn start(world: &World, store: &str, args: &[&str]) -> Served {
-        Served::start_with(world, store, args, &[])
+        Served::start_by(world.command(SEGUE), store, args)
     }
 
     /// The same with variables of the environment.
@@ -78,6 +78,11 @@ impl Served {
     ) -> Served {
         let mut command = world.command(SEGUE);
         command.envs(env.iter().copied());
+        Served::start_by(command, store, args)
+    }
+
+    /// The same by a command that knows more of its world.
+    pub(crate) fn start_by(mut command: Command, store: &str, args: &[&str]) -> Served {
         command.args(["--config", "segue.yaml", "--store", store, "serve"]);
         command.args(["--listen", "127.0.0.1:0"]).args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

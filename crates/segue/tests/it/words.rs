@@ -42,6 +42,11 @@ impl Model {
         Model { port, requests }
     }
 
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1", self.port)
+    }
+
     pub(crate) fn asked(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
@@ -82,7 +87,7 @@ pub(crate) fn world(model: &Model) -> World {
     let world = World::new();
     let script = repository().join("crates/segue/tests/it/words/blogs.py");
     let server = json!({"command": "python3", "args": [script.display().to_string(), "calls"]});
-    let llm = json!({"base_url": format!("http://127.0.0.1:{}/v1", model.port), "model": "small-1",
+    let llm = json!({"base_url": model.url(), "model": "small-1",
                      "api_key": "${MODEL_KEY:-}"});
     world.file("segue.yaml", json!({"mcpServers": {"blog": server}, "llm": llm}).to_string());
     world

@@ -27,7 +27,7 @@ use super::server::{OFFERS_NEED, Server};
 use super::wire;
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
-use crate::serve::plans::{Kept, plan_error};
+use crate::serve::plans::{self, Kept, Unbegun, plan_error};
 use crate::serve::question::{self, Form, Reply};
 use crate::serve::told::{Shape, Telling, Told};
 
@@ -166,24 +166,16 @@ impl Caller<'_> {
             _ => Asking::Whoever(Duration::from_millis(limits.served_question_ms)),
         };
         let Job { plan, input, context, options, shape, kept } = job;
-        let (engine, hash) = (self.hall.served(self.who).engine, plan.hash().clone());
-        let mut taken = None;
-        if let Some(Kept { plan_id, again }) = &kept {
-            match engine.take_plan(plan_id, *again, engine.new_run_id()).await {
-                Ok(plan) => taken = Some(plan),
-                Err(error) => return Ok(told(plan_error(&error))),
-            }
-        }
-        let run_id = taken.as_ref().and_then(|taken| taken.now.run_id.clone());
-        let wanted = Wanted { plan, input, context, options, asking, run_id };
-        match self.hall.start(self.who, wanted) {
+        let hash = plan.hash().clone();
+        let wanted = Wanted { plan, input, context, options, asking, run_id: None };
+        let begun = match &kept {
+            Some(kept) => plans::begin(&self.hall, self.who, kept, wanted).await,
+            None => self.hall.start(self.who, wanted).map_err(Unbegun::Busy),
+        };
+        match begun {
             Ok(active) => self.follow(&active, shape, &hash).await,
-            Err(why) => {
-                if let Some(taken) = taken {
-                    engine.give_plan_back(taken).await;
-                }
-                Ok(told(Told::error(why)))
-            }
+            Err(Unbegun::Plan(error)) => Ok(told(plan_error(&error))),
+            Err(Unbegun::Busy(why)) => Ok(told(Told::error(why))),
         }
     }
 

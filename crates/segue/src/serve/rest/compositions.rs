@@ -1,10 +1,14 @@
 //! Compositions: what is served, and running and checking what somebody sends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use segue_core::access::Principal;
+use segue_core::plan::Plan;
 use segue_core::run::admit;
+use segue_core::value::Value;
 use segue_core::view::{PlanView, RunStatus, RunView};
 use serde::Serialize;
 
@@ -13,19 +17,25 @@ use super::problem::Problem;
 use super::server::RunId;
 use super::shapes::{CompositionLine, CompositionList, CompositionResult, ValidationResult};
 use super::visit::{Answer, Visit, json};
-use crate::serve::active::{Active, Asking};
+use crate::serve::acting::awaited;
+use crate::serve::active::Asking;
 use crate::serve::execution::{Execution, Subject, execution, subject};
-use crate::serve::hall::Wanted;
+use crate::serve::hall::{Hall, Wanted};
 
 /// `GET /api/v1/compositions`
 pub(super) fn list(visit: &Visit) -> Answer {
-    let offers = visit.rest.hall.served(&visit.who).offers;
-    let compositions = offers.iter().map(|offer| {
+    let compositions = lines(&visit.rest.hall, &visit.who);
+    Ok(json(StatusCode::OK, &CompositionList { compositions }))
+}
+
+/// The compositions that are served to somebody.
+pub(in crate::serve) fn lines(hall: &Hall, who: &Principal) -> Vec<CompositionLine> {
+    let offers = hall.served(who).offers;
+    let lines = offers.iter().map(|offer| {
         let schemas = (&offer.input, &offer.output);
         CompositionLine::new(&offer.composition, &offer.description, schemas, &offer.plan)
     });
-    let compositions = compositions.collect();
-    Ok(json(StatusCode::OK, &CompositionList { compositions }))
+    lines.collect()
 }
 
 /// `POST /api/v1/compositions/validate`
@@ -48,59 +58,76 @@ pub(super) async fn validate(visit: Visit) -> Answer {
 
 /// `POST /api/v1/compositions/execute`
 pub(super) async fn execute(visit: Visit) -> Answer {
-    let rest = visit.rest.clone();
+    let (who, key) = (&visit.who, visit.header("idempotency-key"));
+    result(executed(&visit.rest.hall, who, key, &visit.body, visit.patience()).await?)
+}
+
+/// What became of a run, or a dry one, in the words of the seed.
+pub(super) fn result(view: RunView) -> Answer {
+    if view.status == RunStatus::DryRun {
+        return Ok(json(StatusCode::OK, &CompositionResult::from(view)));
+    }
+    Ok(run_answer(view.status, &view.run_id.clone(), &CompositionResult::from(view)))
+}
+
+/// Runs what a body describes and waits for it so long. The same key is the same run.
+pub(in crate::serve) async fn executed(
+    hall: &Arc<Hall>,
+    who: &Principal,
+    key: Option<&str>,
+    described: &Value,
+    patience: Duration,
+) -> Result<RunView, Problem> {
     let Execution { plan, input, context, options, dry_run } =
-        execution(&rest.hall, &visit.who, &visit.body).await?;
+        execution(hall, who, described).await?;
     if dry_run {
-        let view = rest.hall.served(&visit.who).engine.dry_run(&plan, input, context);
-        return match view.status {
-            RunStatus::DryRun => Ok(json(StatusCode::OK, &CompositionResult::from(view))),
-            _ => Err(Problem::refused(view.errors)),
-        };
+        return rehearsed(hall, who, &plan, input, context);
     }
     admit(&plan, input.clone(), &context).map_err(Problem::refused)?;
     let mut wanted = Wanted { plan, input, context, options, asking: Asking::Later, run_id: None };
-    let Some(key) = visit.header("idempotency-key") else {
-        let active = rest.hall.start(&visit.who, wanted).map_err(Problem::busy)?;
-        return follow(&visit, &active).await;
+    let Some(key) = key else {
+        let active = hall.start(who, wanted).map_err(Problem::busy)?;
+        return Ok(awaited(&active, patience).await?);
     };
-    match keys::claim(&rest.hall, &visit.who, key, &visit.body).await? {
-        Claim::Begun(run_id) => again(&visit, &run_id).await,
+    match keys::claim(hall, who, key, described).await? {
+        Claim::Begun(run_id) => again(hall, who, &run_id, patience).await,
         Claim::New(run_id) => {
             wanted.run_id = Some(run_id.clone());
-            rest.hall.start(&visit.who, wanted).map_err(Problem::busy)?;
-            again(&visit, &run_id).await
+            hall.start(who, wanted).map_err(Problem::busy)?;
+            again(hall, who, &run_id, patience).await
         }
     }
 }
 
-/// Waits for a run as long as the caller does.
-async fn follow(visit: &Visit, active: &Arc<Active>) -> Answer {
-    let ended = tokio::time::timeout(visit.patience(), active.ended()).await;
-    match ended {
-        Ok(outcome) => {
-            let view = outcome.as_ref().clone()?;
-            Ok(run_answer(view.status, &view.run_id.clone(), &CompositionResult::from(view)))
-        }
-        Err(_) => Ok(goes_on(active)),
+/// What a run would do.
+pub(super) fn rehearsed(
+    hall: &Hall,
+    who: &Principal,
+    plan: &Arc<Plan>,
+    input: Value,
+    context: Value,
+) -> Result<RunView, Problem> {
+    let view = hall.served(who).engine.dry_run(plan, input, context);
+    match view.status {
+        RunStatus::DryRun => Ok(view),
+        _ => Err(Problem::refused(view.errors)),
     }
 }
 
 /// A run whose request has a key: what its journal says, so that it is the same each time.
-async fn again(visit: &Visit, run_id: &Arc<str>) -> Answer {
-    if let Some(active) = visit.rest.hall.active(&visit.who, run_id) {
-        match tokio::time::timeout(visit.patience(), active.ended()).await {
-            Ok(outcome) => drop(outcome.as_ref().clone()?),
-            Err(_) => return Ok(goes_on(&active)),
+async fn again(
+    hall: &Arc<Hall>,
+    who: &Principal,
+    run_id: &Arc<str>,
+    patience: Duration,
+) -> Result<RunView, Problem> {
+    if let Some(active) = hall.active(who, run_id) {
+        let view = awaited(&active, patience).await?;
+        if view.status == RunStatus::Running {
+            return Ok(view);
         }
     }
-    let view: RunView = visit.rest.hall.stored(&visit.who, run_id).await?.view();
-    Ok(run_answer(view.status, run_id, &CompositionResult::from(view)))
-}
-
-fn goes_on(active: &Active) -> Response {
-    let result = CompositionResult::running(&active.run_id, &active.composition);
-    run_answer(RunStatus::Running, &active.run_id, &result)
+    Ok(hall.stored(who, run_id).await?.view())
 }
 
 /// An answer about a run: 202, with where it is, until it is over.

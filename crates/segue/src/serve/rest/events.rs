@@ -12,9 +12,10 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
+use segue_core::view::RunView;
 use segue_runtime::engine::Stored;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
@@ -40,7 +41,6 @@ const RETRY: &str = "retry: 1000\n\n";
 
 /// `GET /api/v1/runs/{id}/events`
 pub(super) async fn follow(visit: Visit) -> Answer {
-    let rest = &visit.rest;
     let next = match visit.header("last-event-id").map(str::parse::<u64>) {
         None => 0,
         Some(Ok(last)) => last.saturating_add(1),
@@ -49,41 +49,57 @@ pub(super) async fn follow(visit: Visit) -> Answer {
             return Err(Problem::new(StatusCode::BAD_REQUEST, Code::InvalidField, detail));
         }
     };
-    let place = rest.followers.clone().try_acquire_owned();
-    let place = place.map_err(|_| Problem::busy("too many follow runs (`served_streams_max`)"))?;
-    let mut follower = Follower {
-        rest: rest.clone(),
-        who: visit.who.clone(),
-        run_id: visit.part("id").into(),
-        next,
-        length: None,
-        ready: VecDeque::new(),
-        following: None,
-        is_behind: false,
-        is_over: false,
-        heard: Instant::now(),
-        leaving: rest.leaving.clone(),
-        _place: place,
-    };
-    follower.read_journal().await?;
+    let follower = Follower::open(&visit.rest, &visit.who, visit.part("id"), next).await?;
     if follower.is_over && follower.ready.is_empty() {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         return Ok(response);
     }
-    follower.ready.push_front(RETRY.into());
     let events = stream::unfold(follower, |mut follower| async {
-        let bytes = follower.next().await?;
+        let bytes = follower.next().await?.message();
         Some((Ok::<_, Infallible>(bytes), follower))
     });
-    let mut response = Response::new(Body::from_stream(events));
+    let retry = stream::once(async { Ok(Bytes::from_static(RETRY.as_bytes())) });
+    let mut response = Response::new(Body::from_stream(retry.chain(events)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     Ok(response)
 }
 
+/// What a follower is told.
+pub(in crate::serve) enum News {
+    /// Something happened.
+    Event(Arc<Event>),
+    /// The run is over: this is all of it.
+    End {
+        /// The number behind the last entry.
+        seq: u64,
+        /// The run.
+        view: Box<RunView>,
+    },
+    /// Nothing happened for long.
+    Silence,
+}
+
+impl News {
+    /// JSON has no line breaks outside of texts, where they are escaped, so a line holds it.
+    fn message(&self) -> Bytes {
+        match self {
+            News::Event(event) => {
+                let (id, name, data) = (event.seq, event.event, event.line());
+                format!("id: {id}\nevent: {name}\ndata: {data}\n\n").into()
+            }
+            News::End { seq, view } => {
+                let data = serde_json::to_string(view).unwrap_or_default();
+                format!("id: {seq}\nevent: run\ndata: {data}\n\n").into()
+            }
+            News::Silence => ": still here\n\n".into(),
+        }
+    }
+}
+
 /// One who follows a run.
-struct Follower {
+pub(in crate::serve) struct Follower {
     rest: Arc<Rest>,
     /// Who it is.
     who: Principal,
@@ -93,7 +109,7 @@ struct Follower {
     /// Entries in the journal when it was read last.
     length: Option<u64>,
     /// What can be sent.
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<News>,
     /// The run as it is driven here, and what happens in it.
     following: Option<Following>,
     /// Whether the journal says more than what was made ready of it.
@@ -126,12 +142,40 @@ enum Woken {
 }
 
 impl Follower {
+    /// Somebody who follows a run from an entry on.
+    pub(in crate::serve) async fn open(
+        rest: &Arc<Rest>,
+        who: &Principal,
+        run_id: &str,
+        next: u64,
+    ) -> Result<Follower, Problem> {
+        let place = rest.followers.clone().try_acquire_owned();
+        let place =
+            place.map_err(|_| Problem::busy("too many follow runs (`served_streams_max`)"))?;
+        let mut follower = Follower {
+            rest: rest.clone(),
+            who: who.clone(),
+            run_id: run_id.into(),
+            next,
+            length: None,
+            ready: VecDeque::new(),
+            following: None,
+            is_behind: false,
+            is_over: false,
+            heard: Instant::now(),
+            leaving: rest.leaving.clone(),
+            _place: place,
+        };
+        follower.read_journal().await?;
+        Ok(follower)
+    }
+
     /// What is said next; nothing when that was all.
-    async fn next(&mut self) -> Option<Bytes> {
+    pub(in crate::serve) async fn next(&mut self) -> Option<News> {
         loop {
-            if let Some(bytes) = self.ready.pop_front() {
+            if let Some(news) = self.ready.pop_front() {
                 self.heard = Instant::now();
-                return Some(bytes);
+                return Some(news);
             }
             if self.is_behind {
                 self.read_journal().await.ok()?;
@@ -141,14 +185,14 @@ impl Follower {
                 return None;
             }
             match self.wait().await {
-                Woken::Event(event) => self.tell(&event),
+                Woken::Event(event) => self.tell(event),
                 // A journal that cannot be read now is left; who comes back goes on from there.
                 Woken::Look => self.read_journal().await.ok()?,
                 Woken::Left => {
                     self.following = None;
                     self.read_journal().await.ok()?;
                 }
-                Woken::Silence => self.ready.push_back(": still here\n\n".into()),
+                Woken::Silence => self.ready.push_back(News::Silence),
                 Woken::Leave => return None,
             }
         }
@@ -179,10 +223,10 @@ impl Follower {
         }
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn tell(&mut self, event: Arc<Event>) {
         if event.seq >= self.next {
             self.next = event.seq + 1;
-            self.ready.push_back(message(event.seq, event.event, event.line()));
+            self.ready.push_back(News::Event(event));
         }
     }
 
@@ -201,7 +245,7 @@ impl Follower {
         }
         self.length = length;
         let page = Page::read(&self.rest, &self.who, &self.run_id, self.next).await?;
-        self.ready.extend(page.messages);
+        self.ready.extend(page.news);
         self.next = page.next;
         self.is_behind = page.has_more;
         self.is_over = page.is_over;
@@ -211,7 +255,7 @@ impl Follower {
 
 /// What a journal says next.
 struct Page {
-    messages: Vec<Bytes>,
+    news: Vec<News>,
     /// The first entry behind it.
     next: u64,
     has_more: bool,
@@ -246,18 +290,17 @@ impl Page {
         let told: Vec<Event> = events.by_ref().take(PAGE).collect();
         let (has_more, end) = (events.next().is_some(), stored.journal.len() as u64);
         let is_over = stored.run.is_finished() && !has_more;
-        let mut messages: Vec<Bytes> =
-            told.iter().map(|event| message(event.seq, event.event, event.line())).collect();
         let mut next = match told.last() {
             Some(last) => next.max(last.seq + 1),
             None => next,
         };
+        let mut news: Vec<News> =
+            told.into_iter().map(|event| News::Event(Arc::new(event))).collect();
         if is_over && next <= end {
             next = end + 1;
-            let view = serde_json::to_string(&stored.view()).unwrap_or_default();
-            messages.push(message(end, "run", &view));
+            news.push(News::End { seq: end, view: Box::new(stored.view()) });
         }
-        Page { messages, next, has_more, is_over }
+        Page { news, next, has_more, is_over }
     }
 }
 
@@ -265,9 +308,4 @@ impl Following {
     fn of(active: &Active) -> Following {
         Following { events: active.follow(), standing: active.watch() }
     }
-}
-
-/// JSON has no line breaks outside of texts, where they are escaped, so a line holds it.
-fn message(id: u64, event: &str, data: &str) -> Bytes {
-    format!("id: {id}\nevent: {event}\ndata: {data}\n\n").into()
 }

@@ -15,15 +15,15 @@
     reason = "handlers have one shape, also those that cannot fail"
 )]
 
-mod compositions;
-mod events;
+pub(super) mod compositions;
+pub(super) mod events;
 mod keys;
 pub mod openapi;
 mod page;
-mod plans;
+pub(super) mod plans;
 pub mod problem;
 pub mod routes;
-mod runs;
+pub(super) mod runs;
 mod server;
 pub mod shapes;
 mod templates;
@@ -44,12 +44,14 @@ use segue_core::schema::Schema;
 use tokio::sync::{Semaphore, watch};
 
 use super::hall::Hall;
-use super::http::Resource;
+use super::http::{Resource, Right};
 use problem::Problem;
 use routes::{Handler, ROUTES, Route, Verb};
+use server::RunId;
 use visit::{Answer, Visit};
 
 pub use keys::forget as forget_keys;
+pub use server::audit_line;
 
 /// Journals that are read for followers at once.
 const READERS: usize = 2;
@@ -118,10 +120,15 @@ pub async fn not_found() -> Response {
 
 /// Whether somebody may do what a row of the table does.
 pub fn allow(route: &Route, who: &Principal) -> Result<(), Problem> {
-    if who.may(route.right) {
+    may(who, route.right)
+}
+
+/// Whether somebody has a right.
+pub fn may(who: &Principal, right: Right) -> Result<(), Problem> {
+    if who.may(right) {
         return Ok(());
     }
-    let detail = format!("`{}` may not do this: it needs `{}`", who.name, route.right.as_str());
+    let detail = format!("`{}` may not do this: it needs `{}`", who.name, right.as_str());
     let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
     Err(problem.with(header::WWW_AUTHENTICATE, r#"Bearer error="insufficient_scope""#))
 }
@@ -151,7 +158,8 @@ async fn answer(rest: Arc<Rest>, path: &str, params: &RawPathParams, request: Re
     let answered = answered(rest, route, params, who.clone(), request).await;
     let response = answered.unwrap_or_else(IntoResponse::into_response);
     if route.is_audited() {
-        audit(&server::audit_line(route, &who, &asked, &response));
+        let run_id = response.extensions().get::<RunId>().map(|RunId(run_id)| &**run_id);
+        audit(&audit_line(route.name, &who, &asked, run_id, response.status()));
     }
     response
 }

@@ -182,6 +182,7 @@ fn reason(status: u16) -> &'static str {
         415 => "the body is not plain JSON",
         422 => "it can be read and makes no sense; `diagnostics` says where",
         500 => "a fault of Segue itself",
+        502 => "the model gave no plan",
         503 => "too much is going on; `Retry-After` says when to come back",
         _ => "a problem",
     }

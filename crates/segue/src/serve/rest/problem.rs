@@ -7,12 +7,15 @@ use schemars::JsonSchema;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use segue_core::view::ErrorView;
-use segue_runtime::engine::EngineError;
+use segue_core::words::PlanState;
+use segue_runtime::engine::{EngineError, PlanError};
 use segue_runtime::library::LibraryError;
 use segue_runtime::store::StoreError;
 use serde::Serialize;
 
+use crate::serve::acting::Unacted;
 use crate::serve::execution::Undescribed;
+use crate::serve::plans::Unbegun;
 
 /// The media type of problems.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -160,6 +163,11 @@ impl Problem {
     pub fn status(&self) -> StatusCode {
         self.status
     }
+
+    /// What is said of it.
+    pub fn view(&self) -> &ProblemView {
+        &self.view
+    }
 }
 
 impl IntoResponse for Problem {
@@ -247,6 +255,76 @@ impl From<LibraryError> for Problem {
             LibraryError::Taken { .. } | LibraryError::Given(_) => Problem::conflict(detail),
             LibraryError::Wrong { text, diagnostics } => Problem::findings(&text, &diagnostics),
             LibraryError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Unacted> for Problem {
+    fn from(error: Unacted) -> Problem {
+        match error {
+            Unacted::Engine(error) => error.into(),
+            Unacted::Unasked(run_id) => {
+                Problem::conflict("nothing of this kind is asked in this run").of_run(&run_id)
+            }
+            Unacted::Several(run_id, steps) => {
+                let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
+                let detail = format!("several steps ask: {}", steps.join(", "));
+                Problem::conflict(detail).help("`step` says which is meant").of_run(&run_id)
+            }
+            Unacted::Misfit(misfit) => Problem::wrong(Code::InputSchema, misfit),
+            Unacted::Lost => {
+                let detail = "the run could not be acted on";
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
+            }
+        }
+    }
+}
+
+impl From<PlanError> for Problem {
+    fn from(error: PlanError) -> Problem {
+        let (code, detail, help) = (error.code(), error.to_string(), error.help());
+        let problem = match error {
+            PlanError::NoModel => Problem::new(StatusCode::CONFLICT, code, detail),
+            PlanError::Unplanned(unplanned) => {
+                let is_model = code == Code::Llm;
+                let status = if is_model {
+                    StatusCode::BAD_GATEWAY
+                } else {
+                    StatusCode::UNPROCESSABLE_ENTITY
+                };
+                let mut problem = Problem::new(status, code, detail);
+                let findings = unplanned.findings.into_iter();
+                let errors = findings.map(|f| ErrorView::check(f.code, f.message, f.help));
+                problem.view.errors = errors.collect();
+                problem
+            }
+            PlanError::NoPlanFor(_) | PlanError::NotFound(_) => return Problem::not_found(detail),
+            PlanError::Executed { state: PlanState::InProgress, run_id, .. } => {
+                return Problem::conflict(detail).of_run(&run_id);
+            }
+            PlanError::Executed { run_id, .. } => {
+                let help = "`again` executes it once more";
+                return Problem::conflict(detail).of_run(&run_id).help(help);
+            }
+            PlanError::Unsound { text, findings, .. } => {
+                let mut problem = Problem::findings(&text, &findings);
+                problem.view.detail = detail;
+                return problem.help("ask for another version of it");
+            }
+            PlanError::Engine(error) => return error.into(),
+        };
+        match help {
+            Some(help) => problem.help(help),
+            None => problem,
+        }
+    }
+}
+
+impl From<Unbegun> for Problem {
+    fn from(error: Unbegun) -> Problem {
+        match error {
+            Unbegun::Plan(error) => error.into(),
+            Unbegun::Busy(detail) => Problem::busy(detail),
         }
     }
 }

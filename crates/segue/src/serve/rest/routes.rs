@@ -7,6 +7,7 @@ use segue_core::access::Right;
 use segue_core::expose::Format;
 use segue_core::template::TemplateView;
 use segue_core::view::{PlanView, RunStatus, RunView};
+use segue_core::words::PlanState;
 
 use super::visit::{Answer, Visit};
 use super::{compositions, events, plans, runs, server, shapes, templates, tools};
@@ -215,6 +216,10 @@ fn statuses() -> Vec<&'static str> {
     RunStatus::ALL.iter().map(|status| status.as_str()).collect()
 }
 
+fn plan_states() -> Vec<&'static str> {
+    PlanState::ALL.iter().map(|state| state.as_str()).collect()
+}
+
 fn formats() -> Vec<&'static str> {
     Format::ALL.iter().map(|format| format.as_str()).collect()
 }
@@ -343,6 +348,81 @@ pub const ROUTES: &[Route] = &[
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(plans::plan(visit))),
         ..route(Verb::Post, "/api/v1/plans", Right::Look, "planComposition")
+    },
+    Route {
+        about: "Plans that were made of words, newest first",
+        more: "Those of a request come from the first version to the last.",
+        parameters: &[
+            parameter("request_id", Kind::Text, "only those of this request: its versions"),
+            parameter("state", Kind::Word(plan_states), "only those that stand so"),
+            parameter("limit", Kind::Number(1, 1000), "how many at most; 50 unless given"),
+            parameter("cursor", Kind::Text, "`next` of the page before"),
+        ],
+        outcomes: &[json(200, "a page", SchemaGenerator::subschema_for::<shapes::PlanList>)],
+        problems: &[404],
+        handler: Handler::Later(|visit| Box::pin(plans::list(visit))),
+        ..route(Verb::Get, "/api/v1/plans", Right::Look, "listPlans")
+    },
+    Route {
+        about: "Makes a plan of words, and calls nothing",
+        more: "The configured model proposes it; it is checked against the tools that exist, and kept \
+               under the id of a request. With `request_id` it is another version. The same words get \
+               the plan that worked before, unless `fresh`. Who goes away before the answer stops it.",
+        body: Some(needed(SchemaGenerator::subschema_for::<shapes::AskRequest>)),
+        outcomes: &[json(
+            201,
+            "the plan; `Location` is where",
+            SchemaGenerator::subschema_for::<shapes::KeptPlan>,
+        )],
+        problems: &[404, 409, 502],
+        handler: Handler::Later(|visit| Box::pin(plans::ask(visit))),
+        ..route(Verb::Post, "/api/v1/plans/ask", Right::Run, "askPlan")
+    },
+    Route {
+        about: "A plan that was made of words, how it stands and what came of it",
+        more: "By its id, or that of a request: then it is the last version.",
+        outcomes: &[json(200, "the plan", SchemaGenerator::subschema_for::<shapes::KeptPlan>)],
+        problems: &[404],
+        handler: Handler::Later(|visit| Box::pin(plans::get(visit))),
+        ..route(Verb::Get, "/api/v1/plans/{id}", Right::Look, "getPlan")
+    },
+    Route {
+        about: "Throws a plan away",
+        outcomes: &[Outcome { status: 204, about: "forgotten", content: Content::Nothing }],
+        problems: &[404],
+        handler: Handler::Later(|visit| Box::pin(plans::delete(visit))),
+        ..route(Verb::Delete, "/api/v1/plans/{id}", Right::Change, "deletePlan")
+    },
+    Route {
+        about: "A plan as a composition of its own",
+        more: "To keep in a repository, edit and serve; it needs no model any more.",
+        parameters: &[parameter("name", Kind::Text, "what the composition is called")],
+        outcomes: &[Outcome {
+            status: 200,
+            about: "the composition",
+            content: Content::Other("application/yaml"),
+        }],
+        problems: &[404, 422],
+        handler: Handler::Later(|visit| Box::pin(plans::composition(visit))),
+        ..route(Verb::Get, "/api/v1/plans/{id}/composition", Right::Look, "getPlanComposition")
+    },
+    Route {
+        about: "Executes a plan, once unless `again`",
+        more: "By its id, or that of a request: then it is the last version. It is checked against \
+               the tools as they are now; otherwise it is like executing a composition.",
+        headers: &[PREFER],
+        body: Some(optional(SchemaGenerator::subschema_for::<shapes::ExecutePlanRequest>)),
+        outcomes: &[
+            json(
+                200,
+                "what became of it",
+                SchemaGenerator::subschema_for::<shapes::CompositionResult>,
+            ),
+            json(202, UNDER_WAY, SchemaGenerator::subschema_for::<shapes::CompositionResult>),
+        ],
+        problems: &[404, 409],
+        handler: Handler::Later(|visit| Box::pin(plans::execute(visit))),
+        ..route(Verb::Post, "/api/v1/plans/{id}/execute", Right::Run, "executePlan")
     },
     Route {
         about: "Runs, newest first",

@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use segue_core::diagnostic::Code;
-use segue_core::run::Question;
 use segue_core::value::Value;
-use segue_core::view::{RunStatus, RunView};
-use segue_runtime::engine::{Stored, Wish};
-use segue_runtime::store::{RunQuery, StoreError};
+use segue_core::view::RunStatus;
+use segue_runtime::store::RunQuery;
 
 use super::compositions::run_answer;
 use super::problem::Problem;
 use super::shapes::RunList;
 use super::visit::{Answer, Visit, json};
-use crate::serve::question::{Unclear, meant, misfit};
+use crate::serve::acting::{Deed, Verdict, act, seen};
 
 /// Runs on a page unless said otherwise.
 const PAGE: usize = 50;
@@ -50,113 +48,50 @@ pub(super) async fn list(visit: Visit) -> Answer {
 
 /// `GET /api/v1/runs/{id}`
 pub(super) async fn get(visit: Visit) -> Answer {
-    Ok(json(StatusCode::OK, &view(&visit, &stored(&visit).await?)))
-}
-
-async fn stored(visit: &Visit) -> Result<Stored, Problem> {
-    Ok(visit.rest.hall.stored(&visit.who, visit.part("id")).await?)
-}
-
-/// A run that has begun here is running, whatever its journal says yet.
-fn view(visit: &Visit, stored: &Stored) -> RunView {
-    let mut view = stored.view();
-    if view.status == RunStatus::Pending
-        && visit.rest.hall.active(&visit.who, &view.run_id).is_some()
-    {
-        view.status = RunStatus::Running;
-    }
-    view
+    let (hall, who) = (&visit.rest.hall, &visit.who);
+    let stored = hall.stored(who, visit.part("id")).await?;
+    Ok(json(StatusCode::OK, &seen(hall, who, &stored)))
 }
 
 /// `POST /api/v1/runs/{id}/cancel`
 pub(super) async fn cancel(visit: Visit) -> Answer {
-    let stored = stored(&visit).await?;
-    if stored.run.is_finished() {
-        return Err(ended(&stored));
-    }
-    act(&visit, &stored, Wish::Cancel).await
+    done(&visit, &Deed::Cancel).await
 }
 
 /// `POST /api/v1/runs/{id}/rollback`
 pub(super) async fn rollback(visit: Visit) -> Answer {
-    let stored = stored(&visit).await?;
-    act(&visit, &stored, Wish::RollBack { by: visit.who.name.clone() }).await
+    done(&visit, &Deed::RollBack).await
 }
 
 /// `POST /api/v1/runs/{id}/resume`
 pub(super) async fn resume(visit: Visit) -> Answer {
-    let stored = stored(&visit).await?;
-    if stored.run.is_finished() {
-        return Err(ended(&stored));
-    }
-    let wish = match visit.body.get("assume").and_then(Value::as_str) {
-        None => Wish::GoOn,
-        Some(word) => decide(&visit, &stored, true, word == "done", "value")?,
-    };
-    act(&visit, &stored, wish).await
+    done(&visit, &resuming(&visit.body)).await
 }
 
 /// `POST /api/v1/runs/{id}/approve`
 pub(super) async fn approve(visit: Visit) -> Answer {
-    let stored = stored(&visit).await?;
-    if stored.run.is_finished() {
-        return Err(ended(&stored));
-    }
-    let granted = visit.body.get("approved").and_then(Value::as_bool).unwrap_or(true);
-    let wish = decide(&visit, &stored, false, granted, "data")?;
-    act(&visit, &stored, wish).await
+    done(&visit, &approving(&visit.body)).await
 }
 
-fn ended(stored: &Stored) -> Problem {
-    let (run_id, status) = (stored.row.run_id.clone(), stored.row.status);
-    StoreError::Ended { run_id, status }.into()
+/// What the body of a request to go on means.
+pub(in crate::serve) fn resuming(body: &Value) -> Deed {
+    let assumed = body.get("assume").and_then(Value::as_str);
+    Deed::Resume(assumed.map(|word| verdict(body, word == "done", "value")))
 }
 
-/// The answer to the question that is meant.
-fn decide(
-    visit: &Visit,
-    stored: &Stored,
-    is_doubt: bool,
-    granted: bool,
-    data: &str,
-) -> Result<Wish, Problem> {
-    let step = visit.body.get("step").and_then(Value::as_str);
-    let question: Question = meant(&stored.run, step, is_doubt).map_err(|unclear| {
-        let problem = match unclear {
-            Unclear::None => Problem::conflict("nothing of this kind is asked in this run"),
-            Unclear::Several(steps) => {
-                let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
-                let detail = format!("several steps ask: {}", steps.join(", "));
-                Problem::conflict(detail).help("`step` says which is meant")
-            }
-        };
-        problem.of_run(&stored.row.run_id)
-    })?;
-    let data = visit.body.get(data).cloned().unwrap_or_default();
-    if let Some(misfit) = misfit(&question, &data, &stored.plan).filter(|_| granted) {
-        return Err(Problem::wrong(Code::InputSchema, misfit));
-    }
-    Ok(Wish::Decide { question: question.id, granted, by: visit.who.name.clone(), data })
+/// What the body of an answer means.
+pub(in crate::serve) fn approving(body: &Value) -> Deed {
+    let granted = body.get("approved").and_then(Value::as_bool).unwrap_or(true);
+    Deed::Approve(verdict(body, granted, "data"))
 }
 
-/// Has what is wanted happen, whether or not its caller waits for it.
-async fn act(visit: &Visit, stored: &Stored, wish: Wish) -> Answer {
-    let (hall, who) = (visit.rest.hall.clone(), visit.who.clone());
-    let run_id = stored.row.run_id.clone();
-    // On its own, so that it happens although the caller goes away.
-    let acting = tokio::spawn(async move { hall.act(&who, &run_id, wish).await });
-    match tokio::time::timeout(visit.patience(), acting).await {
-        Ok(Ok(outcome)) => {
-            let view = outcome?;
-            Ok(run_answer(view.status, &view.run_id, &view))
-        }
-        Ok(Err(_)) => {
-            let detail = "the run could not be acted on";
-            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail))
-        }
-        Err(_) => {
-            let view = RunView { status: RunStatus::Running, ..stored.view() };
-            Ok(run_answer(view.status, &view.run_id, &view))
-        }
-    }
+fn verdict(body: &Value, granted: bool, data: &str) -> Verdict {
+    let step = body.get("step").and_then(Value::as_str).map(Arc::from);
+    Verdict { step, granted, data: body.get(data).cloned().unwrap_or_default() }
+}
+
+async fn done(visit: &Visit, deed: &Deed) -> Answer {
+    let (hall, run_id) = (&visit.rest.hall, visit.part("id"));
+    let view = act(hall, &visit.who, run_id, deed, visit.patience()).await?;
+    Ok(run_answer(view.status, &view.run_id, &view))
 }

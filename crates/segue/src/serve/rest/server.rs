@@ -11,8 +11,6 @@ use segue_runtime::store::RunQuery;
 
 use super::openapi;
 use super::page;
-use super::problem::Problem;
-use super::routes::Route;
 use super::shapes::Readiness;
 use super::visit::{Answer, Visit, json};
 use crate::serve::audit;
@@ -76,15 +74,14 @@ fn text(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// Who did what, in a line for programs.
-pub(super) fn audit_line(
-    route: &Route,
+pub fn audit_line(
+    what: &str,
     who: &Principal,
     path: &str,
-    response: &Response,
+    run_id: Option<&str>,
+    status: StatusCode,
 ) -> String {
-    let run_id = response.extensions().get::<RunId>().map(|RunId(run_id)| &**run_id);
-    let status = Value::from(u64::from(response.status().as_u16()));
-    audit::line(who, route.name, path, run_id, status)
+    audit::line(who, what, path, run_id, Value::from(u64::from(status.as_u16())))
 }
 
 /// The run that an answer is about, for those who say what was done.

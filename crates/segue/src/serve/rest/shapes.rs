@@ -10,6 +10,7 @@ use segue_core::template::TemplateView;
 use segue_core::tool::Impact;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, PlanView, RunStatus, RunView, StepView, Timestamp, WaitView};
+use segue_core::words::PlannedView;
 use serde::Serialize;
 
 use crate::serve::listing::RunLine;
@@ -146,15 +147,6 @@ impl From<RunView> for CompositionResult {
     }
 }
 
-impl CompositionResult {
-    /// Of a run that is under way.
-    pub fn running(run_id: &Arc<str>, name: &Arc<str>) -> CompositionResult {
-        let status = RunStatus::Running;
-        let (run_id, name) = (run_id.clone(), name.clone());
-        RunView { run_id, name, status, ..RunView::default() }.into()
-    }
-}
-
 /// A composition that is to be looked at: one of `composition`, `template_id` and `name`.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -166,6 +158,63 @@ pub struct PlanRequest {
     composition: Option<Document>,
     /// The name of a served composition.
     name: Option<String>,
+}
+
+/// What somebody wants a plan for.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "it is read as a value; this is its schema")]
+pub struct AskRequest {
+    /// In their own words.
+    query: String,
+    /// The request that the plan is another version of.
+    request_id: Option<String>,
+    /// Take this plan, which worked before.
+    #[schemars(rename = "use")]
+    used: Option<String>,
+    /// Ask the model, whatever worked before.
+    #[schemars(default)]
+    fresh: bool,
+}
+
+/// How a plan is executed.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "it is read as a value; this is its schema")]
+pub struct ExecutePlanRequest {
+    /// Execute it although it was executed already.
+    #[schemars(default)]
+    again: bool,
+    /// What it requires of its caller.
+    context: Option<BTreeMap<String, Value>>,
+    /// How it is run.
+    options: Option<ExecutionOptions>,
+}
+
+/// A plan that was made of words.
+#[derive(Serialize, JsonSchema)]
+pub struct KeptPlan<'a> {
+    /// What is kept of it.
+    #[serde(flatten)]
+    pub record: PlannedView<'a>,
+    /// The plans of its request, the first one first.
+    pub versions: Vec<Arc<str>>,
+    /// Order, effects and what can be rolled back; absent when it does not fit the tools as they are now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked: Option<PlanView>,
+    /// Its last run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<RunView>,
+}
+
+/// Plans, newest first, a page at a time; those of one request from the first.
+#[derive(Serialize, JsonSchema)]
+pub struct PlanList<'a> {
+    /// Without the plans themselves.
+    pub plans: Vec<PlannedView<'a>>,
+    /// The `cursor` of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Arc<str>>,
 }
 
 /// What was found in a composition.
@@ -214,7 +263,7 @@ pub struct CompositionList {
 }
 
 /// A composition that is served.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Serialize, JsonSchema)]
 pub struct CompositionLine {
     /// What it is run under.
     pub name: Arc<str>,

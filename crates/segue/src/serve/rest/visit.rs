@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Collected};
 use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
 use segue_core::diagnostic::{Code, nearest};
+use segue_core::schema::Schema;
 use segue_core::value::Value;
 use serde::Serialize;
 
@@ -133,8 +134,18 @@ fn read_body(
     let text = std::str::from_utf8(bytes).map_err(|_| bad("the body is not UTF-8".to_owned()))?;
     let value = read_json_value(text, &rest.hall.limits())
         .map_err(|finding| bad(finding.message.clone()))?;
-    match schema.violations(&value).first() {
-        None => Ok(value),
+    fits(schema, &value)?;
+    Ok(value)
+}
+
+/// What is wrong with a body of this shape.
+pub(super) fn fits(schema: &Schema, body: &Value) -> Result<(), Problem> {
+    if body.as_array().is_some() {
+        let detail = "a request holds one thing: the body is an object, not a list of them";
+        return Err(Problem::wrong(Code::InvalidField, detail));
+    }
+    match schema.violations(body).first() {
+        None => Ok(()),
         Some(violation) => {
             let detail = format!("the body does not fit: {violation}");
             Err(Problem::wrong(Code::InvalidField, detail))

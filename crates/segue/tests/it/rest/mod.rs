@@ -4,6 +4,7 @@ mod door;
 mod execute;
 mod load;
 mod oidc;
+pub(crate) mod plans;
 mod reload;
 mod rights;
 mod runs;
@@ -18,7 +19,7 @@ use crate::served::{Answer, Served};
 use crate::support::{Json, World, json};
 
 /// A server in a world with these lines of configuration more.
-fn served(more: &str) -> (World, Served) {
+pub(crate) fn served(more: &str) -> (World, Served) {
     let world = world(more);
     let served = Served::start(&world, "memory", &[]);
     (world, served)

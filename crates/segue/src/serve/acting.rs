@@ -1,0 +1,132 @@
+//! Acting on a run: what somebody wants of it, held against how it stands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::access::Principal;
+use segue_core::run::Question;
+use segue_core::value::Value;
+use segue_core::view::{RunStatus, RunView};
+use segue_runtime::engine::{EngineError, Stored, Wish};
+use segue_runtime::store::StoreError;
+
+use super::active::Active;
+use super::hall::Hall;
+use super::question::{Unclear, meant, misfit};
+
+/// What somebody wants of a run.
+pub enum Deed {
+    /// That it ends.
+    Cancel,
+    /// That what it did is taken back.
+    RollBack,
+    /// That it goes on; with what is known of a call that was never answered.
+    Resume(Option<Verdict>),
+    /// That it goes on with this answer to what it asks.
+    Approve(Verdict),
+}
+
+/// An answer to a question of a run.
+pub struct Verdict {
+    /// The step that asks, when several do.
+    pub step: Option<Arc<str>>,
+    /// Yes or no; of a call in doubt: whether it did its work.
+    pub granted: bool,
+    /// What belongs to a yes.
+    pub data: Value,
+}
+
+/// Why nothing was done to a run.
+#[derive(Debug)]
+pub enum Unacted {
+    /// The engine could not, or would not.
+    Engine(EngineError),
+    /// Nothing of this kind is asked in it.
+    Unasked(Arc<str>),
+    /// Several steps of it ask.
+    Several(Arc<str>, Vec<Arc<str>>),
+    /// What came with the answer is not what is asked for.
+    Misfit(String),
+    /// Our own code panicked.
+    Lost,
+}
+
+impl From<EngineError> for Unacted {
+    fn from(error: EngineError) -> Unacted {
+        Unacted::Engine(error)
+    }
+}
+
+/// Has what is wanted of a run happen, whether or not its caller waits for it.
+pub async fn act(
+    hall: &Arc<Hall>,
+    who: &Principal,
+    run_id: &str,
+    deed: &Deed,
+    patience: Duration,
+) -> Result<RunView, Unacted> {
+    let (stored, by) = (hall.stored(who, run_id).await?, &who.name);
+    // What is over is only ever taken back.
+    if stored.run.is_finished() && !matches!(deed, Deed::RollBack) {
+        let (run_id, status) = (stored.row.run_id.clone(), stored.row.status);
+        return Err(EngineError::Store(StoreError::Ended { run_id, status }).into());
+    }
+    let wish = match deed {
+        Deed::Cancel => Wish::Cancel,
+        Deed::RollBack => Wish::RollBack { by: by.clone() },
+        Deed::Resume(None) => Wish::GoOn,
+        Deed::Resume(Some(verdict)) => decide(&stored, verdict, true, by)?,
+        Deed::Approve(verdict) => decide(&stored, verdict, false, by)?,
+    };
+    let (hall, who, run_id) = (hall.clone(), who.clone(), stored.row.run_id.clone());
+    // On its own, so that it happens although the caller goes away.
+    let acting = tokio::spawn(async move { hall.act(&who, &run_id, wish).await });
+    match tokio::time::timeout(patience, acting).await {
+        Ok(Ok(outcome)) => Ok(outcome?),
+        Ok(Err(_)) => Err(Unacted::Lost),
+        Err(_) => Ok(RunView { status: RunStatus::Running, ..stored.view() }),
+    }
+}
+
+/// The answer to the question that is meant.
+fn decide(
+    stored: &Stored,
+    verdict: &Verdict,
+    is_doubt: bool,
+    by: &Arc<str>,
+) -> Result<Wish, Unacted> {
+    let run_id = stored.row.run_id.clone();
+    let found = meant(&stored.run, verdict.step.as_deref(), is_doubt);
+    let question: Question = found.map_err(|unclear| match unclear {
+        Unclear::None => Unacted::Unasked(run_id.clone()),
+        Unclear::Several(steps) => Unacted::Several(run_id.clone(), steps),
+    })?;
+    let misfit = misfit(&question, &verdict.data, &stored.plan);
+    if let Some(misfit) = misfit.filter(|_| verdict.granted) {
+        return Err(Unacted::Misfit(misfit));
+    }
+    let (granted, data) = (verdict.granted, verdict.data.clone());
+    Ok(Wish::Decide { question: question.id, granted, by: by.clone(), data })
+}
+
+/// A run as it stands. One that has begun here is running, whatever its journal says yet.
+pub fn seen(hall: &Hall, who: &Principal, stored: &Stored) -> RunView {
+    let mut view = stored.view();
+    if view.status == RunStatus::Pending && hall.active(who, &view.run_id).is_some() {
+        view.status = RunStatus::Running;
+    }
+    view
+}
+
+/// What became of a run that is waited for so long, or that it goes on.
+pub async fn awaited(active: &Active, patience: Duration) -> Result<RunView, EngineError> {
+    match tokio::time::timeout(patience, active.ended()).await {
+        Ok(outcome) => outcome.as_ref().clone(),
+        Err(_) => Ok(RunView {
+            run_id: active.run_id.clone(),
+            name: active.composition.clone(),
+            status: RunStatus::Running,
+            ..RunView::default()
+        }),
+    }
+}

@@ -1,0 +1,142 @@
+//! Plans from words over REST: asked for, looked at, executed once, kept as a composition.
+
+use super::served;
+use crate::served::{Served, TOKEN};
+use crate::support::{Json, World, json};
+use crate::words::{Model, calls, good, world};
+
+const ASK: &str = "/api/v1/plans/ask";
+
+/// A server whose model says the plan of the seed.
+pub(crate) fn planning(model: &Model) -> (World, Served) {
+    let world = world(model);
+    let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
+    let mut config: Json = serde_json::from_str(&config).unwrap();
+    config["server"] = json!({ "token": TOKEN });
+    world.file("segue.yaml", config.to_string());
+    let served = Served::start(&world, "sqlite:s.db", &[]);
+    (world, served)
+}
+
+/// S4-04, S4-05, S4-07, S4-08, S4-09: a plan first and a run later, each found by the request's id.
+#[test]
+fn words_become_a_plan_and_then_a_run() {
+    let model = Model::saying(&[&good().to_string()]);
+    let (world, served) = planning(&model);
+    let answer = served.post(ASK, &json!({ "query": "An author, then a blog" }));
+    let planned = answer.is(201);
+    let (plan, request) =
+        (planned["plan_id"].as_str().unwrap(), planned["request_id"].as_str().unwrap());
+    assert_eq!(answer.headers["location"], format!("/api/v1/plans/{plan}"));
+    assert_eq!((&planned["state"], &planned["versions"]), (&json!("pending"), &json!([plan])));
+    assert_eq!(planned["plan"]["tools"], good()["tools"]);
+    assert_eq!(planned["checked"]["steps"][1]["needs"], json!(["createAuthor"]));
+    assert!(calls(&world).is_empty(), "nothing is called while a plan is made");
+
+    let execute = format!("/api/v1/plans/{request}/execute");
+    let dry = json!({ "options": { "dry_run": true } });
+    assert_eq!(served.post(&execute, &dry).is(200)["status"], "dry_run");
+    assert!(calls(&world).is_empty());
+    let ran = served.post(&execute, &json!({})).is(200);
+    assert_eq!(ran["output"]["createBlog"]["authorId"], "507f1f77bcf86cd799439011");
+    let shown = served.get(&format!("/api/v1/plans/{request}")).is(200);
+    assert_eq!((&shown["plan_id"], &shown["state"]), (&json!(plan), &json!("completed")));
+    assert_eq!(shown["result"]["run_id"], ran["run_id"]);
+
+    // Once, unless it is said otherwise.
+    let again = served.post(&execute, &json!({})).is_problem(409, "conflict");
+    assert_eq!((&again["run_id"], calls(&world).len()), (&ran["run_id"], 2));
+    served.post(&execute, &json!({ "again": true })).is(200);
+    assert_eq!(calls(&world).len(), 4);
+}
+
+/// S4-07: several versions in a request; what is listed; a plan as a composition; what is thrown away.
+#[test]
+fn a_request_has_versions() {
+    let model = Model::saying(&[&good().to_string()]);
+    let (world, served) = planning(&model);
+    let ask = |more: Json| {
+        let mut body = json!({ "query": "An author, then a blog", "fresh": true });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        served.post(ASK, &body).is(201)
+    };
+    let first = ask(json!({}));
+    let request = first["request_id"].as_str().unwrap();
+    let second = ask(json!({ "request_id": request }));
+    assert_eq!((&second["version"], &second["request_id"]), (&json!(2), &json!(request)));
+    let other = ask(json!({}));
+    let ids = |path: &str| -> Vec<Json> {
+        let page = served.get(path).is(200);
+        page["plans"].as_array().unwrap().iter().map(|plan| plan["plan_id"].clone()).collect()
+    };
+    let of_request = format!("/api/v1/plans?request_id={request}");
+    assert_eq!(ids(&of_request), [first["plan_id"].clone(), second["plan_id"].clone()]);
+    assert_eq!(ids("/api/v1/plans").len(), 3);
+    assert_eq!(ids("/api/v1/plans?state=completed").len(), 0);
+    let page = served.get("/api/v1/plans?limit=2").is(200);
+    let next = page["next"].as_str().unwrap();
+    assert_eq!(ids(&format!("/api/v1/plans?limit=2&cursor={next}")).len(), 1);
+    served.get("/api/v1/plans?cursor=nothing").is_problem(400, "invalid-field");
+    // The request's plan is the last one.
+    let shown = served.get(&format!("/api/v1/plans/{request}")).is(200);
+    assert_eq!(shown["plan_id"], second["plan_id"]);
+
+    let text = served.get(&format!("/api/v1/plans/{request}/composition?name=make-blog"));
+    assert_eq!((text.status, &*text.headers["content-type"]), (200, "application/yaml"));
+    assert!(text.body.starts_with("name: make-blog\n"), "{}", text.body);
+    let ran = served.post("/api/v1/compositions/execute", &json!({ "composition": text.body }));
+    assert_eq!((&ran.is(200)["status"], calls(&world).len()), (&json!("success"), 2));
+
+    let path = format!("/api/v1/plans/{}", other["plan_id"].as_str().unwrap());
+    assert_eq!(served.send("DELETE", &path, &[], &json!(null)).status, 204);
+    served.get(&path).is_problem(404, "not-found");
+    served.send("DELETE", &path, &[], &json!(null)).is_problem(404, "not-found");
+}
+
+/// S4-49, and what else goes wrong: no model, a model that gives no plan, a request that is not there.
+#[test]
+fn what_cannot_be_planned_is_a_problem() {
+    let (_world, without) = served("");
+    let problem = without.post(ASK, &json!({ "query": "x" })).is_problem(409, "llm");
+    assert!(problem["help"].as_str().unwrap().contains("llm: { provider: openai"), "{problem}");
+    without.post(ASK, &json!({})).is_problem(422, "invalid-field");
+
+    let model = Model::saying(&["I would rather not."]);
+    let (world, served) = planning(&model);
+    let problem = served.post(ASK, &json!({ "query": "x" })).is_problem(502, "llm");
+    assert_eq!(problem["errors"][0]["code"], "llm", "{problem}");
+    assert_eq!(served.get("/api/v1/plans").is(200)["plans"], json!([]));
+    let unknown = "req_1704123456_abc123def";
+    for (method, path) in [("GET", ""), ("POST", "/execute"), ("GET", "/composition")] {
+        let path = format!("/api/v1/plans/{unknown}{path}");
+        let problem = served.send(method, &path, &[], &json!(null)).is_problem(404, "not-found");
+        assert_eq!(problem["detail"], format!("Plan not found for requestId: {unknown}"));
+    }
+    let body = json!({ "query": "x", "request_id": unknown });
+    served.post(ASK, &body).is_problem(404, "not-found");
+    assert!(calls(&world).is_empty());
+}
+
+/// A plan whose call asks leaves a run that waits, and is in progress until somebody answers.
+#[test]
+fn a_plan_that_asks_waits() {
+    let wipe =
+        json!({ "tools": [{ "name": "wipe", "parameters": {} }], "executionOrder": ["wipe"] });
+    let model = Model::saying(&[&wipe.to_string()]);
+    let (world, served) = planning(&model);
+    let planned = served.post(ASK, &json!({ "query": "Clean up" })).is(201);
+    let path = format!("/api/v1/plans/{}", planned["plan_id"].as_str().unwrap());
+    let waiting = served.post(&format!("{path}/execute"), &json!({})).is(202);
+    assert_eq!((&waiting["status"], calls(&world).len()), (&json!("waiting"), 0));
+    assert_eq!(served.get(&path).is(200)["state"], "in-progress");
+    served.post(&format!("{path}/execute"), &json!({ "again": true })).is_problem(409, "conflict");
+    let approve = format!("/api/v1/runs/{}/approve", waiting["run_id"].as_str().unwrap());
+    assert_eq!(served.post(&approve, &json!({})).is(200)["status"], "success");
+    assert_eq!(
+        (&served.get(&path).is(200)["state"], calls(&world).len()),
+        (&json!("completed"), 1)
+    );
+    // With a yes beforehand nobody is asked.
+    let approved = json!({ "again": true, "options": { "approved": true } });
+    assert_eq!(served.post(&format!("{path}/execute"), &approved).is(200)["status"], "success");
+}
