@@ -119,6 +119,22 @@ pub struct Limits {
     pub served_stall_ms: u64,
     /// How long the key of a request is remembered.
     pub served_key_ms: u64,
+    /// Size of one GraphQL request.
+    pub graphql_body_bytes_max: usize,
+    /// Size of one GraphQL document; what is larger belongs into its variables.
+    pub graphql_document_bytes_max: usize,
+    /// Words and signs in one GraphQL document.
+    pub graphql_tokens_max: usize,
+    /// Fields of a GraphQL operation inside each other.
+    pub graphql_depth_max: usize,
+    /// Fields of a GraphQL operation, those of fragments counted wherever they are used.
+    pub graphql_complexity_max: usize,
+    /// Fields of a GraphQL operation that are given another name.
+    pub graphql_aliases_max: usize,
+    /// Directives of a GraphQL operation.
+    pub graphql_directives_max: usize,
+    /// Items on one page of a GraphQL answer.
+    pub graphql_page_max: usize,
     /// Size of what somebody may ask a plan for.
     pub llm_query_bytes_max: usize,
     /// Tokens that the tools may take which a model is told of; of more, those that fit best.
@@ -194,6 +210,14 @@ impl Default for Limits {
             served_body_ms: 30_000,
             served_stall_ms: 30_000,
             served_key_ms: 24 * 3600 * 1000,
+            graphql_body_bytes_max: 256 * 1024,
+            graphql_document_bytes_max: 32 * 1024,
+            graphql_tokens_max: 2_000,
+            graphql_depth_max: 12,
+            graphql_complexity_max: 500,
+            graphql_aliases_max: 30,
+            graphql_directives_max: 8,
+            graphql_page_max: 100,
             llm_query_bytes_max: 16 * 1024,
             llm_tools_tokens_max: 24_000,
             llm_answer_tokens_max: 4_096,

@@ -4,9 +4,10 @@ use clap::{Args, ValueEnum};
 use segue_core::compile::dialect::{Draft, composition_schema, test_schema};
 
 use super::{Exit, print_data, to_json};
+use crate::serve::graphql;
 use crate::serve::rest::openapi;
 
-/// Print the JSON Schema of compositions, of their tests, or the OpenAPI document
+/// Print the JSON Schema of compositions or of their tests, the OpenAPI document, or the GraphQL schema
 #[derive(Args, Debug)]
 pub(super) struct SchemaArgs {
     /// Which JSON Schema to write; older editors understand draft 7 only
@@ -18,6 +19,9 @@ pub(super) struct SchemaArgs {
     /// The OpenAPI document of `segue serve` instead
     #[arg(long, conflicts_with = "draft")]
     openapi: bool,
+    /// The GraphQL schema of `segue serve` instead
+    #[arg(long, conflicts_with_all = ["draft", "test", "openapi"])]
+    graphql: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -33,6 +37,10 @@ enum DraftName {
 pub(super) fn schema(args: &SchemaArgs) -> Exit {
     if args.openapi {
         print_data(openapi::text().trim_end());
+        return Exit::Success;
+    }
+    if args.graphql {
+        print_data(graphql::sdl().trim_end());
         return Exit::Success;
     }
     let draft = match args.draft {

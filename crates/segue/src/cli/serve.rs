@@ -23,7 +23,7 @@ const LISTEN: &str = "127.0.0.1:7433";
 /// How long last answers may take to arrive.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Serve the configured compositions over HTTP: REST at `/api/v1`, MCP at `/mcp`
+/// Serve the configured compositions over HTTP: REST at `/api/v1`, GraphQL at `/graphql`, MCP at `/mcp`
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct ServeArgs {
@@ -102,7 +102,8 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let at = listener.local_addr().unwrap_or(at);
         let scheme = if tls.is_some() { "https" } else { "http" };
         say(&format!(
-            "listening at {scheme}://{at} (REST at /api/v1, MCP at /mcp, described at /docs)"
+            "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, \
+             described at /docs)"
         ));
         if let Some(told) = told {
             say(&told);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! http/ ── the house's address: who may come in at all
-//! mcp/, rest/ ── doors: requests of a protocol → what the hall does → answers of the protocol
+//! mcp/, rest/, graphql/ ── doors: requests of a protocol → what the hall does → answers of the protocol
 //! hall.rs, active.rs                  which compositions are served; runs that are under way
 //! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
 //! execution.rs, listing.rs            a run that somebody describes; tools and runs as they are listed
@@ -12,12 +12,13 @@
 //! ```
 //!
 //! A run belongs to the hall and not to the request that began it: who goes away loses nothing.
-//! Only what is below `mcp/` and `rest/` knows a protocol, so that every door says the same.
+//! Only what is below `mcp/`, `rest/` and `graphql/` knows a protocol, so that every door says the same.
 
 pub mod acting;
 pub mod active;
 pub mod audit;
 pub mod execution;
+pub mod graphql;
 pub mod hall;
 pub mod http;
 pub mod listing;

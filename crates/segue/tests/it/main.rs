@@ -10,6 +10,7 @@ mod dry;
 mod examples;
 mod gate;
 mod generate;
+mod graphql;
 mod hostile;
 mod init;
 mod inject;

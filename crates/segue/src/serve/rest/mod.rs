@@ -41,6 +41,8 @@ use axum::routing::any;
 use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
 use segue_core::schema::Schema;
+use segue_core::toolset::ToolsetBuilder;
+use segue_core::value::Value;
 use tokio::sync::{Semaphore, watch};
 
 use super::hall::Hall;
@@ -88,6 +90,11 @@ impl Rest {
         let bodies = bodies.collect();
         let readers = Semaphore::new(READERS);
         Rest { hall, resource, leaving, audit, followers, readers, bodies }
+    }
+
+    /// What is wrong with a body of the route of this name.
+    pub(super) fn fits(&self, route: &str, body: &Value) -> Result<(), Problem> {
+        self.bodies.get(route).map_or(Ok(()), |schema| visit::fits(schema, body))
     }
 
     /// Every route of the table that is answered here.

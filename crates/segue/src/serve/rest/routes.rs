@@ -5,12 +5,14 @@ use futures_util::future::BoxFuture;
 use schemars::{Schema, SchemaGenerator};
 use segue_core::access::Right;
 use segue_core::expose::Format;
+use segue_core::limits::Limits;
 use segue_core::template::TemplateView;
 use segue_core::view::{PlanView, RunStatus, RunView};
 use segue_core::words::PlanState;
 
 use super::visit::{Answer, Visit};
 use super::{compositions, events, plans, runs, server, shapes, templates, tools};
+use crate::serve::graphql;
 
 /// A method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +104,9 @@ pub struct Parameter {
     pub is_required: bool,
 }
 
+/// A limit: its name and where it stands.
+pub type BodyLimit = (&'static str, fn(&Limits) -> usize);
+
 /// A body that is sent.
 #[derive(Clone, Copy)]
 pub struct Body {
@@ -109,6 +114,8 @@ pub struct Body {
     pub shape: Shape,
     /// Whether it has to be there.
     pub is_required: bool,
+    /// The limit that it has beyond that of every body.
+    pub limit: Option<BodyLimit>,
 }
 
 /// An answer that may come, beside problems.
@@ -197,11 +204,11 @@ const fn route(verb: Verb, path: &'static str, right: Right, name: &'static str)
 }
 
 const fn needed(shape: Shape) -> Body {
-    Body { shape, is_required: true }
+    Body { shape, is_required: true, limit: None }
 }
 
 const fn optional(shape: Shape) -> Body {
-    Body { shape, is_required: false }
+    Body { shape, is_required: false, limit: None }
 }
 
 const fn json(status: u16, about: &'static str, shape: Shape) -> Outcome {
@@ -547,6 +554,23 @@ pub const ROUTES: &[Route] = &[
         problems: &[404, 422],
         handler: Handler::Now(tools::export),
         ..route(Verb::Get, "/api/v1/toolsets/{name}/export", Right::Look, "exportToolset")
+    },
+    Route {
+        about: "GraphQL: one operation",
+        more: "The schema is in `schema/segue.graphql`, and the schema itself says what it is. What a \
+               mutation does needs the right of the route that does the same. `Accept: \
+               text/event-stream` has the answer come as events; subscriptions need it.",
+        body: Some(Body {
+            limit: Some(("graphql_body_bytes_max", |limits| limits.graphql_body_bytes_max)),
+            ..needed(SchemaGenerator::subschema_for::<shapes::GraphqlRequest>)
+        }),
+        outcomes: &[json(
+            200,
+            "what was asked for, or what is wrong with the question",
+            SchemaGenerator::subschema_for::<shapes::GraphqlResponse>,
+        )],
+        handler: Handler::Later(|visit| Box::pin(graphql::answer(visit))),
+        ..route(Verb::Post, graphql::PATH, Right::Look, "graphql")
     },
     Route {
         about: "MCP, in both eras of the protocol",

@@ -217,6 +217,34 @@ pub struct PlanList<'a> {
     pub next: Option<Arc<str>>,
 }
 
+/// One operation of GraphQL.
+#[derive(JsonSchema)]
+#[schemars(rename = "GraphQLRequest", rename_all = "camelCase")]
+#[expect(dead_code, reason = "it is read as a value; this is its schema")]
+pub struct GraphqlRequest {
+    /// The document.
+    query: String,
+    /// Which of its operations, when it has several.
+    operation_name: Option<String>,
+    /// Values of its variables.
+    variables: Option<BTreeMap<String, Value>>,
+    /// Not looked at.
+    extensions: Option<BTreeMap<String, Value>>,
+}
+
+/// What GraphQL answers.
+#[derive(JsonSchema)]
+#[schemars(rename = "GraphQLResponse")]
+#[expect(dead_code, reason = "it is answered as text; this is its schema")]
+pub struct GraphqlResponse {
+    /// What was asked for; absent when nothing was executed.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    data: Option<Value>,
+    /// What went wrong; each has `extensions.code`.
+    #[schemars(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<BTreeMap<String, Value>>,
+}
+
 /// What was found in a composition.
 #[derive(Serialize, JsonSchema)]
 pub struct ValidationResult {

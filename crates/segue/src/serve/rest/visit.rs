@@ -124,6 +124,13 @@ fn read_body(
     if bytes.is_empty() && route.body.is_some_and(|body| !body.is_required) {
         return Ok(Value::empty_object());
     }
+    if let Some((name, limit)) = route.body.and_then(|body| body.limit) {
+        let most = limit(&rest.limits);
+        if bytes.len() > most {
+            let detail = format!("a body has at most {most} bytes here (`{name}`)");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Limit, detail));
+        }
+    }
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let kind = kind.split(';').next().unwrap_or("").trim();
     if !kind.eq_ignore_ascii_case("application/json") {

@@ -1,0 +1,286 @@
+//! The door for programs that say what they want to see: GraphQL at `/graphql`.
+//!
+//! ```text
+//! guard.rs                                    what a document may cost, before anything is executed
+//! query.rs, mutation.rs, subscription.rs      the three roots; types/: what they answer, per topic
+//! caller.rs, json.rs                          rights, pages and errors; our values as GraphQL has them
+//! ```
+//!
+//! It is a row of the table of routes, so it has the guards, the rights and the bounds of every other
+//! row. What a field does is done by the functions that REST has, and errors are its problems with
+//! `extensions.code`. Subscriptions, and whatever else is asked for with `Accept: text/event-stream`,
+//! come as server-sent events: each is a request of its own, with its own token.
+
+#![allow(
+    clippy::unused_async,
+    reason = "the functions behind fields are asynchronous, also simple ones"
+)]
+
+mod caller;
+mod guard;
+mod json;
+mod mutation;
+mod query;
+mod subscription;
+mod types;
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use async_graphql::parser::types::{DocumentOperations, ExecutableDocument, OperationType};
+use async_graphql::{
+    ErrorExtensionValues, Request, Response as Executed, SDLExportOptions, Schema, ServerError,
+};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use segue_core::diagnostic::Code;
+use segue_core::value::Value;
+use serde::Serialize;
+
+use super::rest::visit::{Answer, Visit};
+use caller::Caller;
+use guard::Refusal;
+use mutation::Mutation;
+use query::Query;
+use subscription::Subscription;
+
+/// Where it is.
+pub const PATH: &str = "/graphql";
+
+/// The longest silence of a stream.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+type Whole = Schema<Query, Mutation, Subscription>;
+
+fn schema() -> &'static Whole {
+    static SCHEMA: OnceLock<Whole> = OnceLock::new();
+    SCHEMA.get_or_init(|| Schema::new(Query, Mutation, Subscription))
+}
+
+/// The schema, as text.
+pub fn sdl() -> String {
+    let options = SDLExportOptions::new().sorted_enum_items();
+    format!("{}\n", schema().sdl_with_options(options).trim())
+}
+
+/// How an answer is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As JSON; what could not be executed is an answer, too.
+    Json,
+    /// As the newer media type has it, where the status says whether anything was executed.
+    Graphql,
+    /// As server-sent events.
+    Events,
+}
+
+impl Form {
+    fn of(accept: Option<&str>) -> Form {
+        let accept = accept.unwrap_or("").to_ascii_lowercase();
+        if accept.contains("text/event-stream") {
+            Form::Events
+        } else if accept.contains("application/graphql-response+json") {
+            Form::Graphql
+        } else {
+            Form::Json
+        }
+    }
+}
+
+/// `POST /graphql`
+pub(super) async fn answer(visit: Visit) -> Answer {
+    let form = Form::of(visit.header("accept"));
+    let text = |name: &str| visit.body.get(name).and_then(Value::as_str);
+    let query = text("query").unwrap_or("");
+    let document = match guard::read(query, &visit.rest.hall.limits()) {
+        Ok(document) => document,
+        Err(refusal) => return Ok(refused(form, refusal)),
+    };
+    if form != Form::Events && is_subscription(&document, text("operationName")) {
+        let message = "a subscription is answered with events: `Accept: text/event-stream`";
+        let refusal =
+            Refusal { code: Code::InvalidField, message: message.to_owned(), places: Vec::new() };
+        return Ok(refused(form, refusal));
+    }
+    let mut request = Request::new(query).variables(json::variables(visit.body.get("variables")));
+    request.operation_name = text("operationName").map(str::to_owned);
+    request.set_parsed_query(document);
+    let caller = Caller { rest: visit.rest.clone(), who: visit.who.clone() };
+    let request = request.data(visit.who.clone()).data(caller);
+    if form == Form::Events {
+        return Ok(events(schema().execute_stream(request)));
+    }
+    Ok(whole(form, schema().execute(request).await))
+}
+
+/// Whether the operation that is meant is a subscription.
+fn is_subscription(document: &ExecutableDocument, name: Option<&str>) -> bool {
+    let operation = match (&document.operations, name) {
+        (DocumentOperations::Single(operation), _) => Some(operation),
+        (DocumentOperations::Multiple(all), Some(name)) => all.get(name),
+        (DocumentOperations::Multiple(all), None) => all.values().next(),
+    };
+    operation.is_some_and(|operation| operation.node.ty == OperationType::Subscription)
+}
+
+/// An answer about a document of which nothing is executed.
+fn refused(form: Form, refusal: Refusal) -> Response {
+    let mut error = ServerError::new(refusal.message, None);
+    error.locations = refusal.places;
+    error.extensions = Some(coded(refusal.code));
+    let executed = Executed::from_errors(vec![error]);
+    match form {
+        Form::Events => events(stream::once(async { executed }).boxed()),
+        Form::Json | Form::Graphql => whole(form, executed),
+    }
+}
+
+fn coded(code: Code) -> ErrorExtensionValues {
+    let mut extensions = ErrorExtensionValues::default();
+    extensions.set("code", code.to_string());
+    extensions
+}
+
+/// What is sent of an answer.
+#[derive(Serialize)]
+struct Sent {
+    /// Absent when nothing was executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<async_graphql::Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<ServerError>,
+}
+
+impl From<Executed> for Sent {
+    fn from(executed: Executed) -> Sent {
+        let mut errors = executed.errors;
+        // What is about no field was found before anything was executed.
+        let is_about_document = |error: &ServerError| error.path.is_empty();
+        let is_executed = errors.is_empty() || !errors.iter().all(is_about_document);
+        for error in &mut errors {
+            let code = if error.path.is_empty() { Code::InvalidField } else { Code::Internal };
+            error.extensions.get_or_insert_with(|| coded(code));
+        }
+        Sent { data: is_executed.then_some(executed.data), errors }
+    }
+}
+
+/// An answer in one piece.
+fn whole(form: Form, executed: Executed) -> Response {
+    let sent = Sent::from(executed);
+    let (kind, refused) = match form {
+        Form::Graphql => ("application/graphql-response+json", StatusCode::BAD_REQUEST),
+        Form::Json | Form::Events => ("application/json", StatusCode::OK),
+    };
+    let mut response = Response::new(Body::from(serde_json::to_string(&sent).unwrap_or_default()));
+    *response.status_mut() = if sent.data.is_some() { StatusCode::OK } else { refused };
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// An answer as events: `next` for each that comes, `complete` at the end.
+fn events(executed: BoxStream<'static, Executed>) -> Response {
+    let bytes = stream::unfold(Some(executed), |executed| async {
+        let mut executed = executed?;
+        let message = match tokio::time::timeout(SILENCE_MAX, executed.next()).await {
+            Err(_) => ":\n\n".into(),
+            Ok(Some(next)) => {
+                let data = serde_json::to_string(&Sent::from(next)).unwrap_or_default();
+                format!("event: next\ndata: {data}\n\n")
+            }
+            Ok(None) => {
+                let end = Bytes::from_static(b"event: complete\ndata:\n\n");
+                return Some((Ok::<_, Infallible>(end), None));
+            }
+        };
+        Some((Ok(Bytes::from(message)), Some(executed)))
+    });
+    let mut response = Response::new(Body::from_stream(bytes));
+    let kind = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::http::{Principal, Right};
+
+    const QUERIES: [&str; 9] = [
+        "plan{planId}",
+        "plans{next}",
+        "run(runId:1){runId}",
+        "runs{next}",
+        "tools{next}",
+        "tool(id:1){id}",
+        "templates{next}",
+        "template(id:1){id}",
+        "compositions{next}",
+    ];
+
+    const RUNS: [&str; 7] = [
+        "createPlanWithRequestId(query:\"x\"){planId}",
+        "executePlan{planId}",
+        "executeComposition(request:{}){runId}",
+        "cancelRun(runId:1){runId}",
+        "resumeRun(runId:1){runId}",
+        "rollbackRun(runId:1){runId}",
+        "approveRun(runId:1){runId}",
+    ];
+
+    const CHANGES: [&str; 3] = [
+        "deletePlan(planId:1)",
+        "createTemplate(template:{id:1,composition:{}}){id}",
+        "deleteTemplate(id:1)",
+    ];
+
+    /// The code of the one error that somebody with these rights gets. What lies behind the guard is not
+    /// there, so that whoever passes it gets another one.
+    async fn code(kind: &str, field: &str, rights: &'static [Right]) -> String {
+        let who = Principal { name: "somebody".into(), rights };
+        let request = Request::new(format!("{kind}{{{field}}}")).data(who);
+        let executed = schema().execute_stream(request).next().await.expect("an answer");
+        let sent = serde_json::to_value(Sent::from(executed)).expect("JSON");
+        sent["errors"][0]["extensions"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    async fn names(root: &str) -> Vec<String> {
+        let query = format!("{{__type(name:\"{root}\"){{fields{{name}}}}}}");
+        let data = schema().execute(query.as_str()).await.data.into_json().expect("JSON");
+        let fields = data["__type"]["fields"].as_array().expect("fields");
+        fields.iter().map(|field| field["name"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// Every field of every root asks for its right, and for no other.
+    #[tokio::test]
+    async fn no_field_is_open_to_who_may_not() {
+        let all = [
+            ("query", &QUERIES[..], Right::Look),
+            ("mutation", &RUNS, Right::Run),
+            ("mutation", &CHANGES, Right::Change),
+            ("subscription", &["runEvents(runId:1){seq}"], Right::Look),
+        ];
+        let mut known = Vec::new();
+        for (kind, fields, right) in all {
+            for field in fields {
+                known.push(field.split(['(', '{']).next().unwrap_or_default().to_owned());
+                let others: &'static [Right] = match right {
+                    Right::Look => &[Right::Anybody, Right::Run, Right::Change],
+                    Right::Run => &[Right::Look, Right::Change],
+                    _ => &[Right::Look, Right::Run],
+                };
+                assert_eq!(code(kind, field, others).await, "unauthorized", "{field}");
+                assert_eq!(code(kind, field, Right::ALL).await, "internal", "{field}");
+            }
+        }
+        for root in ["Query", "Mutation", "Subscription"] {
+            for name in names(root).await {
+                assert!(known.contains(&name), "{root}.{name} is not tried");
+            }
+        }
+    }
+}

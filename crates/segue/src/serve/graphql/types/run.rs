@@ -1,0 +1,358 @@
+//! Runs, their steps and what happens in them.
+
+use std::sync::Arc;
+
+use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
+use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView};
+
+use crate::change::Event;
+use crate::serve::graphql::caller::{Caller, Wanted};
+use crate::serve::graphql::json::Json;
+use crate::serve::listing::RunLine;
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(name = "RunStatus", remote = "RunStatus", rename_items = "snake_case")]
+pub(in crate::serve::graphql) enum Status {
+    /// Not begun.
+    Pending,
+    /// Under way.
+    Running,
+    /// Waiting for a person or a time.
+    Waiting,
+    /// Everything worked.
+    Success,
+    /// Some of it worked.
+    Partial,
+    /// It did not work.
+    Failed,
+    /// It did not work, and everything was undone.
+    RolledBack,
+    /// It did not work, and something could not be undone.
+    RollbackFailed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// Somebody said no.
+    Denied,
+    /// Nothing was really called.
+    DryRun,
+}
+
+/// How a step stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[graphql(name = "StepStatus", remote = "StepStatus", rename_items = "snake_case")]
+pub(in crate::serve::graphql) enum StepState {
+    /// Not begun.
+    Pending,
+    /// Under way.
+    Running,
+    /// It worked.
+    Success,
+    /// It did not work.
+    Failed,
+    /// It was not needed.
+    Skipped,
+    /// It was stopped.
+    Cancelled,
+    /// Nobody knows whether it worked.
+    InDoubt,
+    /// It was undone.
+    RolledBack,
+    /// It could not be undone.
+    RollbackFailed,
+}
+
+/// One run.
+#[derive(SimpleObject)]
+#[graphql(complex)]
+pub(in crate::serve::graphql) struct Run {
+    /// UUIDv7.
+    run_id: ID,
+    /// `req_…`
+    request_id: ID,
+    /// `plan_…`
+    plan_id: ID,
+    /// The composition's name.
+    name: Arc<str>,
+    /// How it stands.
+    status: Status,
+    /// Whether everything worked.
+    success: bool,
+    /// The composition's result.
+    output: Json,
+    /// Every output key with its value.
+    results: Json,
+    /// What went wrong.
+    errors: Vec<RunError>,
+    /// What was noticed.
+    warnings: Vec<String>,
+    /// What a person is asked, while the run waits.
+    waiting_for: Vec<Wait>,
+    /// Steps that ran, however often.
+    steps_executed: usize,
+    /// Steps that worked.
+    steps_succeeded: usize,
+    /// Steps that did not.
+    steps_failed: usize,
+    /// RFC 3339, absent before the start.
+    started_at: Option<String>,
+    /// RFC 3339, absent before the end.
+    completed_at: Option<String>,
+    /// Milliseconds.
+    duration_ms: f64,
+    /// The hash of the plan.
+    plan_hash: Option<Arc<str>>,
+    #[graphql(skip)]
+    all_steps: Vec<Arc<StepView>>,
+}
+
+#[ComplexObject]
+impl Run {
+    /// Its steps, a page at a time.
+    async fn steps(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "only those that stand so")] status: Option<StepState>,
+        #[graphql(desc = "how many at most; 50 unless given")] first: Option<i32>,
+        #[graphql(desc = "`next` of the page before")] after: Option<String>,
+    ) -> Result<StepPage> {
+        let status = status.map(StepStatus::from);
+        let fits = |step: &&Arc<StepView>| status.is_none_or(|status| step.status == status);
+        let steps: Vec<Arc<StepView>> = self.all_steps.iter().filter(fits).cloned().collect();
+        let (steps, next) =
+            Caller::of(ctx)?.page(&steps, &Wanted { first, after }, |step| &step.id)?;
+        Ok(StepPage { nodes: steps.iter().map(|step| Step::from(&**step)).collect(), next })
+    }
+}
+
+impl From<RunView> for Run {
+    fn from(view: RunView) -> Run {
+        Run {
+            run_id: (&*view.run_id).into(),
+            request_id: (&*view.request_id).into(),
+            plan_id: (&*view.plan_id).into(),
+            name: view.name,
+            status: view.status.into(),
+            success: view.success,
+            output: Json(view.output),
+            results: Json(segue_core::value::Value::Object(view.results)),
+            errors: view.errors.into_iter().map(RunError::from).collect(),
+            warnings: view.warnings,
+            waiting_for: view.waiting_for.into_iter().map(Wait::from).collect(),
+            steps_executed: view.steps_executed,
+            steps_succeeded: view.steps_succeeded,
+            steps_failed: view.steps_failed,
+            started_at: view.started_at.map(shown),
+            completed_at: view.completed_at.map(shown),
+            duration_ms: view.duration_ms as f64,
+            plan_hash: view.plan_hash,
+            all_steps: view.steps.into_iter().map(Arc::new).collect(),
+        }
+    }
+}
+
+/// A moment as it is shown.
+pub(super) fn shown(moment: Timestamp) -> String {
+    moment.to_string()
+}
+
+/// One step of a run.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct Step {
+    /// Its id, with the bodies and iterations around it.
+    id: Arc<str>,
+    /// What kind of step.
+    kind: &'static str,
+    /// The tool, for steps that call one.
+    tool: Option<Arc<str>>,
+    /// How it stands.
+    status: StepState,
+    /// How often it was tried.
+    attempts: u32,
+    /// What it was given.
+    input: Json,
+    /// What it returned.
+    output: Json,
+    /// How it failed.
+    error: Option<RunError>,
+    /// Why it was skipped.
+    reason: Option<String>,
+    /// RFC 3339.
+    started_at: Option<String>,
+    /// RFC 3339.
+    completed_at: Option<String>,
+    /// Milliseconds from its first attempt to its end.
+    duration_ms: f64,
+}
+
+impl From<&StepView> for Step {
+    fn from(view: &StepView) -> Step {
+        Step {
+            id: view.id.clone(),
+            kind: view.kind,
+            tool: view.tool.clone(),
+            status: view.status.into(),
+            attempts: view.attempts,
+            input: Json(view.input.clone()),
+            output: Json(view.output.clone()),
+            error: view.error.clone().map(RunError::from),
+            reason: view.reason.clone(),
+            started_at: view.started_at.map(shown),
+            completed_at: view.completed_at.map(shown),
+            duration_ms: view.duration_ms as f64,
+        }
+    }
+}
+
+/// Steps, in their order.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct StepPage {
+    /// The steps.
+    nodes: Vec<Step>,
+    /// `after` of the next page; absent on the last one.
+    next: Option<String>,
+}
+
+/// One failure.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct RunError {
+    /// The step.
+    step: Option<Arc<str>>,
+    /// The tool.
+    tool: Option<Arc<str>>,
+    /// What kind; each has a page in the manual.
+    code: &'static str,
+    /// What went wrong.
+    message: String,
+    /// How often it was tried.
+    attempts: u32,
+    /// When: `check`, `call`, `rollback`, …
+    phase: &'static str,
+    /// Whether trying again may help.
+    retryable: bool,
+    /// Whether the tool may have done its work nevertheless.
+    in_doubt: bool,
+    /// What to do.
+    hint: Option<String>,
+}
+
+impl From<ErrorView> for RunError {
+    fn from(view: ErrorView) -> RunError {
+        RunError {
+            step: view.step,
+            tool: view.tool,
+            code: view.code.as_str(),
+            message: view.message,
+            attempts: view.attempts,
+            phase: view.phase,
+            retryable: view.retryable,
+            in_doubt: view.in_doubt,
+            hint: view.hint,
+        }
+    }
+}
+
+/// A question that a run waits for.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct Wait {
+    /// The step that asks.
+    step: Arc<str>,
+    /// `run`, `call`, `approval` or `doubt`.
+    kind: &'static str,
+    /// The tool, of a call.
+    tool: Option<Arc<str>>,
+    /// The question, in words.
+    message: Arc<str>,
+    /// What the tool is called with.
+    args: Json,
+}
+
+impl From<WaitView> for Wait {
+    fn from(view: WaitView) -> Wait {
+        let WaitView { step, kind, tool, message, args } = view;
+        Wait { step, kind, tool, message, args: Json(args) }
+    }
+}
+
+/// A run in short.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct RunSummary {
+    /// UUIDv7.
+    run_id: ID,
+    /// The composition's name.
+    name: Arc<str>,
+    /// How it stands.
+    status: Status,
+    /// Whether everything worked.
+    success: bool,
+    /// RFC 3339.
+    started_at: String,
+    /// RFC 3339, absent before the end.
+    completed_at: Option<String>,
+    /// Milliseconds, until now where it is not over.
+    duration_ms: f64,
+    /// The hash of its plan.
+    plan_hash: Arc<str>,
+}
+
+impl From<RunLine> for RunSummary {
+    fn from(line: RunLine) -> RunSummary {
+        RunSummary {
+            run_id: (&*line.run_id).into(),
+            name: line.name,
+            status: line.status.into(),
+            success: line.success,
+            started_at: shown(line.started_at),
+            completed_at: line.completed_at.map(shown),
+            duration_ms: line.duration_ms as f64,
+            plan_hash: line.plan_hash,
+        }
+    }
+}
+
+/// Runs, newest first.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct RunPage {
+    /// In short; `run` has the rest.
+    pub(in crate::serve::graphql) nodes: Vec<RunSummary>,
+    /// `after` of the next page; absent on the last one.
+    pub(in crate::serve::graphql) next: Option<String>,
+}
+
+/// What happened in a run.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct RunEvent {
+    /// The number of the journal's entry; `after` goes on behind it.
+    seq: u64,
+    /// What happened: `step_started`, `step_succeeded`, …; the last one is `run`.
+    event: &'static str,
+    /// RFC 3339; absent of the last one.
+    at: Option<String>,
+    /// The step, with the bodies and iterations around it; absent of the last one.
+    step: Option<Arc<str>>,
+    /// More about it, in words.
+    detail: Option<String>,
+    /// The whole run, of the last one.
+    run: Option<Run>,
+}
+
+impl From<&Event> for RunEvent {
+    fn from(event: &Event) -> RunEvent {
+        RunEvent {
+            seq: event.seq,
+            event: event.event,
+            at: Some(shown(Timestamp(event.at_ms))),
+            step: Some(event.step.clone()),
+            detail: event.detail.clone(),
+            run: None,
+        }
+    }
+}
+
+impl RunEvent {
+    /// The last one.
+    pub(in crate::serve::graphql) fn end(seq: u64, view: RunView) -> RunEvent {
+        let run = Some(view.into());
+        RunEvent { seq, event: "run", at: None, step: None, detail: None, run }
+    }
+}
