@@ -135,6 +135,13 @@ pub struct Limits {
     pub graphql_directives_max: usize,
     /// Items on one page of a GraphQL answer.
     pub graphql_page_max: usize,
+    /// Names of one kind, tools or compositions, that are counted by themselves; the others are counted
+    /// together, as `other`.
+    pub metrics_names_max: usize,
+    /// Spans that may wait to be sent; of more, the last ones are lost.
+    pub traces_queue_max: usize,
+    /// How long a program that ends waits until its spans are sent.
+    pub traces_leave_ms: u64,
     /// Size of what somebody may ask a plan for.
     pub llm_query_bytes_max: usize,
     /// Tokens that the tools may take which a model is told of; of more, those that fit best.
@@ -218,6 +225,9 @@ impl Default for Limits {
             graphql_aliases_max: 30,
             graphql_directives_max: 8,
             graphql_page_max: 100,
+            metrics_names_max: 200,
+            traces_queue_max: 8_192,
+            traces_leave_ms: 2_000,
             llm_query_bytes_max: 16 * 1024,
             llm_tools_tokens_max: 24_000,
             llm_answer_tokens_max: 4_096,

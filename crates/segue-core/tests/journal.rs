@@ -131,6 +131,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         plan_hash: optional.then(|| text.clone()),
         engine: text.clone(),
         caller: None,
+        trace: Some(segue_core::run::Trace::of_run("run")),
     };
     let (args, output, until_ms, by) = (value.clone(), value.clone(), number, text.clone());
     vec![

@@ -24,7 +24,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::rehearsal;
-use segue_core::run::{self, Failure, Options, Reused, Run, Started};
+use segue_core::run::{self, Failure, Options, Reused, Run, Started, Trace};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, Observed, ToolSpec};
 use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
@@ -278,6 +278,8 @@ pub struct RunRequest<'a> {
     pub caller: Option<Caller>,
     /// The id that the run gets, for a caller who must know it before: see [`Engine::new_run_id`].
     pub run_id: Option<Arc<str>>,
+    /// The trace that it is told of in, if it is.
+    pub trace: Option<Trace>,
     /// Values of an earlier run: see [`Run::reusable`].
     pub reused: Vec<Reused>,
     /// Who is asked before a call that destroys; nobody means no.
@@ -298,6 +300,7 @@ impl RunRequest<'_> {
             options: Options::default(),
             caller: None,
             run_id: None,
+            trace: None,
             reused: Vec::new(),
             confirmer: &Nobody,
             observer: &Unobserved,
@@ -527,6 +530,7 @@ impl Engine {
         if let Some(run_id) = request.run_id {
             started.run_id = run_id;
         }
+        started.trace = request.trace;
         started.chain_id = chain_id.unwrap_or(started.chain_id);
         started.caller = request.caller;
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
@@ -614,6 +618,7 @@ impl Engine {
             plan_hash: Some(plan.hash().clone()),
             engine: env!("CARGO_PKG_VERSION").into(),
             caller: None,
+            trace: None,
         }
     }
 

@@ -20,8 +20,8 @@ use segue_core::run::{Entry, Purpose};
 use segue_core::value::Value;
 
 use crate::store::{
-    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store, StoreError, TakeOver,
-    ToolStats, Word,
+    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store, StoreError,
+    StoreFigures, TakeOver, ToolStats, Word,
 };
 use crate::tools::{Call, Tool, ToolError, ToolRunner, is_fallback};
 
@@ -341,6 +341,10 @@ impl Store for Mortal {
 
     fn shelves(&self) -> &dyn Shelves {
         self.inner.shelves()
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.inner.figures()
     }
 }
 

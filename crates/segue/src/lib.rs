@@ -5,5 +5,6 @@
 pub mod change;
 pub mod cli;
 pub mod config;
+pub mod observe;
 pub mod print;
 pub mod serve;

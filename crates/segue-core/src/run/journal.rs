@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::trace::Trace;
 use crate::access::Caller;
 use crate::composition::{Millis, Strategy};
 use crate::diagnostic::Code;
@@ -75,6 +76,9 @@ pub struct Started {
     /// Who began it, where somebody came in to do so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<Caller>,
+    /// The trace that the run is told of in, so that whoever goes on with it stays in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
 }
 
 /// What a caller may ask for beyond the composition.

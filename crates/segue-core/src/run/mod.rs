@@ -28,6 +28,7 @@ mod retry;
 mod schedule;
 mod scope;
 mod state;
+mod trace;
 mod view;
 
 use std::borrow::Cow;
@@ -39,12 +40,14 @@ pub use journal::{Entry, Fact, Failure, Item, JOURNAL_FORMAT, NodeId, Options, S
 pub use redact::REDACTED;
 pub use rerun::Reused;
 pub(crate) use retry::delay_ms;
+pub use trace::{SpanId, Spanned, Trace};
 
-use crate::composition::StepKind;
+use crate::composition::{StepKind, Undo};
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::plan::{Declared, Plan};
 use crate::schema::Schema;
+use crate::tool::ToolSpec;
 use crate::value::Value;
 use crate::view::{RunStatus, RunView};
 use state::State;
@@ -345,6 +348,21 @@ impl Run {
         self.state.started.as_ref().map_or("", |started| &started.request_id)
     }
 
+    /// Its own id; empty before it begins.
+    pub fn run_id(&self) -> &str {
+        self.state.started.as_ref().map_or("", |started| &started.run_id)
+    }
+
+    /// The trace that it is told of in, if it is.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.state.started.as_ref()?.trace.as_ref()
+    }
+
+    /// The name of its composition.
+    pub fn name(&self) -> &Arc<str> {
+        &self.state.plan.composition.name
+    }
+
     /// What the run was given: its input, and what its caller brought.
     pub fn given(&self) -> (&Value, &Value) {
         const NOTHING: &Value = &Value::Null;
@@ -400,6 +418,26 @@ impl Run {
         }
     }
 
+    /// The tool that is called for a step, if one is.
+    pub fn tool_for(
+        &self,
+        node: NodeId,
+        candidate: u16,
+        purpose: Purpose,
+    ) -> Option<&Arc<ToolSpec>> {
+        let step = self.state.step(node);
+        let call = match purpose {
+            Purpose::Do if !matches!(step.kind, StepKind::Tool(_)) => return None,
+            Purpose::Do => forward::candidate_call(step, candidate),
+            Purpose::Probe => &step.probe.as_ref()?.call,
+            Purpose::Undo => match self.state.undo_of(node) {
+                Undo::Call(call) => call,
+                _ => return None,
+            },
+        };
+        call.tool.as_ref()
+    }
+
     /// What a step's tool is called with as it is written, before names have values.
     pub fn written(&self, node: NodeId, candidate: u16) -> Value {
         let step = self.state.step(node);
@@ -409,6 +447,11 @@ impl Run {
             }
             _ => Value::Null,
         }
+    }
+
+    /// The step whose body this one is in.
+    pub fn around(&self, node: NodeId) -> Option<NodeId> {
+        self.state.frame(node.frame).parent
     }
 
     /// The step's id with the bodies and iterations around it.

@@ -52,7 +52,7 @@ pub(super) struct State {
     pub(super) starved: Vec<u32>,
     /// Frames that may be over.
     pub(super) ending: BTreeSet<u32>,
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
 }
 
 impl State {

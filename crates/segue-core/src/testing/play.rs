@@ -266,6 +266,7 @@ fn started(test: &Test, plan: &Plan, input: Value) -> Started {
         plan_hash: Some(plan.hash().clone()),
         engine: env!("CARGO_PKG_VERSION").into(),
         caller: None,
+        trace: None,
     }
 }
 

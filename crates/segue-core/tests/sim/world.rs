@@ -196,6 +196,7 @@ impl Surroundings for World {
             plan_hash: None,
             engine: "test".into(),
             caller: None,
+            trace: None,
         }
     }
 

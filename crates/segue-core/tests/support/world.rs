@@ -130,6 +130,7 @@ impl Around for World {
             plan_hash: None,
             engine: "test".into(),
             caller: None,
+            trace: None,
         }
     }
 

@@ -17,7 +17,7 @@ use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{
     Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Question, QuestionId,
-    Reused, Run, Started, TimerId, Turn,
+    Reused, Run, Spanned, Started, TimerId, Turn,
 };
 use segue_core::tool::Catalog;
 use segue_core::value::Value;
@@ -367,21 +367,30 @@ impl<'a> Driver<'a> {
     fn call(&mut self, call: Call) {
         let (end, ended) = oneshot::channel();
         self.ends.push((call.id, end));
-        let (around, run_id) = (self.around, self.run_id.clone());
+        let (around, whose) = (self.around, self.whose(call.id));
         let gate = around.gate;
         let is_retry = call.attempt > 1 && call.purpose == Purpose::Do;
         // Few calls have to wait; the others are spared the room that waiting takes.
         match gate.try_enter(&call.tool, is_retry) {
             Some(Ok(pass)) => {
-                let calling = leave(around, run_id, call, pass, ended);
+                let calling = leave(around, whose, call, pass, ended);
                 self.under_way.push(Either::Left(calling));
             }
             Some(Err(error)) => {
                 let refused = unsent(call.id, Answer::Failure(error.into()));
                 self.wait_for(std::future::ready(refused));
             }
-            None => self.wait_for(queue(around, run_id, call, is_retry, ended)),
+            None => self.wait_for(queue(around, whose, call, is_retry, ended)),
         }
+    }
+
+    fn whose(&self, call: CallId) -> Whose {
+        let run_id = self.run_id.clone();
+        let traceparent = self.run.trace().map(|trace| {
+            let span = trace.span(&run_id, Spanned::Attempt(call));
+            trace.traceparent(span)
+        });
+        Whose { run_id, traceparent }
     }
 
     fn wait_for(&mut self, what: impl Future<Output = Happened> + Send + 'a) {
@@ -432,10 +441,16 @@ async fn wake(timer: TimerId, at_ms: u64) -> Happened {
     Happened::Event(EventKind::Fired(timer))
 }
 
+/// Whose call it is: the run, and where the call stands in its trace.
+struct Whose {
+    run_id: Arc<str>,
+    traceparent: Option<Arc<str>>,
+}
+
 /// Waits for a call's turn, and makes it.
 async fn queue(
     around: Around<'_>,
-    run_id: Arc<str>,
+    whose: Whose,
     call: Call,
     is_retry: bool,
     mut ended: oneshot::Receiver<()>,
@@ -447,7 +462,7 @@ async fn queue(
         pass = around.gate.enter(&call.tool, is_retry) => pass,
     };
     match pass {
-        Ok(pass) => leave(around, run_id, call, pass, ended).await,
+        Ok(pass) => leave(around, whose, call, pass, ended).await,
         Err(error) => unsent(call.id, Answer::Failure(error.into())),
     }
 }
@@ -460,15 +475,25 @@ fn unsent(call: CallId, answer: Answer) -> Happened {
 /// Makes a call that may leave.
 fn leave<'a>(
     around: Around<'a>,
-    run_id: Arc<str>,
+    whose: Whose,
     call: Call,
     pass: Pass<'a>,
     ended: oneshot::Receiver<()>,
 ) -> Calling<'a> {
     let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts } = call;
     let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
-    let request =
-        tools::Call { tool: tool.clone(), args, run_id, step, attempt, key, purpose, asker: None };
+    let Whose { run_id, traceparent } = whose;
+    let request = tools::Call {
+        tool: tool.clone(),
+        args,
+        run_id,
+        step,
+        attempt,
+        key,
+        purpose,
+        traceparent,
+        asker: None,
+    };
     let work = around.make(known, request, Standing { node: id.node, covers_parts });
     let has_schema = known.spec.output.is_some();
     Calling {

@@ -59,6 +59,9 @@ impl Confirmer for Later {
 pub trait Observer: Send + Sync {
     /// Something became true.
     fn observe(&self, run: &Run, entries: &[Entry]);
+
+    /// A run goes on whose journal is this. Nothing of it is new.
+    fn resumed(&self, _run: &Run, _journal: &[Entry]) {}
 }
 
 /// Looks away.

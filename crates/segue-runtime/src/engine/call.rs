@@ -75,6 +75,7 @@ impl Engine {
             attempt: 1,
             key,
             purpose: Purpose::Do,
+            traceparent: None,
             asker: None,
         };
         let around = Around {

@@ -22,6 +22,7 @@ impl Engine {
                 attempt: call.attempt,
                 key: call.key,
                 purpose: call.purpose,
+                traceparent: None,
                 asker: None,
             };
             let answer = match tool.runner.call(request).await {

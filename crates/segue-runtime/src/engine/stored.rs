@@ -192,6 +192,7 @@ impl Engine {
         self.definitions_are_the_same(&plan)?;
         let then = request.wish.event();
         let written = journal.len() as u64;
+        request.observer.resumed(&run, &journal);
         drop(journal);
         let first = First::Resume { lease: lease.clone(), written, then };
         let expand = |document: &Value| self.expand(document);

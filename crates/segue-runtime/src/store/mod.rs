@@ -10,6 +10,7 @@ mod rules;
 mod sqlite;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use segue_core::access::Caller;
@@ -298,6 +299,21 @@ pub enum Expect {
     Version(u64),
 }
 
+/// How a store does, for those who look after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreFigures {
+    /// Turns of runs that were written since it was opened.
+    pub appends: u64,
+    /// Times that it was synced.
+    pub syncs: u64,
+    /// How long that took, the writing included.
+    pub sync_time: Duration,
+    /// Writes that wait.
+    pub queue: u64,
+    /// Size of its files.
+    pub size_bytes: u64,
+}
+
 /// Keeps runs.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -346,6 +362,11 @@ pub trait Store: Send + Sync {
 
     /// The texts that it keeps beside the runs.
     fn shelves(&self) -> &dyn Shelves;
+
+    /// How it does. One that cannot say does nothing.
+    fn figures(&self) -> StoreFigures {
+        StoreFigures::default()
+    }
 }
 
 /// Keeps a few texts, each under a key. Part of a store, so that whoever wraps one passes it on.

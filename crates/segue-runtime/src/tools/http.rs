@@ -29,6 +29,14 @@ use super::{Call, Tool, ToolError, ToolRunner};
 use address::AddressPolicy;
 use engine::{Engine, Request, TIMEOUT_DEFAULT, percent_encode};
 
+/// What connections to an address are encrypted with, for whoever else sends something.
+pub fn tls_for(address: &str) -> rustls::ClientConfig {
+    match address.starts_with("https:") {
+        true => connect::trusting().clone(),
+        false => connect::trusting_nobody().clone(),
+    }
+}
+
 /// The namespace of HTTP operations.
 pub const HTTP: &str = "http";
 

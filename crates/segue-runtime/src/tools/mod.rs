@@ -45,6 +45,8 @@ pub struct Call {
     pub key: Arc<str>,
     /// What it is for.
     pub purpose: Purpose,
+    /// Where it stands in a trace, for whoever is called.
+    pub traceparent: Option<Arc<str>>,
     /// How it reaches a person, or tools that it declared, if it may have to.
     pub asker: Option<Asker>,
 }

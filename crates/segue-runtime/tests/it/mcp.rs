@@ -54,6 +54,7 @@ fn call(args: Value) -> Call {
         attempt: 1,
         key: "the-key".into(),
         purpose: Purpose::Do,
+        traceparent: None,
         asker: None,
     }
 }

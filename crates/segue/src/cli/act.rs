@@ -16,6 +16,7 @@ use super::run::{interrupted, show};
 use super::runs::find;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, input, progress, say};
+use crate::observe::{Observing, Origin};
 use crate::serve::question::{Unclear, meant, misfit};
 
 /// Go on with a run that was interrupted or waits for a person
@@ -191,19 +192,28 @@ fn act(
             return Exit::Usage;
         }
     };
-    runtime.block_on(go_on(global, &app, &stored, act))
+    let observing = app.observing();
+    runtime.block_on(go_on(global, &app, &stored, act, &observing))
 }
 
-async fn go_on(global: &Global, app: &App, stored: &Stored, act: Act) -> Exit {
+async fn go_on(
+    global: &Global,
+    app: &App,
+    stored: &Stored,
+    act: Act,
+    observing: &Observing,
+) -> Exit {
     let progress = progress::of(global, &stored.plan);
     let confirmer = confirmer(&progress, Later);
     let run_id = &stored.row.run_id;
     let outcome = loop {
+        let origin = Origin::default();
+        let watch = observing.watch(progress.observer(), &stored.row.name, &origin);
         let request = ResumeRequest {
             wish: act.wish.clone(),
             take_over: act.take_over,
             confirmer: &*confirmer,
-            observer: progress.observer(),
+            observer: if observing.is_watching() { &watch } else { progress.observer() },
             cancel: Box::pin(interrupted()),
             ..ResumeRequest::new(run_id.clone())
         };

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use segue_core::compile::source::{Source, Span};
@@ -23,12 +24,16 @@ use segue_runtime::recorder::Recorder;
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
+use segue_runtime::tools::mcp::Server;
 use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
 
 use super::upstream::{Upstream, Wanted};
 use super::{Exit, Global, complain, say};
 use crate::config::{self, Config, ConfigError, Loaded, StoreAt, ToolOverride, Trust};
+use crate::observe::Observing;
+use crate::observe::metrics::Metrics;
+use crate::observe::traces::Traces;
 use crate::print::{Look, clean, draw};
 
 /// A configured engine.
@@ -40,6 +45,7 @@ pub(super) struct App {
     is_quiet: bool,
     pub(super) unloaded: Vec<Unloaded>,
     builtins: Builtins,
+    sending: Sending,
     // Last, because everything else may still hold connections of its servers.
     pub(super) upstream: Upstream,
 }
@@ -141,7 +147,9 @@ impl App {
         let mut upstream = Upstream::open(&config, wanted, &tools);
         let (engine, unloaded) = built(global, &config, tools, &mut upstream, change)?;
         let (library, is_quiet) = (OnceCell::new(), global.quiet);
-        Ok(App { engine, config, library, is_quiet, unloaded, builtins, upstream })
+        let patience = Duration::from_millis(config.limits.traces_leave_ms);
+        let sending = Sending(OnceCell::new(), patience);
+        Ok(App { engine, config, library, is_quiet, unloaded, builtins, upstream, sending })
     }
 
     /// Goes on with the configuration as it is now, or as it was when that cannot be used. What is under
@@ -170,6 +178,23 @@ impl App {
     /// The templates.
     pub(super) fn library(&self) -> &Library {
         self.library.get_or_init(|| library(self.is_quiet, &self.config, &self.engine))
+    }
+
+    /// Those who are told of runs.
+    pub(super) fn observing(&self) -> Observing {
+        let traces = self.sending.0.get_or_init(|| traces(&self.config));
+        Observing { metrics: None, traces: traces.clone() }
+    }
+
+    /// The same, and who counts.
+    pub(super) fn observing_all(&self) -> Observing {
+        let servers: Vec<Arc<Server>> = self.upstream.servers().cloned().collect();
+        let upstream = move || {
+            let figures = servers.iter().map(|server| (server.name().clone(), server.figures()));
+            figures.map(|(name, it)| (name, it.is_up, it.starts, it.failures)).collect()
+        };
+        let metrics = Metrics::new(&self.config.limits, Box::new(upstream));
+        Observing { metrics: Some(Arc::new(metrics)), ..self.observing() }
     }
 
     /// What calls are made on.
@@ -438,6 +463,31 @@ fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> 
         tools.push(tool);
     }
     Ok(tools)
+}
+
+/// Spans that are sent while a command is there.
+struct Sending(OnceCell<Option<Arc<Traces>>>, Duration);
+
+impl Drop for Sending {
+    // Work in `Drop`, because a command ends in many places and what it did should be told in all.
+    fn drop(&mut self) {
+        if let Some(Some(traces)) = self.0.get() {
+            traces.close(self.1);
+        }
+    }
+}
+
+/// Who is sent spans, where the environment says so, or a configuration that may.
+fn traces(config: &Config) -> Option<Arc<Traces>> {
+    let configured = config.traces.as_ref().filter(|_| Trust::load().allows(config));
+    let env = |name: &str| std::env::var(name).ok();
+    match Traces::open(configured, &env, &config.limits) {
+        Ok(traces) => traces.map(Arc::new),
+        Err(message) => {
+            complain(&format!("nobody is told of runs: {message}"), Some("look at `observe.otlp`"));
+            None
+        }
+    }
 }
 
 /// How many calls may be under way at once, by the ids of tools and their sources.

@@ -11,6 +11,7 @@ use super::reload::{Stamps, Watch};
 use super::run::interrupted;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
+use crate::observe::Observing;
 use crate::serve::hall::Hall;
 use crate::serve::{mcp, own};
 
@@ -52,7 +53,7 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (hall(&app), app.runtime().clone());
+    let (hall, runtime) = (hall(&app, app.observing()), app.runtime().clone());
     runtime.block_on(recover(global, &hall));
     open.send_replace(Some(hall.clone()));
     let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
@@ -61,10 +62,11 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
 }
 
 /// What the configured engine serves.
-pub(super) fn hall(app: &App) -> Arc<Hall> {
+pub(super) fn hall(app: &App, observing: Observing) -> Arc<Hall> {
     let handle = app.runtime().handle().clone();
-    let toolsets = app.config.toolsets.clone();
-    Hall::new(app.engine.clone(), app.library().clone(), toolsets, own::names(), handle)
+    let (engine, library, toolsets) =
+        (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
+    Hall::new(engine, library, toolsets, own::names(), handle, observing)
 }
 
 /// Goes on with what was interrupted. Whoever asks for such a run finds it under way.

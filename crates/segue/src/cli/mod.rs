@@ -18,6 +18,7 @@ mod import;
 mod init;
 mod input;
 mod login;
+mod man;
 mod mcp;
 mod plan;
 mod plans;
@@ -41,6 +42,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::observe::log;
 use crate::print::clean;
 
 /// Exit codes, as the contract has them.
@@ -118,6 +120,13 @@ pub(crate) struct Global {
     /// Say more
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
+    /// What is written to standard error for operators: `error`, `warn`, `info`, `debug`, or a list
+    /// such as `segue=info,rmcp=debug` [default: `SEGUE_LOG`, or `info` for `serve`]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// How that is written
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
+    log_format: log::Format,
 }
 
 /// How to write.
@@ -180,7 +189,7 @@ enum Command {
     Call(call::CallArgs),
     /// Serve the configured compositions to an MCP host, over standard input and output
     Mcp(mcp::McpArgs),
-    /// Serve the configured compositions over HTTP: MCP at `/mcp`
+    /// Serve the configured compositions over HTTP: REST at `/api/v1`, MCP at `/mcp`
     Serve(serve::ServeArgs),
     /// Print definitions of the tools for another host, and what is lost on the way
     Export(export::ExportArgs),
@@ -199,6 +208,8 @@ enum Command {
     Trust(trust::TrustArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
+    /// Print the manual page of this program, or write one for each command
+    Man(man::ManArgs),
 }
 
 /// Reads the command line and does what it says.
@@ -217,6 +228,14 @@ pub fn main() -> ExitCode {
 impl Cli {
     fn dispatch(self) -> Exit {
         let global = self.global;
+        let usual = matches!(self.command, Command::Serve(_)).then(|| "info".to_owned());
+        let in_env = || std::env::var("SEGUE_LOG").ok().filter(|level| !level.is_empty());
+        if let Some(level) = global.log_level.clone().or_else(in_env).or(usual)
+            && let Err(message) = log::open(global.log_format, &level)
+        {
+            complain(&message, None);
+            return Exit::Usage;
+        }
         match self.command {
             Command::Run(args) => run::run(&global, &args),
             Command::Runs(args) => runs::runs(&global, &args),
@@ -243,6 +262,7 @@ impl Cli {
             Command::Login(args) => login::login(&global, &args),
             Command::Trust(args) => trust::trust(&global, &args),
             Command::Completions(args) => completions::completions(&args),
+            Command::Man(args) => man::man(&args),
         }
     }
 }

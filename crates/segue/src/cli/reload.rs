@@ -11,7 +11,6 @@ use super::app::{App, composition_files, composition_paths, library, not_loaded,
 use super::run::{Hangup, Hangups};
 use super::{Global, say};
 use crate::config::Config;
-use crate::print::clean;
 use crate::serve::hall::Hall;
 
 /// How often files are looked at.

@@ -8,7 +8,7 @@ use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::{Plan, explain};
 use segue_core::result;
-use segue_core::run::{Options, Reused};
+use segue_core::run::{Options, Reused, Trace};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
@@ -24,6 +24,7 @@ use super::prompt;
 use super::record::Record;
 use super::upstream::Wanted;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
+use crate::observe::{Observing, Origin};
 use crate::print::clean;
 
 /// Run a composition
@@ -268,16 +269,22 @@ impl Prepared {
         };
         let observer = if args.dry_run { &Unobserved } else { progress.observer() };
         let listener = record.map(|record| record.listen(&app, &plan, &options, observer));
+        let observer = listener.as_ref().map_or(observer, |listener| listener);
+        let run_id = app.engine.new_run_id();
+        let observing = if args.dry_run { Observing::default() } else { app.observing() };
+        let origin = Origin { trace: asked_within(), ..Origin::default() };
+        let watch = observing.watch(observer, &name, &origin);
         let request = RunRequest {
             plan,
             input,
             context,
             options,
             caller: None,
-            run_id: None,
+            trace: observing.trace(&run_id, origin.trace.clone()),
+            run_id: Some(run_id),
             reused,
             confirmer: &*confirmer,
-            observer: listener.as_ref().map_or(observer, |listener| listener),
+            observer: if observing.is_watching() { &watch } else { observer },
             cancel: Box::pin(interrupted()),
         };
         let outcome = if args.dry_run {
@@ -315,6 +322,11 @@ impl Prepared {
             }
         }
     }
+}
+
+/// The trace that this command is a part of, as whoever started it says.
+fn asked_within() -> Option<Trace> {
+    Trace::parse(&std::env::var("TRACEPARENT").ok()?)
 }
 
 /// The store failed. A run that had begun is where it was, and not over: whoever reads that it failed

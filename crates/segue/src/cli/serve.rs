@@ -89,7 +89,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (hall(&app), app.runtime().clone());
+    let (hall, runtime) = (hall(&app, app.observing_all()), app.runtime().clone());
     runtime.block_on(async {
         recover(global, &hall).await;
         let listener = match bind(at) {
@@ -116,7 +116,6 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
             tls,
-            audit: say,
         };
         let serving = tokio::spawn(house.serve(listener, leaving));
         let hangups = Some(Hangups::new());

@@ -32,8 +32,9 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     };
     let servers = super::upstream::configured(&config);
     let count = config.commands.len() + servers.len();
-    if count == 0 && config.llm.is_none() {
-        let what = "has no commands, no servers and no model; there is nothing to allow";
+    if count == 0 && config.llm.is_none() && config.traces.is_none() {
+        let what =
+            "has no commands, no servers, no model and no collector; there is nothing to allow";
         say(&format!("`{}` {what}", file.display()));
         return Exit::Success;
     }
@@ -55,6 +56,9 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         let shown = shown.map(|key| config.llm_as_written.get(key));
         let shown: Vec<String> = shown.into_iter().flatten().map(ToString::to_string).collect();
         say(&format!("  llm: {}", clean(&shown.join(" "))));
+    }
+    if config.traces.is_some() {
+        say(&format!("  observe: {}", clean(&config.observe_as_written.to_json())));
     }
     // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
     let found = crate::config::Config { discovered: true, ..config.clone() };

@@ -6,6 +6,7 @@
 pub(crate) mod expand;
 pub(crate) mod jsonc;
 mod llm;
+mod observe;
 pub(crate) mod principals;
 mod read;
 pub(crate) mod secrets;
@@ -31,6 +32,7 @@ use segue_runtime::tools::mcp::ServerConfig;
 
 pub use trust::Trust;
 
+use crate::observe::traces::TracesConfig;
 use crate::serve::http::Key;
 
 /// Where runs and checkpoints are kept.
@@ -125,6 +127,10 @@ pub struct Config {
     pub llm: Option<ModelConfig>,
     /// The same as it was written: what is shown and what trust covers.
     pub llm_as_written: Value,
+    /// Where spans of runs are sent.
+    pub traces: Option<TracesConfig>,
+    /// What `observe` says, as it was written: what is shown and what trust covers.
+    pub observe_as_written: Value,
     /// Values of the environment that it was given.
     pub secrets: Vec<String>,
 }

@@ -36,6 +36,7 @@ const TOP: &[&str] = &[
     "driver",
     "llm",
     "server",
+    "observe",
     "limits",
 ];
 
@@ -164,6 +165,10 @@ impl Reader<'_> {
                 "store" => config.store = self.store(value),
                 "limits" => config.limits = self.limits(value),
                 "server" => config.server = self.server(value),
+                "observe" => {
+                    config.traces = self.observe(value);
+                    config.observe_as_written = value.to_value();
+                }
                 "llm" => {
                     config.llm = self.llm(value);
                     config.llm_as_written = value.to_value();
@@ -222,7 +227,7 @@ impl Reader<'_> {
         true
     }
 
-    fn each<T>(
+    pub(super) fn each<T>(
         &mut self,
         node: &Node,
         read: fn(&mut Self, &Node) -> Option<T>,

@@ -1,5 +1,5 @@
 //! Which commands and servers of a configuration that was merely found may start, and whether its
-//! model may be asked.
+//! model may be asked and its collector told of runs.
 //!
 //! Checking a stranger's repository must run nothing of theirs, nor send anything of ours to an
 //! address of theirs. A configuration that its user named is trusted; one that was found in the
@@ -30,10 +30,13 @@ impl Trust {
         Trust { file, hashes }
     }
 
-    /// Whether the commands and servers of a configuration may start, and its model be asked.
+    /// Whether the commands and servers of a configuration may start, its model be asked, and its
+    /// collector be told of runs.
     pub fn allows(&self, config: &Config) -> bool {
-        let nothing =
-            config.commands.is_empty() && config.servers.is_empty() && config.llm.is_none();
+        let nothing = config.commands.is_empty()
+            && config.servers.is_empty()
+            && config.llm.is_none()
+            && config.traces.is_none();
         !config.discovered || nothing || self.hashes.contains(&hash(config))
     }
 
@@ -71,6 +74,9 @@ fn hash(config: &Config) -> String {
     }
     if config.llm.is_some() {
         whole.push(("llm", config.llm_as_written.clone()));
+    }
+    if config.traces.is_some() {
+        whole.push(("observe", config.observe_as_written.clone()));
     }
     hex_digest(Value::object(whole).to_canonical_json().as_bytes())
 }

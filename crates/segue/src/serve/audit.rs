@@ -1,19 +1,34 @@
-//! Who did what, in a line for programs.
+//! Who did what, in a line.
 
 use segue_core::access::Principal;
-use segue_core::value::Value;
-use segue_core::view::rfc3339;
-use segue_runtime::driver::now_ms;
 
-/// The line: who did what, to what, in which run, and what came of it.
-pub fn line(who: &Principal, what: &str, to: &str, run_id: Option<&str>, status: Value) -> String {
-    Value::object([
-        ("audit", Value::from(rfc3339(now_ms()))),
-        ("who", Value::from(&*who.name)),
-        ("what", Value::from(what)),
-        ("path", Value::from(to)),
-        ("run_id", run_id.map_or(Value::Null, Value::from)),
-        ("status", status),
-    ])
-    .to_json()
+/// How much of a path is said.
+const PATH_CHARS: usize = 256;
+
+/// What came of it.
+pub enum Status {
+    /// As HTTP has it.
+    Code(u16),
+    /// In a word.
+    Word(&'static str),
+}
+
+/// Says it: who did what, to what, in which run, and what came of it.
+pub fn tell(
+    who: &Principal,
+    what: &str,
+    to: &str,
+    run_id: Option<&str>,
+    status: Status,
+    request_id: Option<&str>,
+) {
+    let (who, path) = (&*who.name, to.chars().take(PATH_CHARS).collect::<String>());
+    match status {
+        Status::Code(status) => tracing::info!(
+            target: "segue::audit", who, what, path, status, run_id, request_id, "audit"
+        ),
+        Status::Word(status) => tracing::info!(
+            target: "segue::audit", who, what, path, status, run_id, request_id, "audit"
+        ),
+    }
 }

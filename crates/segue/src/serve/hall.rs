@@ -10,9 +10,11 @@ use std::time::Duration;
 use segue_core::access::{Caller, Principal, Right};
 use segue_core::compile::source::Source;
 use segue_core::composition::{Flow, StepKind};
+use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Options;
+use segue_core::tool::COMPOSITION;
 use segue_core::toolset::{Filter, Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
@@ -27,6 +29,7 @@ use tokio::sync::watch;
 
 use super::active::{Active, Asking, Outcome, Questions};
 use super::offer::Offers;
+use crate::observe::{Observing, Origin};
 
 /// What is served to somebody, at one moment.
 #[derive(Clone)]
@@ -72,6 +75,7 @@ pub struct Hall {
     changes: watch::Sender<u64>,
     /// Changes when runs are left where they are.
     leaving: watch::Sender<bool>,
+    observing: Observing,
 }
 
 /// A run that somebody wants.
@@ -88,6 +92,8 @@ pub struct Wanted {
     pub asking: Asking,
     /// The id that it gets, where that is decided already; one that is under way is joined.
     pub run_id: Option<Arc<str>>,
+    /// Where it comes from.
+    pub origin: Origin,
 }
 
 impl Hall {
@@ -99,6 +105,7 @@ impl Hall {
         toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
         taken: BTreeSet<&'static str>,
         handle: Handle,
+        observing: Observing,
     ) -> Arc<Hall> {
         let offers = Arc::new(Offers::of(&engine, &taken));
         let all = Served { engine, offers, library };
@@ -110,7 +117,13 @@ impl Hall {
             waiting: Mutex::default(),
             changes: watch::Sender::default(),
             leaving: watch::Sender::default(),
+            observing,
         })
+    }
+
+    /// Those who are told of its runs.
+    pub fn observing(&self) -> &Observing {
+        &self.observing
     }
 
     fn stock(&self) -> Arc<Stock> {
@@ -237,16 +250,19 @@ impl Hall {
             actives.insert(active.run_id.clone(), active.clone());
             active
         };
-        let driven = active.clone();
+        let (driven, observing) = (active.clone(), self.observing.clone());
         self.drive(active.clone(), engine.clone(), async move {
+            let watch =
+                observing.watch(&*driven, counted(&engine, &driven.composition), &wanted.origin);
             let questions = Questions { active: driven.clone() };
             let request = RunRequest {
                 context: wanted.context,
                 options: wanted.options,
                 caller: Some(caller),
                 run_id: Some(driven.run_id.clone()),
+                trace: observing.trace(&driven.run_id, wanted.origin.trace.clone()),
                 confirmer: &questions,
-                observer: &*driven,
+                observer: &watch,
                 cancel: Box::pin(driven.cancelled()),
                 ..RunRequest::new(wanted.plan, wanted.input)
             };
@@ -285,14 +301,16 @@ impl Hall {
         let active = Arc::new(Active::new(run_id, name, None, asking, owner(row)));
         // Whoever drives it already is told by the store, and stays the one that is found.
         self.actives().entry(active.run_id.clone()).or_insert_with(|| active.clone());
-        let driven = active.clone();
+        let (driven, observing) = (active.clone(), self.observing.clone());
         self.drive(active.clone(), engine.clone(), async move {
+            let name = counted(&engine, &driven.composition);
+            let watch = observing.watch(&*driven, name, &Origin::default());
             let questions = Questions { active: driven.clone() };
             let request = ResumeRequest {
                 wish,
                 take_over,
                 confirmer: &questions,
-                observer: &*driven,
+                observer: &watch,
                 cancel: Box::pin(driven.cancelled()),
                 ..ResumeRequest::new(driven.run_id.clone())
             };
@@ -526,6 +544,13 @@ impl Hall {
 /// Whose run it is.
 fn owner(row: &RunRow) -> Option<Arc<str>> {
     row.caller.as_ref().map(|caller| caller.principal.clone())
+}
+
+/// What runs of a composition are counted under: its name, if it is served. Who sends a composition
+/// gives it any name.
+fn counted<'a>(engine: &Engine, name: &'a str) -> &'a str {
+    let is_served = engine.catalog().get(&ToolId::new(COMPOSITION, name)).is_some();
+    if is_served { name } else { "other" }
 }
 
 /// How many steps will run, where the plan alone says it.

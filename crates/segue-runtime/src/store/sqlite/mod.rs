@@ -19,6 +19,7 @@ mod writer;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -32,7 +33,7 @@ use tokio::sync::OnceCell;
 use super::rules::begun;
 use super::{
     Expect, Item, Items, Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf, Shelves,
-    Store, StoreError, TakeOver, ToolStats, Word,
+    Store, StoreError, StoreFigures, TakeOver, ToolStats, Word,
 };
 use desk::{Counts, Desk};
 use fault::Fault;
@@ -55,6 +56,8 @@ pub struct SqliteStore {
     owner: OnceCell<Owner>,
     plans: Mutex<VecDeque<KnownPlan>>,
     counts: Arc<Counts>,
+    /// Turns that were handed over to be written.
+    appends: AtomicU64,
 }
 
 /// A plan and the bundle that it is kept as.
@@ -84,6 +87,7 @@ impl SqliteStore {
             owner: OnceCell::new(),
             plans: Mutex::default(),
             counts,
+            appends: AtomicU64::default(),
         })
     }
 
@@ -134,6 +138,7 @@ impl SqliteStore {
 
     /// Packs a turn, and counts the calls that ended in it.
     fn packed(&self, record: Record<'_>) -> PackedRecord {
+        self.appends.fetch_add(1, Ordering::Relaxed);
         self.counts.add(record.measured);
         PackedRecord::new(record, self.options.value_bytes_max)
     }
@@ -259,6 +264,17 @@ impl Store for SqliteStore {
 
     fn shelves(&self) -> &dyn Shelves {
         self
+    }
+
+    fn figures(&self) -> StoreFigures {
+        let path = &self.readers.path;
+        let files = ["", "-wal", "-shm"].map(|suffix| schema::beside(path, suffix));
+        let sizes = files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
+        StoreFigures {
+            appends: self.appends.load(Ordering::Relaxed),
+            size_bytes: sizes.sum(),
+            ..self.writer.figures()
+        }
     }
 }
 

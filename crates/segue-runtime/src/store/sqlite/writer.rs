@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::desk::{COUNTS_APART, Desk};
 use super::fault::Fault;
 use super::schema::lengthen_log;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreFigures};
 
 /// Requests that are written together at most, so that the first one does not wait for ever.
 const TOGETHER_MAX: usize = 1_024;
@@ -89,6 +89,8 @@ struct Office {
     /// Whoever has it writes.
     writing: Mutex<Writing>,
     commits: AtomicU64,
+    /// Time that transactions took.
+    nanos: AtomicU64,
 }
 
 impl Writer {
@@ -100,6 +102,7 @@ impl Writer {
             news: Condvar::new(),
             writing: Mutex::new(writing),
             commits: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
         });
         let ours = office.clone();
         let thread = std::thread::Builder::new()
@@ -107,6 +110,16 @@ impl Writer {
             .spawn(move || ours.until_closed())
             .map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
         Ok(Writer { office, thread: Some(thread) })
+    }
+
+    /// How it does.
+    pub(super) fn figures(&self) -> StoreFigures {
+        StoreFigures {
+            syncs: self.commits(),
+            sync_time: Duration::from_nanos(self.office.nanos.load(Ordering::Relaxed)),
+            queue: lock(&self.office.queue).posted.len() as u64,
+            ..StoreFigures::default()
+        }
     }
 
     /// Transactions that somebody waited for, each with one sync.
@@ -295,6 +308,8 @@ impl Office {
     /// be written does not stop the others.
     fn write(&self, writing: &mut Writing, mut posted: Vec<Posted>) {
         let result = writing.transaction(&mut posted);
+        let nanos = u64::try_from(writing.took.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
         if result.is_ok() {
             self.commits.fetch_add(1, Ordering::Relaxed);
         }

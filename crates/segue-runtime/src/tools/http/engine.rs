@@ -82,6 +82,9 @@ impl Request {
                 headers.entry("idempotency-key").or_insert(key);
             }
         }
+        if let Some(Ok(traceparent)) = call.traceparent.as_deref().map(HeaderValue::from_str) {
+            headers.entry("traceparent").or_insert(traceparent);
+        }
         let body = body.map(|body| match body {
             Value::String(text) => (text.clone(), "text/plain; charset=utf-8"),
             json => (json.to_json().into(), "application/json"),

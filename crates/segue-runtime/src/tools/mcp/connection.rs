@@ -47,6 +47,9 @@ const TRACE_MAX: Duration = Duration::from_millis(300);
 /// The key of a call in its metadata: the same for every attempt of the same work.
 const KEY: &str = "segue/idempotencyKey";
 
+/// Where a call stands in a trace, in its metadata.
+const TRACEPARENT: &str = "traceparent";
+
 /// Us, to a server.
 struct Client {
     server: Arc<str>,
@@ -139,6 +142,7 @@ pub(super) struct Calling<'a> {
     pub(super) tool: &'a str,
     pub(super) args: Value,
     pub(super) key: &'a str,
+    pub(super) traceparent: Option<&'a str>,
     pub(super) asker: Option<Asker>,
     /// What a person answered to what the server asked before, and what it wants to hear again.
     pub(super) answers: Option<(InputResponses, Option<String>)>,
@@ -276,6 +280,9 @@ impl Connection {
         request.extensions.insert(slot.clone());
         let mut meta = RequestMetaObject::new();
         meta.insert(KEY.to_owned(), calling.key.into());
+        if let Some(traceparent) = calling.traceparent {
+            meta.insert(TRACEPARENT.to_owned(), traceparent.into());
+        }
         let request = ClientRequest::CallToolRequest(request);
         self.ask(request, &slot, meta, patience).await?;
         Ok(slot)

@@ -33,7 +33,7 @@ pub use definition::{Definition, Listing, look};
 pub use frame::{Frame, Frames, seeming_id};
 pub use http::HttpConfig;
 pub use record::Era;
-pub use server::{Change, Server, Unusable};
+pub use server::{Change, Server, ServerFigures, Unusable};
 pub use stdio::StdioConfig;
 pub use task::Support;
 

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -41,6 +42,25 @@ pub struct Server {
     /// What it may echo and nobody may see.
     secrets: Secrets,
     life: Mutex<Life>,
+    counts: Counts,
+}
+
+/// How it does, for those who look after it.
+#[derive(Default)]
+struct Counts {
+    starts: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// How a server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerFigures {
+    /// Whether it is connected; nobody knows while it is being started.
+    pub is_up: bool,
+    /// Times that it was connected to.
+    pub starts: u64,
+    /// Times that it could not be connected to.
+    pub failures: u64,
 }
 
 #[derive(Default)]
@@ -87,7 +107,8 @@ impl Server {
     pub fn new(config: ServerConfig, limits: &Limits, folder: Option<&std::path::Path>) -> Server {
         let record = folder.map(|folder| record::file(folder, &config.name, &config.identity));
         let (limits, secrets) = (limits.clone(), Secrets::default());
-        Server { config, limits, record, secrets, life: Mutex::default() }
+        let (life, counts) = (Mutex::default(), Counts::default());
+        Server { config, limits, record, secrets, life, counts }
     }
 
     /// The same, which tells nothing of these when it cannot be used.
@@ -99,6 +120,16 @@ impl Server {
     /// Whether it is configured just so.
     pub fn is_of(&self, config: &ServerConfig, limits: &Limits) -> bool {
         self.config == *config && self.limits == *limits
+    }
+
+    /// How it does.
+    pub fn figures(&self) -> ServerFigures {
+        let is_open = |life: &Life| life.connection.as_ref().is_some_and(|c| !c.is_closed());
+        ServerFigures {
+            is_up: self.life.try_lock().is_ok_and(|life| is_open(&life)),
+            starts: self.counts.starts.load(Ordering::Relaxed),
+            failures: self.counts.failures.load(Ordering::Relaxed),
+        }
     }
 
     /// Its name, which its tools' ids begin with.
@@ -224,6 +255,7 @@ impl Server {
             .unwrap_or_else(|_| Err(format!("it was not ready within {} ms", time.as_millis())));
         match opened {
             Ok(connection) => {
+                self.counts.starts.fetch_add(1, Ordering::Relaxed);
                 let connection = Arc::new(connection);
                 *life = Life {
                     connection: Some(connection.clone()),
@@ -235,6 +267,7 @@ impl Server {
             }
             Err(why) => {
                 let pause = PAUSE.0.saturating_mul(1 << life.failures.min(10)).min(PAUSE.1);
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
                 life.failures = life.failures.saturating_add(1);
                 // What was known of it may be what is wrong.
                 life.era = None;
@@ -316,6 +349,7 @@ impl McpTool {
                 tool: &self.name,
                 args: call.args.clone(),
                 key: &call.key,
+                traceparent: call.traceparent.as_deref(),
                 asker: call.asker.clone(),
                 answers: answers.take(),
                 task_ms: self.task_ms(&connection),

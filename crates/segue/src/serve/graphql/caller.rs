@@ -10,6 +10,8 @@ use segue_core::diagnostic::Code;
 use segue_core::value::{Map, Value};
 
 use super::json::written;
+use crate::observe::Origin;
+use crate::serve::audit;
 use crate::serve::hall::{Hall, Served};
 use crate::serve::listing::page;
 use crate::serve::own::json_of;
@@ -24,6 +26,8 @@ pub(super) const PAGE: usize = 50;
 pub(super) struct Caller {
     pub(super) rest: Arc<Rest>,
     pub(super) who: Principal,
+    /// Where what they ask for comes from.
+    pub(super) origin: Origin,
 }
 
 impl Caller {
@@ -79,7 +83,8 @@ impl Caller {
 
     /// Says what was done, and by whom.
     pub(super) fn audit(&self, what: &str, run_id: Option<&str>, status: StatusCode) {
-        (self.rest.audit)(&rest::audit_line(what, &self.who, super::PATH, run_id, status));
+        let (status, id) = (audit::Status::Code(status.as_u16()), self.origin.request_id.as_deref());
+        audit::tell(&self.who, what, super::PATH, run_id, status, id);
     }
 }
 

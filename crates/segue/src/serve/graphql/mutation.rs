@@ -177,7 +177,7 @@ impl Mutation {
         caller.rest.fits("executePlan", &body).map_err(fault)?;
         let record = hall.find_plan(who, &id).await.map_err(fault)?;
         let patience = caller.patience(respond_async);
-        let ran = plans::executed(hall, who, &record, &body, patience).await;
+        let ran = plans::executed(hall, (who, &caller.origin), &record, &body, patience).await;
         let view = told(caller, "executePlan", ran, |view| Some(view))?;
         let record = hall.plan_record(who, &record.plan_id).await.map_err(fault)?;
         Ok(Some(Plan::of(caller, record).after(view)))
@@ -208,8 +208,8 @@ impl Mutation {
         let caller = Caller::of(ctx)?;
         let (body, key) = (Value::from(request), idempotency_key.as_deref());
         caller.rest.fits("executeComposition", &body).map_err(fault)?;
-        let patience = caller.patience(respond_async);
-        let ran = compositions::executed(caller.hall(), &caller.who, key, &body, patience).await;
+        let (by, patience) = ((&caller.who, &caller.origin), caller.patience(respond_async));
+        let ran = compositions::executed(caller.hall(), by, key, &body, patience).await;
         let view = told(caller, "executeComposition", ran, |view| Some(view))?;
         Ok(Some(view.into()))
     }

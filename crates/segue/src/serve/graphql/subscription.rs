@@ -22,7 +22,7 @@ impl Subscription {
         #[graphql(desc = "the run")] run_id: ID,
         #[graphql(desc = "`seq` of the last event that was heard")] after: Option<u64>,
     ) -> Result<impl Stream<Item = RunEvent> + use<>> {
-        let Caller { rest, who } = Caller::of(ctx)?;
+        let Caller { rest, who, .. } = Caller::of(ctx)?;
         let next = after.map_or(0, |after| after.saturating_add(1));
         let follower = Follower::open(rest, who, &run_id, next).await.map_err(fault)?;
         Ok(stream::unfold(follower, |mut follower| async {

@@ -19,8 +19,11 @@ use segue_core::diagnostic::Code;
 use segue_runtime::driver::now_ms;
 use tokio::sync::watch;
 
+use super::asked::Asked;
 use super::oidc::METADATA;
 use super::token::{Keyring, Refusal};
+use crate::observe::Origin as Asker;
+use crate::observe::metrics::Metrics;
 use crate::serve::hall::Hall;
 use crate::serve::rest::problem::Problem;
 
@@ -35,10 +38,10 @@ const HEADERS: [(HeaderName, &str); 5] = [
 
 /// Headers that an allowed page may send.
 const ACCEPTED: &str = "authorization, content-type, prefer, idempotency-key, last-event-id, \
-mcp-protocol-version, mcp-session-id, mcp-method, mcp-name";
+mcp-protocol-version, mcp-session-id, mcp-method, mcp-name, traceparent, x-request-id";
 
 /// Headers that an allowed page may read.
-const EXPOSED: &str = "location, retry-after, allow, mcp-session-id";
+const EXPOSED: &str = "location, retry-after, allow, mcp-session-id, x-request-id";
 
 /// Says that there was a token and that it is the reason.
 const INVALID: &str = r#"error="invalid_token""#;
@@ -56,6 +59,8 @@ pub(super) struct Door {
     pub(super) open: Vec<&'static str>,
     /// Whose limits are in force.
     pub(super) hall: Arc<Hall>,
+    /// Who counts.
+    pub(super) metrics: Option<Arc<Metrics>>,
 }
 
 /// A web page's origin, whose port is always known.
@@ -198,10 +203,12 @@ fn host_and_port(request: &Parts) -> String {
 /// Lets in who may, and hands on a request whose body is there.
 pub(super) async fn enter(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let page = request.headers().get(header::ORIGIN).cloned();
-    let mut response = match within(&door, request, next).await {
+    let asked = Asked::of(&request);
+    let mut response = match within(&door, request, next, asked.origin.clone()).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     };
+    asked.answered(&mut response, door.metrics.as_deref());
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
@@ -232,13 +239,19 @@ fn preflight() -> Response {
     response
 }
 
-async fn within(door: &Door, request: Request, next: Next) -> Result<Response, Problem> {
+async fn within(
+    door: &Door,
+    request: Request,
+    next: Next,
+    origin: Asker,
+) -> Result<Response, Problem> {
     let (mut parts, mut body) = request.into_parts();
     let who = door.admit(&parts).await?;
     if is_preflight(&parts) {
         return Ok(preflight());
     }
     parts.extensions.insert(who);
+    parts.extensions.insert(origin);
     if !body.is_end_stream() {
         body = Body::from(door.read(&parts.headers, body).await?);
     }

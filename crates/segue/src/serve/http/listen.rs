@@ -27,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::crowd::{Crowd, Guest};
 use super::stream::Impatient;
+use crate::observe::metrics::Metrics;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -78,6 +79,8 @@ pub(super) struct Host {
     pub(super) limits: Arc<Limits>,
     /// Changes when connections should end: what is asked is still answered, nothing new is.
     pub(super) leaving: watch::Receiver<bool>,
+    /// Who counts.
+    pub(super) metrics: Option<Arc<Metrics>>,
 }
 
 impl Host {
@@ -105,7 +108,10 @@ impl Host {
             let _ = stream.set_nodelay(true);
             match crowd.enter() {
                 Some(guest) => drop(connections.spawn(self.clone().welcome(stream, guest))),
-                None => drop(connections.spawn(refuse(stream))),
+                None => {
+                    self.metrics.iter().for_each(|metrics| metrics.refused());
+                    drop(connections.spawn(refuse(stream)));
+                }
             }
         }
         drop(listener);

@@ -4,11 +4,13 @@
 //! listen.rs, crowd.rs, stream.rs    connections: how many, how slow, and how they end
 //! door.rs, token.rs,                each request: to whom, from where, with which token, how large
 //!   oidc.rs, ring_keys.rs
+//! asked.rs                          what it is called, and what is said of it afterwards
 //! session.rs                        sessions of MCP, each of which is somebody's
 //! ```
 //!
 //! Behind it are the doors of the protocols, which need to know nothing of this.
 
+mod asked;
 mod crowd;
 mod door;
 mod listen;
@@ -60,8 +62,6 @@ pub struct House {
     pub allowed_hosts: Vec<String>,
     /// What connections are encrypted with.
     pub tls: Option<TlsAcceptor>,
-    /// Says what was done, and by whom.
-    pub audit: fn(&str),
 }
 
 impl House {
@@ -69,7 +69,8 @@ impl House {
     pub async fn serve(self, listener: TcpListener, leaving: watch::Receiver<bool>) {
         let (hall, tls, limits) = (self.hall.clone(), self.tls.clone(), self.hall.limits());
         let router = self.router(leaving.clone());
-        let host = Host { router, tls, limits, leaving };
+        let metrics = hall.observing().metrics.clone();
+        let host = Host { router, tls, limits, leaving, metrics };
         tokio::select! {
             () = host.serve(listener) => {}
             () = tidy(&hall) => {}
@@ -80,7 +81,7 @@ impl House {
     pub fn router(self, leaving: watch::Receiver<bool>) -> Router {
         let (hosts, origins) = self.names();
         let is_encrypted = self.tls.is_some();
-        let House { hall, keyring, audit, .. } = self;
+        let House { hall, keyring, .. } = self;
         let open = ROUTES.iter().filter(|route| route.right == Right::Anybody);
         let door = Door {
             keyring: keyring.clone(),
@@ -89,10 +90,11 @@ impl House {
             origins: origins.iter().filter_map(|origin| Origin::parse(origin)).collect(),
             open: open.map(|route| route.path).collect(),
             hall: hall.clone(),
+            metrics: hall.observing().metrics.clone(),
         };
-        let mcp = mcp::router(hall.clone(), Guests { hosts, origins }, audit);
+        let mcp = mcp::router(hall.clone(), Guests { hosts, origins });
         let resource = Resource { keyring, is_encrypted };
-        let rest = Rest::new(hall, resource, leaving, audit);
+        let rest = Rest::new(hall, resource, leaving);
         let sessions = Arc::new(Sessions::default());
         mcp.layer(from_fn_with_state(sessions, session::hold))
             .layer(from_fn(with_right))
@@ -121,13 +123,16 @@ impl House {
 /// Holds a request of another door against its row of the table.
 async fn with_right(request: Request, next: Next) -> Response {
     let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::stranger);
-    match rest::row(request.uri().path(), request.method()) {
+    let route = match rest::row(request.uri().path(), request.method()) {
+        Err(problem) => return problem.into_response(),
+        Ok(route) => route,
+    };
+    let mut response = match rest::allow(route, &who) {
+        Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
-        Ok(route) => match rest::allow(route, &who) {
-            Ok(()) => next.run(request).await,
-            Err(problem) => problem.into_response(),
-        },
-    }
+    };
+    response.extensions_mut().insert(rest::Answered(route));
+    response
 }
 
 async fn tidy(hall: &Hall) {

@@ -166,8 +166,8 @@ impl Caller<'_> {
             _ => Asking::Whoever(Duration::from_millis(limits.served_question_ms)),
         };
         let Job { plan, input, context, options, shape, kept } = job;
-        let hash = plan.hash().clone();
-        let wanted = Wanted { plan, input, context, options, asking, run_id: None };
+        let (hash, origin) = (plan.hash().clone(), wire::origin(self.context));
+        let wanted = Wanted { plan, input, context, options, asking, run_id: None, origin };
         let begun = match &kept {
             Some(kept) => plans::begin(&self.hall, self.who, kept, wanted).await,
             None => self.hall.start(self.who, wanted).map_err(Unbegun::Busy),

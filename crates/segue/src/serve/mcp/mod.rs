@@ -38,7 +38,7 @@ pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>) {
     let line = Line::default();
     // Whoever started us holds the other end of the pipe.
     let server =
-        Server::new(Principal::administrator("stdio"), opening, &limits, line.clone(), None);
+        Server::new(Principal::administrator("stdio"), opening, &limits, line.clone(), false);
     let (read, write) = rmcp::transport::stdio_pipes();
     let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
     // A client that goes away before it has said anything wants nothing.
@@ -56,10 +56,10 @@ pub struct Guests {
 }
 
 /// The door over HTTP, at `/mcp`.
-pub fn router(hall: Arc<Hall>, guests: Guests, audit: fn(&str)) -> axum::Router {
+pub fn router(hall: Arc<Hall>, guests: Guests) -> axum::Router {
     let limits = hall.limits();
     let (_, opening) = watch::channel(Some(hall));
-    let server = Server::new(Principal::stranger(), opening, &limits, Line::default(), Some(audit));
+    let server = Server::new(Principal::stranger(), opening, &limits, Line::default(), true);
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(guests.hosts)
         .with_allowed_origins(guests.origins)

@@ -55,8 +55,8 @@ struct Shared {
     opening: Opening,
     seal: Seal,
     line: Line,
-    /// Says what was done, and by whom, where somebody came in.
-    audit: Option<fn(&str)>,
+    /// Whether it is said what was done, and by whom: where somebody came in.
+    is_audited: bool,
     shapes: Mutex<HashMap<Arc<str>, Shape>>,
 }
 
@@ -66,10 +66,10 @@ impl Server {
         opening: Opening,
         limits: &Limits,
         line: Line,
-        audit: Option<fn(&str)>,
+        is_audited: bool,
     ) -> Server {
         let seal = Seal::new(Duration::from_millis(limits.served_question_ms));
-        let shared = Shared { local, opening, seal, line, audit, shapes: Mutex::default() };
+        let shared = Shared { local, opening, seal, line, is_audited, shapes: Mutex::default() };
         Server { shared: Arc::new(shared) }
     }
 
@@ -304,8 +304,9 @@ impl ServerHandler for Server {
         let (who, tool) = (self.who(&context), params.name.clone());
         let answer = self.called(&who, params, &context).await;
         let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Look);
-        if let Some(audit) = self.shared.audit.filter(|_| !only_looks) {
-            audit(&wire::audit_line(&who, &tool, &answer));
+        if self.shared.is_audited && !only_looks {
+            let origin = wire::origin(&context);
+            wire::tell(&who, &tool, &answer, origin.request_id.as_deref());
         }
         answer
     }

@@ -13,6 +13,7 @@ use rmcp::{RoleServer, model::CallToolRequestParams};
 use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
 use segue_core::limits::Limits;
+use segue_core::run::Trace;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
 use serde::Deserialize;
@@ -20,6 +21,7 @@ use serde_json::value::RawValue;
 
 use super::digits::marked;
 use super::stdio::Raw;
+use crate::observe::Origin;
 use crate::serve::audit;
 use crate::serve::offer::Offer;
 use crate::serve::own::Own;
@@ -31,6 +33,9 @@ pub(super) const RUN_ID: &str = "segue/runId";
 
 /// What a caller's context is carried in.
 const CONTEXT: &str = "segue/context";
+
+/// What the trace that a request is a part of is carried in.
+const TRACEPARENT: &str = "traceparent";
 
 /// A composition, as a tool of the protocol.
 pub(super) fn tool_of_offer(offer: &Offer) -> Tool {
@@ -79,12 +84,13 @@ pub(super) fn result(told: Told) -> CallToolResult {
     result
 }
 
-/// Who called what, in a line for programs.
-pub(super) fn audit_line(
+/// Says who called what.
+pub(super) fn tell(
     who: &Principal,
     tool: &str,
     answer: &Result<CallToolResponse, ErrorData>,
-) -> String {
+    request_id: Option<&str>,
+) {
     let (status, run_id) = match answer {
         Ok(CallToolResponse::Complete(result)) => {
             let run_id = result.meta.as_ref().and_then(|meta| meta.get(RUN_ID)?.as_str());
@@ -95,7 +101,8 @@ pub(super) fn audit_line(
         Ok(_) => ("asked", None),
         Err(_) => ("refused", None),
     };
-    audit::line(who, "callTool", tool, run_id.as_deref(), Value::from(status))
+    let status = audit::Status::Word(status);
+    audit::tell(who, "callTool", tool, run_id.as_deref(), status, request_id);
 }
 
 /// The arguments of a call, exactly as they were written where that is known.
@@ -128,6 +135,16 @@ pub(super) fn arguments(
         Value::Null => Ok(Value::empty_object()),
         other => Ok(other),
     }
+}
+
+/// Where a run comes from: the metadata of the request says it, or the HTTP request that it came by.
+pub(super) fn origin(context: &RequestContext<RoleServer>) -> Origin {
+    let by_http = context.extensions.get::<Parts>();
+    let by_http = by_http.and_then(|parts| parts.extensions.get::<Origin>());
+    let mut origin = by_http.cloned().unwrap_or_default();
+    let traceparent = context.meta.get(TRACEPARENT).and_then(serde_json::Value::as_str);
+    origin.trace = traceparent.and_then(Trace::parse).or(origin.trace);
+    origin
 }
 
 /// What a caller brings along, in the metadata of its request.

@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::server::RunId;
 use super::shapes::{CompositionLine, CompositionList, CompositionResult, ValidationResult};
 use super::visit::{Answer, Visit, json};
+use crate::observe::Origin;
 use crate::serve::acting::awaited;
 use crate::serve::active::Asking;
 use crate::serve::execution::{Execution, Subject, execution, subject};
@@ -58,8 +59,8 @@ pub(super) async fn validate(visit: Visit) -> Answer {
 
 /// `POST /api/v1/compositions/execute`
 pub(super) async fn execute(visit: Visit) -> Answer {
-    let (who, key) = (&visit.who, visit.header("idempotency-key"));
-    result(executed(&visit.rest.hall, who, key, &visit.body, visit.patience()).await?)
+    let (by, key) = ((&visit.who, &visit.origin), visit.header("idempotency-key"));
+    result(executed(&visit.rest.hall, by, key, &visit.body, visit.patience()).await?)
 }
 
 /// What became of a run, or a dry one, in the words of the seed.
@@ -73,7 +74,7 @@ pub(super) fn result(view: RunView) -> Answer {
 /// Runs what a body describes and waits for it so long. The same key is the same run.
 pub(in crate::serve) async fn executed(
     hall: &Arc<Hall>,
-    who: &Principal,
+    (who, origin): (&Principal, &Origin),
     key: Option<&str>,
     described: &Value,
     patience: Duration,
@@ -84,7 +85,8 @@ pub(in crate::serve) async fn executed(
         return rehearsed(hall, who, &plan, input, context);
     }
     admit(&plan, input.clone(), &context).map_err(Problem::refused)?;
-    let mut wanted = Wanted { plan, input, context, options, asking: Asking::Later, run_id: None };
+    let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
+    let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     let Some(key) = key else {
         let active = hall.start(who, wanted).map_err(Problem::busy)?;
         return Ok(awaited(&active, patience).await?);

@@ -45,15 +45,16 @@ use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use tokio::sync::{Semaphore, watch};
 
+use super::audit;
 use super::hall::Hall;
 use super::http::{Resource, Right};
+use crate::observe::Origin;
 use problem::Problem;
 use routes::{Handler, ROUTES, Route, Verb};
 use server::RunId;
 use visit::{Answer, Visit};
 
 pub use keys::forget as forget_keys;
-pub use server::audit_line;
 
 /// Journals that are read for followers at once.
 const READERS: usize = 2;
@@ -66,10 +67,10 @@ pub struct Rest {
     pub resource: Resource,
     /// Becomes true when nobody is told of runs any more.
     pub leaving: watch::Receiver<bool>,
-    /// Says what was done, and by whom.
-    pub audit: fn(&str),
     /// How many more may follow runs.
     followers: Arc<Semaphore>,
+    /// How many may follow runs in all.
+    followers_max: usize,
     /// How many more journals may be read for them.
     readers: Semaphore,
     /// What bodies are held against, by the name of their route.
@@ -82,14 +83,14 @@ impl Rest {
         hall: Arc<Hall>,
         resource: Resource,
         leaving: watch::Receiver<bool>,
-        audit: fn(&str),
     ) -> Rest {
         let limits = hall.limits();
-        let followers = Arc::new(Semaphore::new(limits.served_streams_max));
+        let followers_max = limits.served_streams_max;
+        let followers = Arc::new(Semaphore::new(followers_max));
         let bodies = ROUTES.iter().filter_map(|route| Some((route.name, openapi::checked(route)?)));
         let bodies = bodies.collect();
         let readers = Semaphore::new(READERS);
-        Rest { hall, resource, leaving, audit, followers, readers, bodies }
+        Rest { hall, resource, leaving, followers, followers_max, readers, bodies }
     }
 
     /// What is wrong with a body of the route of this name.
@@ -155,18 +156,25 @@ pub fn row(path: &str, method: &Method) -> Result<&'static Route, Problem> {
     Err(problem.allowing(&allowed.join(", ")))
 }
 
+/// The row of the table that an answer belongs to, for those who count.
+#[derive(Clone, Copy)]
+pub struct Answered(pub &'static Route);
+
 async fn answer(rest: Arc<Rest>, path: &str, params: &RawPathParams, request: Request) -> Response {
     let route = match row(path, request.method()) {
         Ok(route) => route,
         Err(problem) => return problem.into_response(),
     };
     let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::stranger);
-    let (audit, asked) = (rest.audit, request.uri().path().to_owned());
+    let origin = request.extensions().get::<Origin>().cloned().unwrap_or_default();
+    let asked = request.uri().path().to_owned();
     let answered = answered(rest, route, params, who.clone(), request).await;
-    let response = answered.unwrap_or_else(IntoResponse::into_response);
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    response.extensions_mut().insert(Answered(route));
     if route.is_audited() {
         let run_id = response.extensions().get::<RunId>().map(|RunId(run_id)| &**run_id);
-        audit(&audit_line(route.name, &who, &asked, run_id, response.status()));
+        let status = audit::Status::Code(response.status().as_u16());
+        audit::tell(&who, route.name, &asked, run_id, status, origin.request_id.as_deref());
     }
     response
 }

@@ -18,6 +18,7 @@ use super::compositions::{rehearsed, result};
 use super::problem::Problem;
 use super::shapes::{KeptPlan, PlanList};
 use super::visit::{Answer, Visit, json};
+use crate::observe::Origin;
 use crate::serve::acting::{awaited, seen};
 use crate::serve::active::Asking;
 use crate::serve::execution::{described_plan, is_dry, options};
@@ -103,13 +104,13 @@ pub(in crate::serve) fn written(
 pub(super) async fn execute(visit: Visit) -> Answer {
     let (hall, who) = (&visit.rest.hall, &visit.who);
     let record = hall.find_plan(who, visit.part("id")).await?;
-    result(executed(hall, who, &record, &visit.body, visit.patience()).await?)
+    result(executed(hall, (who, &visit.origin), &record, &visit.body, visit.patience()).await?)
 }
 
 /// Executes a plan as a body describes it, and waits for it so long.
 pub(in crate::serve) async fn executed(
     hall: &Arc<Hall>,
-    who: &Principal,
+    (who, origin): (&Principal, &Origin),
     record: &PlanRecord,
     described: &Value,
     patience: Duration,
@@ -125,7 +126,8 @@ pub(in crate::serve) async fn executed(
     let again = described.get("again").and_then(Value::as_bool).unwrap_or(false);
     let kept = Kept { plan_id: record.plan_id.clone(), again };
     let options = options(described)?;
-    let wanted = Wanted { plan, input, context, options, asking: Asking::Later, run_id: None };
+    let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
+    let wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     let active = plans::begin(hall, who, &kept, wanted).await?;
     Ok(awaited(&active, patience).await?)
 }

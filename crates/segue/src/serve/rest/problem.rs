@@ -41,6 +41,9 @@ pub struct ProblemView {
     /// The run that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
+    /// The request that it answers: its `X-Request-Id`, or the one that it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// Every finding about a composition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<DiagnosticView>,
@@ -68,6 +71,7 @@ impl Problem {
             code,
             help: None,
             run_id: None,
+            request_id: None,
             diagnostics: Vec::new(),
             errors: Vec::new(),
         };
@@ -170,10 +174,20 @@ impl Problem {
     }
 }
 
+/// Writes into a problem, if this is one, which request it answers. Whoever makes a problem does not
+/// know; the door does.
+pub fn name_request(response: &mut Response, request_id: &str) {
+    if let Some(mut view) = response.extensions_mut().remove::<ProblemView>() {
+        view.request_id = Some(request_id.to_owned());
+        *response.body_mut() = Body::from(serde_json::to_string(&view).unwrap_or_default());
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = serde_json::to_string(&self.view).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
+        response.extensions_mut().insert(*self.view);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));

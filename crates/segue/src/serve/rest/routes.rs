@@ -628,6 +628,18 @@ pub const ROUTES: &[Route] = &[
         ..route(Verb::Get, "/readyz", Right::Look, "getReadiness")
     },
     Route {
+        about: "What is counted, as Prometheus reads it",
+        more: "Runs, steps and attempts by their outcome, with durations; the store, the MCP servers, \
+               requests and the process. See the manual, `docs/operating.md`.",
+        outcomes: &[Outcome {
+            status: 200,
+            about: "OpenMetrics",
+            content: Content::Other("application/openmetrics-text"),
+        }],
+        handler: Handler::Later(|visit| Box::pin(server::metrics(visit))),
+        ..route(Verb::Get, "/metrics", Right::Look, "getMetrics")
+    },
+    Route {
         about: "This document",
         outcomes: &[Outcome {
             status: 200,

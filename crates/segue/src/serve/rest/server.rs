@@ -5,15 +5,18 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use segue_core::access::Principal;
-use segue_core::value::Value;
+use segue_core::view::RunStatus;
 use segue_runtime::store::RunQuery;
 
 use super::openapi;
 use super::page;
+use super::problem::Problem;
 use super::shapes::Readiness;
 use super::visit::{Answer, Visit, json};
-use crate::serve::audit;
+use crate::observe::metrics::{Figures, MEDIA_TYPE};
+
+/// Runs that are counted as waiting at most.
+const WAITING_MAX: usize = 1_000;
 
 /// `GET /healthz`
 pub(super) fn health(_visit: &Visit) -> Answer {
@@ -73,15 +76,24 @@ fn text(kind: &'static str, text: &'static str) -> Response {
     response
 }
 
-/// Who did what, in a line for programs.
-pub fn audit_line(
-    what: &str,
-    who: &Principal,
-    path: &str,
-    run_id: Option<&str>,
-    status: StatusCode,
-) -> String {
-    audit::line(who, what, path, run_id, Value::from(u64::from(status.as_u16())))
+/// `GET /metrics`
+pub(super) async fn metrics(visit: Visit) -> Answer {
+    let (rest, hall) = (&visit.rest, &visit.rest.hall);
+    let Some(metrics) = &hall.observing().metrics else {
+        return Err(Problem::not_found("nothing is counted here"));
+    };
+    let (engine, statuses) = (hall.everything().engine, vec![RunStatus::Waiting]);
+    let query = RunQuery { statuses, limit: WAITING_MAX, ..RunQuery::default() };
+    let figures = Figures {
+        active: hall.under_way(),
+        waiting: engine.store().runs(&query).await?.runs.len(),
+        followers: rest.followers_max - rest.followers.available_permits(),
+        store: engine.store().figures(),
+    };
+    let mut response = Response::new(Body::from(metrics.render(&figures)));
+    let kind = HeaderValue::from_static(MEDIA_TYPE);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
 }
 
 /// The run that an answer is about, for those who say what was done.

@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::Rest;
 use super::problem::Problem;
 use super::routes::{Kind, Route};
+use crate::observe::Origin;
 
 /// What a handler answers.
 pub type Answer = Result<Response, Problem>;
@@ -28,6 +29,8 @@ pub struct Visit {
     pub rest: Arc<Rest>,
     /// Who it is.
     pub who: Principal,
+    /// Where what they ask for comes from.
+    pub origin: Origin,
     /// What they sent, or an empty object.
     pub body: Value,
     headers: HeaderMap,
@@ -43,14 +46,15 @@ impl Visit {
         who: Principal,
         request: Request,
     ) -> Result<Visit, Problem> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let origin = parts.extensions.remove::<Origin>().unwrap_or_default();
         let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = parts.uri.query().unwrap_or("");
         let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect::<Vec<_>>();
         check_query(route, &query)?;
         let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
         let body = read_body(&rest, route, &parts.headers, &bytes)?;
-        Ok(Visit { rest, who, body, headers: parts.headers, path, query })
+        Ok(Visit { rest, who, origin, body, headers: parts.headers, path, query })
     }
 
     /// A part of the path.
@@ -125,7 +129,7 @@ fn read_body(
         return Ok(Value::empty_object());
     }
     if let Some((name, limit)) = route.body.and_then(|body| body.limit) {
-        let most = limit(&rest.limits);
+        let most = limit(&rest.hall.limits());
         if bytes.len() > most {
             let detail = format!("a body has at most {most} bytes here (`{name}`)");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Limit, detail));

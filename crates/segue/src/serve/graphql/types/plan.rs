@@ -67,7 +67,7 @@ pub(in crate::serve::graphql) struct Plan {
 impl Plan {
     /// The plans of its request, the first one first.
     async fn versions(&self, ctx: &Context<'_>) -> Result<Vec<PlanSummary>> {
-        let Caller { rest, who } = Caller::of(ctx)?;
+        let Caller { rest, who, .. } = Caller::of(ctx)?;
         let records = listed(&rest.hall, who, Some(&self.record.request_id), None).await;
         Ok(records.map_err(fault)?.iter().map(PlanSummary::from).collect())
     }
@@ -142,7 +142,7 @@ impl Plan {
         match &self.rehearsal {
             Some(view) => Ok(Some(view.clone())),
             None => {
-                let Caller { rest, who } = Caller::of(ctx)?;
+                let Caller { rest, who, .. } = Caller::of(ctx)?;
                 Ok(result_of(&rest.hall, who, &self.record).await)
             }
         }

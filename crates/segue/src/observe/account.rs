@@ -1,0 +1,223 @@
+//! The journal of a run → what began and what ended, for those who count and those who tell.
+//!
+//! A step begins with the first fact about it and ends with the one that settles it. An attempt begins
+//! when a tool, or a composition in its place, is entered upon, and ends with the next fact that says
+//! what came of it. What happened before a run was interrupted is read from its journal, so that what
+//! ends afterwards has its beginning.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use segue_core::diagnostic::Code;
+use segue_core::run::{CallId, Entry, Fact, Failure, NodeId, Purpose, Run};
+use segue_core::tool::Backend;
+use segue_core::view::RunStatus;
+
+/// What is known of a run that is under way.
+#[derive(Default)]
+pub struct Account {
+    /// When it began, or was taken up again to be taken back.
+    began_ms: u64,
+    /// How often it was over.
+    ends: u32,
+    steps: HashMap<NodeId, Open>,
+}
+
+/// A step that has begun.
+#[derive(Default)]
+struct Open {
+    began_ms: u64,
+    /// Attempts so far, of any purpose: what the run numbers its calls by.
+    attempts: u32,
+    attempt: Option<Attempt>,
+}
+
+/// One attempt of a step.
+#[derive(Clone)]
+pub struct Attempt {
+    /// Which.
+    pub call: CallId,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// Where that runs.
+    pub backend: Backend,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// When it was announced, in milliseconds since 1970.
+    pub began_ms: u64,
+}
+
+/// How something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Well.
+    Done,
+    /// Not well.
+    Failed(Code),
+    /// Not well, and its author had a value ready for that.
+    Tolerated(Code),
+    /// It was stopped.
+    Cancelled,
+    /// The engine stopped while it was under way.
+    Lost,
+    /// It was not needed.
+    Skipped,
+    /// An earlier run had done it.
+    Reused,
+}
+
+impl Outcome {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Done => "succeeded",
+            Outcome::Failed(_) => "failed",
+            Outcome::Tolerated(_) => "tolerated",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Lost => "lost",
+            Outcome::Skipped => "skipped",
+            Outcome::Reused => "reused",
+        }
+    }
+
+    /// What went wrong, for programs.
+    pub fn error(self) -> Option<&'static str> {
+        match self {
+            Outcome::Failed(code) | Outcome::Tolerated(code) => Some(code.as_str()),
+            Outcome::Cancelled => Some(Code::Cancelled.as_str()),
+            Outcome::Lost => Some("lost"),
+            Outcome::Done | Outcome::Skipped | Outcome::Reused => None,
+        }
+    }
+}
+
+/// What is told of a run.
+pub enum Told<'a> {
+    /// The run began.
+    Began,
+    /// An attempt ended.
+    Attempt(&'a Attempt, Outcome),
+    /// A step is settled.
+    Step {
+        /// The step.
+        node: NodeId,
+        /// When it began, if it did.
+        began_ms: Option<u64>,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A step will be tried again.
+    Retried(NodeId),
+    /// What was done is being taken back.
+    Returning,
+    /// The run is over.
+    Ended {
+        /// When it began.
+        began_ms: u64,
+        /// How often it was over before.
+        before: u32,
+        /// How it stands.
+        status: RunStatus,
+        /// What went wrong with the run as a whole.
+        code: Option<Code>,
+    },
+}
+
+impl Account {
+    /// Takes in an entry, and tells what follows from it.
+    pub fn take(&mut self, run: &Run, entry: &Entry, tell: &mut dyn FnMut(&Told<'_>)) {
+        let at_ms = entry.at_ms;
+        match &entry.fact {
+            Fact::Started(_) => {
+                self.began_ms = at_ms;
+                tell(&Told::Began);
+            }
+            Fact::RollbackAsked { .. } => self.began_ms = at_ms,
+            Fact::RollbackStarted { .. } => tell(&Told::Returning),
+            Fact::Finished { status, failure, .. } => {
+                let code = failure.as_ref().map(|failure| failure.code);
+                let (began_ms, before, status) = (self.began_ms, self.ends, *status);
+                tell(&Told::Ended { began_ms, before, status, code });
+                self.ends += 1;
+            }
+            fact => {
+                let Some(node) = fact.node() else { return };
+                if let Some(outcome) = attempt_ended(fact)
+                    && let Some(open) = self.steps.get_mut(&node)
+                    && let Some(attempt) = open.attempt.take()
+                {
+                    tell(&Told::Attempt(&attempt, outcome));
+                }
+                if let Fact::Rested { .. } | Fact::UndoRested { .. } = fact {
+                    tell(&Told::Retried(node));
+                }
+                if let Some(outcome) = step_ended(fact) {
+                    // Its attempts are counted on: what takes it back comes later.
+                    let began_ms = self.steps.get(&node).map(|open| open.began_ms);
+                    tell(&Told::Step { node, began_ms, outcome });
+                } else {
+                    self.goes_on(run, node, fact, at_ms);
+                }
+            }
+        }
+    }
+
+    /// A step that is not settled by a fact has begun, and perhaps an attempt of it.
+    fn goes_on(&mut self, run: &Run, node: NodeId, fact: &Fact, at_ms: u64) {
+        let open =
+            self.steps.entry(node).or_insert_with(|| Open { began_ms: at_ms, ..Open::default() });
+        let Some((candidate, purpose)) = attempt_began(fact) else { return };
+        open.attempts += 1;
+        let tool = run.tool_for(node, candidate, purpose);
+        let (tool, backend) = match tool {
+            Some(tool) => (tool.id.to_string().into(), tool.backend),
+            None => (run.tool_of(node, candidate).into(), Backend::Local),
+        };
+        let call = CallId { node, attempt: open.attempts };
+        open.attempt = Some(Attempt { call, tool, backend, purpose, began_ms: at_ms });
+    }
+}
+
+/// Which candidate an attempt that begins is of, and what it is for.
+fn attempt_began(fact: &Fact) -> Option<(u16, Purpose)> {
+    match fact {
+        Fact::Called { candidate, .. } | Fact::Entered { candidate, .. } => {
+            Some((*candidate, Purpose::Do))
+        }
+        Fact::Probed { .. } => Some((0, Purpose::Probe)),
+        Fact::UndoCalled { .. } | Fact::UndoEntered { .. } => Some((0, Purpose::Undo)),
+        _ => None,
+    }
+}
+
+/// What came of the attempt that is under way.
+fn attempt_ended(fact: &Fact) -> Option<Outcome> {
+    let failed = |failure: &Failure| Some(Outcome::Failed(failure.code));
+    match fact {
+        Fact::Succeeded { .. } | Fact::Resolved { .. } | Fact::Undone { .. } => Some(Outcome::Done),
+        Fact::Rested { failure, .. }
+        | Fact::UndoRested { failure, .. }
+        | Fact::GaveUp { failure, .. }
+        | Fact::Failed { failure, .. }
+        | Fact::Tolerated { failure, .. }
+        | Fact::Probed { failure, .. }
+        | Fact::Doubted { failure, .. }
+        | Fact::UndoFailed { failure, .. } => failed(failure),
+        Fact::Cancelled { .. } => Some(Outcome::Cancelled),
+        Fact::Lost { .. } => Some(Outcome::Lost),
+        _ => None,
+    }
+}
+
+/// How a step is settled.
+fn step_ended(fact: &Fact) -> Option<Outcome> {
+    match fact {
+        Fact::Succeeded { .. } => Some(Outcome::Done),
+        Fact::Failed { failure, .. } => Some(Outcome::Failed(failure.code)),
+        Fact::Tolerated { failure, .. } => Some(Outcome::Tolerated(failure.code)),
+        Fact::Skipped { .. } => Some(Outcome::Skipped),
+        Fact::Cancelled { .. } => Some(Outcome::Cancelled),
+        Fact::Reused { .. } => Some(Outcome::Reused),
+        _ => None,
+    }
+}

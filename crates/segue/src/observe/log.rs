@@ -1,0 +1,86 @@
+//! Lines on standard error for whoever looks after Segue: text, or JSON for programs.
+//!
+//! A line says what happened and to which run and request. It never holds what a run was given, nor
+//! what came of it. What others write into a line is escaped by the library that writes it.
+
+use std::io::IsTerminal as _;
+
+use clap::ValueEnum;
+use segue_core::run::Run;
+use tracing_subscriber::EnvFilter;
+
+use super::account::Told;
+
+/// What lines look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON document per line
+    Json,
+}
+
+/// Says what is written from now on: `directives` as in `info` or `segue=debug,rmcp=warn`. The error
+/// says what cannot be meant.
+pub fn open(format: Format, directives: &str) -> Result<(), String> {
+    let known = ["off", "error", "warn", "info", "debug", "trace"];
+    // A bare word is about us; whoever wants to hear the libraries names them.
+    let filter = match known.contains(&directives) {
+        true => EnvFilter::try_new(format!("segue={directives}")),
+        false => EnvFilter::try_new(directives),
+    };
+    let filter = filter.map_err(|error| {
+        format!("`{directives}` is no level: {error}; write one of {}", known.join(", "))
+    })?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let opened = match format {
+        Format::Text => {
+            let has_colour =
+                std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            lines.with_ansi(has_colour).try_init()
+        }
+        Format::Json => lines.json().flatten_event(true).with_current_span(false).try_init(),
+    };
+    opened.map_err(|error| error.to_string())
+}
+
+/// Whether lines about runs are written.
+pub(super) fn is_open() -> bool {
+    tracing::enabled!(target: "segue::run", tracing::Level::WARN)
+}
+
+/// Writes what became of a run.
+pub(super) fn told(run: &Run, request_id: Option<&str>, at_ms: u64, told: &Told<'_>) {
+    let (run_id, composition) = (run.run_id(), &**run.name());
+    match told {
+        Told::Began => {
+            tracing::info!(target: "segue::run", run_id, request_id, composition, "run began");
+        }
+        Told::Ended { began_ms, status, code, .. } => {
+            let duration_ms = at_ms.saturating_sub(*began_ms);
+            let (status, code) = (status.as_str(), code.map(segue_core::diagnostic::Code::as_str));
+            tracing::info!(
+                target: "segue::run", run_id, request_id, composition, status, code, duration_ms,
+                "run ended"
+            );
+        }
+        Told::Attempt(attempt, outcome) if tracing::enabled!(target: "segue::run", tracing::Level::DEBUG) =>
+        {
+            let duration_ms = at_ms.saturating_sub(attempt.began_ms);
+            let step = &*run.path(attempt.call.node);
+            let (tool, error) = (&*attempt.tool, outcome.error());
+            tracing::debug!(
+                target: "segue::run", run_id, request_id, step, tool,
+                attempt = attempt.call.attempt, outcome = outcome.as_str(), error, duration_ms,
+                "attempt ended"
+            );
+        }
+        Told::Returning => {
+            tracing::warn!(
+                target: "segue::run", run_id, request_id, composition, "run is rolled back"
+            );
+        }
+        Told::Attempt(..) | Told::Step { .. } | Told::Retried(_) => {}
+    }
+}

@@ -1,0 +1,503 @@
+//! Counts and durations, as Prometheus reads them.
+//!
+//! What happens in runs is counted when it is told; what stands somewhere already, such as the size of
+//! the store, is read when somebody looks. Every name that comes from outside is one of a few: the rest
+//! is counted together, so that nobody can make this grow.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+use segue_core::limits::Limits;
+use segue_core::run::{NodeId, Purpose, Run};
+use segue_runtime::store::StoreFigures;
+
+use super::account::{Outcome, Told};
+
+/// The media type of what is rendered.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A metric, for whoever reads about it.
+pub struct Described {
+    /// Its name, as it is asked for.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub about: &'static str,
+}
+
+const fn described(
+    name: &'static str,
+    kind: &'static str,
+    labels: &'static [&'static str],
+    about: &'static str,
+) -> Described {
+    Described { name, kind, labels, about }
+}
+
+/// Every metric. None is registered that is not here.
+pub const METRICS: &[Described] = &[
+    described("segue_runs_started_total", "counter", &["composition"], "Runs that began here"),
+    described(
+        "segue_runs_finished_total",
+        "counter",
+        &["composition", "status"],
+        "Runs that were over, by how they stand",
+    ),
+    described(
+        "segue_run_duration_seconds",
+        "histogram",
+        &["composition"],
+        "From the beginning of a run to its end, waits for people included",
+    ),
+    described("segue_runs_active", "gauge", &[], "Runs that are under way here"),
+    described("segue_runs_waiting", "gauge", &[], "Runs in the store that wait for a person"),
+    described(
+        "segue_steps_total",
+        "counter",
+        &["tool", "outcome"],
+        "Steps that are settled, by the tool that they call or the word for what they do",
+    ),
+    described(
+        "segue_step_duration_seconds",
+        "histogram",
+        &["tool"],
+        "From the beginning of a step to its end, retries and rests included",
+    ),
+    described(
+        "segue_attempts_total",
+        "counter",
+        &["tool", "purpose", "outcome"],
+        "Attempts of steps: `succeeded`, `cancelled`, `lost`, or the code of the error",
+    ),
+    described(
+        "segue_call_duration_seconds",
+        "histogram",
+        &["tool"],
+        "From the announcement of a call to its answer, the wait for its turn included",
+    ),
+    described("segue_retries_total", "counter", &["tool"], "Attempts that failed and are repeated"),
+    described("segue_rollbacks_total", "counter", &[], "Compositions that are taken back"),
+    described("segue_store_appends_total", "counter", &[], "Turns of runs that were written"),
+    described("segue_store_syncs_total", "counter", &[], "Times that the store was synced"),
+    described(
+        "segue_store_sync_seconds_total",
+        "counter",
+        &[],
+        "Time that writing and syncing took",
+    ),
+    described("segue_store_queue", "gauge", &[], "Writes that wait for the store"),
+    described("segue_store_size_bytes", "gauge", &[], "Size of the store's files"),
+    described(
+        "segue_upstream_up",
+        "gauge",
+        &["server"],
+        "Whether an MCP server is connected: it is started when it is first needed",
+    ),
+    described(
+        "segue_upstream_starts_total",
+        "counter",
+        &["server"],
+        "Times that an MCP server was connected to",
+    ),
+    described(
+        "segue_upstream_failures_total",
+        "counter",
+        &["server"],
+        "Times that an MCP server could not be connected to",
+    ),
+    described(
+        "segue_http_requests_total",
+        "counter",
+        &["route", "status"],
+        "Requests by the name of their route in the API; `none` for those without one",
+    ),
+    described(
+        "segue_http_request_duration_seconds",
+        "histogram",
+        &["route"],
+        "From a request to the beginning of its answer",
+    ),
+    described(
+        "segue_http_connections_refused_total",
+        "counter",
+        &[],
+        "Connections for which there was no room",
+    ),
+    described("segue_http_followers", "gauge", &[], "Clients that follow runs"),
+    described("segue_build_info", "gauge", &["version"], "Always 1"),
+    described("process_start_time_seconds", "gauge", &[], "When the process began, since 1970"),
+    described("process_resident_memory_bytes", "gauge", &[], "Memory that the process has"),
+];
+
+/// Bounds of durations, from a millisecond to ten minutes.
+const BUCKETS: [f64; 14] =
+    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0];
+
+/// What names are counted under that are too many.
+const OTHER: &str = "other";
+
+/// A value of a label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Label(Arc<str>);
+
+impl Default for Label {
+    fn default() -> Label {
+        Label(OTHER.into())
+    }
+}
+
+impl From<&'static str> for Label {
+    fn from(word: &'static str) -> Label {
+        Label(word.into())
+    }
+}
+
+impl EncodeLabelValue for Label {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        encoder.write_str(&self.0)
+    }
+}
+
+type Labels<const N: usize> = [(&'static str, Label); N];
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
+type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
+type Seconds = Counter<f64, AtomicU64>;
+
+/// Names of one kind, of which only so many are told apart.
+struct Names {
+    max: usize,
+    known: RwLock<HashSet<Arc<str>>>,
+}
+
+impl Names {
+    fn new(max: usize) -> Names {
+        Names { max, known: RwLock::default() }
+    }
+
+    fn label(&self, name: &str) -> Label {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = known.get(name) {
+            return Label(name.clone());
+        }
+        drop(known);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= self.max && !known.contains(name) {
+            return Label::default();
+        }
+        let name: Arc<str> = name.into();
+        known.insert(name.clone());
+        Label(name)
+    }
+}
+
+/// What stands somewhere else when somebody looks.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Runs under way.
+    pub active: usize,
+    /// Runs that wait for a person.
+    pub waiting: usize,
+    /// Clients that follow runs.
+    pub followers: usize,
+    /// The store's.
+    pub store: StoreFigures,
+}
+
+/// What an MCP server says of itself: its name, whether it is connected, starts and failed starts.
+pub type Upstream = dyn Fn() -> Vec<(Arc<str>, bool, u64, u64)> + Send + Sync;
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    tools: Names,
+    compositions: Names,
+    upstream: Box<Upstream>,
+    runs_started: Counters<1>,
+    runs_finished: Counters<2>,
+    run_duration: Histograms<1>,
+    steps: Counters<2>,
+    step_duration: Histograms<1>,
+    attempts: Counters<3>,
+    call_duration: Histograms<1>,
+    retries: Counters<1>,
+    rollbacks: Counter,
+    requests: Counters<2>,
+    request_duration: Histograms<1>,
+    refused: Counter,
+    read: Read,
+}
+
+/// What is set when somebody looks.
+#[derive(Default)]
+struct Read {
+    active: Gauge,
+    waiting: Gauge,
+    followers: Gauge,
+    appends: Counter,
+    syncs: Counter,
+    sync_seconds: Seconds,
+    queue: Gauge,
+    size: Gauge,
+    up: Family<Labels<1>, Gauge>,
+    starts: Counters<1>,
+    failures: Counters<1>,
+    memory: Gauge,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+fn histograms<const N: usize>() -> Histograms<N> {
+    Family::new_with_constructor(histogram)
+}
+
+impl Metrics {
+    /// Nothing is counted yet. `upstream` says how the MCP servers are.
+    pub fn new(limits: &Limits, upstream: Box<Upstream>) -> Metrics {
+        let mut metrics = Metrics {
+            registry: Registry::default(),
+            tools: Names::new(limits.metrics_names_max),
+            compositions: Names::new(limits.metrics_names_max),
+            upstream,
+            runs_started: Family::default(),
+            runs_finished: Family::default(),
+            run_duration: histograms(),
+            steps: Family::default(),
+            step_duration: histograms(),
+            attempts: Family::default(),
+            call_duration: histograms(),
+            retries: Family::default(),
+            rollbacks: Counter::default(),
+            requests: Family::default(),
+            request_duration: histograms(),
+            refused: Counter::default(),
+            read: Read::default(),
+        };
+        metrics.register_all();
+        metrics
+    }
+
+    fn register_all(&mut self) {
+        let Metrics { registry, read, .. } = self;
+        let build: Family<Labels<1>, Gauge> = Family::default();
+        build.get_or_create(&[("version", Label::from(env!("CARGO_PKG_VERSION")))]).set(1);
+        let began: Gauge = Gauge::default();
+        began.set(i64::try_from(since_1970().as_secs()).unwrap_or(0));
+        register(registry, "segue_runs_started_total", &self.runs_started);
+        register(registry, "segue_runs_finished_total", &self.runs_finished);
+        register(registry, "segue_run_duration_seconds", &self.run_duration);
+        register(registry, "segue_runs_active", &read.active);
+        register(registry, "segue_runs_waiting", &read.waiting);
+        register(registry, "segue_steps_total", &self.steps);
+        register(registry, "segue_step_duration_seconds", &self.step_duration);
+        register(registry, "segue_attempts_total", &self.attempts);
+        register(registry, "segue_call_duration_seconds", &self.call_duration);
+        register(registry, "segue_retries_total", &self.retries);
+        register(registry, "segue_rollbacks_total", &self.rollbacks);
+        register(registry, "segue_store_appends_total", &read.appends);
+        register(registry, "segue_store_syncs_total", &read.syncs);
+        register(registry, "segue_store_sync_seconds_total", &read.sync_seconds);
+        register(registry, "segue_store_queue", &read.queue);
+        register(registry, "segue_store_size_bytes", &read.size);
+        register(registry, "segue_upstream_up", &read.up);
+        register(registry, "segue_upstream_starts_total", &read.starts);
+        register(registry, "segue_upstream_failures_total", &read.failures);
+        register(registry, "segue_http_requests_total", &self.requests);
+        register(registry, "segue_http_request_duration_seconds", &self.request_duration);
+        register(registry, "segue_http_connections_refused_total", &self.refused);
+        register(registry, "segue_http_followers", &read.followers);
+        register(registry, "segue_build_info", &build);
+        register(registry, "process_start_time_seconds", &began);
+        register(registry, "process_resident_memory_bytes", &read.memory);
+    }
+
+    /// What runs of a composition are counted under.
+    pub fn composition(&self, name: &str) -> Label {
+        self.compositions.label(name)
+    }
+
+    /// Counts what is told of a run.
+    pub(super) fn told(&self, run: &Run, composition: &Label, at_ms: u64, told: &Told<'_>) {
+        let composition = ("composition", composition.clone());
+        match told {
+            Told::Began => drop(self.runs_started.get_or_create(&[composition]).inc()),
+            Told::Ended { began_ms, status, .. } => {
+                let status = ("status", Label::from(status.as_str()));
+                let took = seconds(*began_ms, at_ms);
+                self.run_duration.get_or_create(&[composition.clone()]).observe(took);
+                self.runs_finished.get_or_create(&[composition, status]).inc();
+            }
+            Told::Attempt(attempt, outcome) => {
+                let tool = ("tool", self.tools.label(&attempt.tool));
+                let purpose = ("purpose", Label::from(purpose(attempt.purpose)));
+                let word = outcome.error().unwrap_or(outcome.as_str());
+                let outcome = ("outcome", Label::from(word));
+                let took = seconds(attempt.began_ms, at_ms);
+                self.call_duration.get_or_create(&[tool.clone()]).observe(took);
+                self.attempts.get_or_create(&[tool, purpose, outcome]).inc();
+            }
+            Told::Step { node, began_ms, outcome } => {
+                let tool = ("tool", self.tool_of(run, *node));
+                if let Some(began_ms) = began_ms {
+                    let took = seconds(*began_ms, at_ms);
+                    self.step_duration.get_or_create(&[tool.clone()]).observe(took);
+                }
+                let outcome = ("outcome", Label::from(Outcome::as_str(*outcome)));
+                self.steps.get_or_create(&[tool, outcome]).inc();
+            }
+            Told::Retried(node) => {
+                self.retries.get_or_create(&[("tool", self.tool_of(run, *node))]).inc();
+            }
+            Told::Returning => drop(self.rollbacks.inc()),
+        }
+    }
+
+    fn tool_of(&self, run: &Run, node: NodeId) -> Label {
+        self.tools.label(&run.tool_of(node, 0))
+    }
+
+    /// Counts a request that was answered.
+    pub fn answered(&self, route: &'static str, status: u16, took: Duration) {
+        let (route, status) = (("route", Label::from(route)), ("status", status_label(status)));
+        self.request_duration.get_or_create(&[route.clone()]).observe(took.as_secs_f64());
+        self.requests.get_or_create(&[route, status]).inc();
+    }
+
+    /// Counts a connection for which there was no room.
+    pub fn refused(&self) {
+        self.refused.inc();
+    }
+
+    /// Everything, for whoever asks.
+    pub fn render(&self, figures: &Figures) -> String {
+        let read = &self.read;
+        let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        read.active.set(whole(figures.active));
+        read.waiting.set(whole(figures.waiting));
+        read.followers.set(whole(figures.followers));
+        let store = &figures.store;
+        read.appends.inner().store(store.appends, Ordering::Relaxed);
+        read.syncs.inner().store(store.syncs, Ordering::Relaxed);
+        let spent = store.sync_time.as_secs_f64();
+        read.sync_seconds.inner().store(spent.to_bits(), Ordering::Relaxed);
+        read.queue.set(i64::try_from(store.queue).unwrap_or(i64::MAX));
+        read.size.set(i64::try_from(store.size_bytes).unwrap_or(i64::MAX));
+        for (server, is_up, starts, failures) in (self.upstream)() {
+            let server = [("server", Label(server))];
+            read.up.get_or_create(&server).set(i64::from(is_up));
+            read.starts.get_or_create(&server).inner().store(starts, Ordering::Relaxed);
+            read.failures.get_or_create(&server).inner().store(failures, Ordering::Relaxed);
+        }
+        read.memory.set(i64::try_from(resident_bytes().unwrap_or(0)).unwrap_or(i64::MAX));
+        let mut text = String::new();
+        // Writing into a text cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Registers a metric under its name in the table.
+fn register(registry: &mut Registry, name: &'static str, metric: &(impl Metric + Clone)) {
+    let known = METRICS.iter().find(|known| known.name == name).expect("it is in the table");
+    // The library adds what tells a counter from a gauge by itself.
+    let name = name.strip_suffix("_total").unwrap_or(name);
+    registry.register(name, known.about, metric.clone());
+}
+
+fn seconds(began_ms: u64, at_ms: u64) -> f64 {
+    Duration::from_millis(at_ms.saturating_sub(began_ms)).as_secs_f64()
+}
+
+fn purpose(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Do => "do",
+        Purpose::Undo => "undo",
+        Purpose::Probe => "probe",
+    }
+}
+
+fn status_label(status: u16) -> Label {
+    Label(status.to_string().into())
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Memory that the process has, where the system says so.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics(names_max: usize) -> Metrics {
+        let limits = Limits { metrics_names_max: names_max, ..Limits::default() };
+        Metrics::new(&limits, Box::new(|| vec![("files".into(), true, 2, 1)]))
+    }
+
+    #[test]
+    fn names_that_are_too_many_are_counted_together() {
+        let metrics = metrics(2);
+        let labels = ["a", "b", "c", "a", "d"].map(|name| metrics.composition(name));
+        let labels = labels.iter().map(|label| &*label.0).collect::<Vec<_>>();
+        assert_eq!(labels, ["a", "b", OTHER, "a", OTHER]);
+    }
+
+    #[test]
+    fn what_stands_elsewhere_is_read_when_somebody_looks() {
+        let metrics = metrics(2);
+        metrics.answered("getRun", 200, Duration::from_millis(20));
+        metrics.refused();
+        let sync_time = Duration::from_millis(1_500);
+        let store = StoreFigures { appends: 7, syncs: 3, sync_time, queue: 2, size_bytes: 4096 };
+        let figures = Figures { active: 4, waiting: 1, followers: 5, store };
+        let text = metrics.render(&figures);
+        for line in [
+            "segue_runs_active 4",
+            "segue_runs_waiting 1",
+            "segue_http_followers 5",
+            "segue_store_appends_total 7",
+            "segue_store_sync_seconds_total 1.5",
+            "segue_store_queue 2",
+            "segue_store_size_bytes 4096",
+            "segue_upstream_up{server=\"files\"} 1",
+            "segue_upstream_starts_total{server=\"files\"} 2",
+            "segue_http_requests_total{route=\"getRun\",status=\"200\"} 1",
+            "segue_http_request_duration_seconds_bucket{le=\"0.025\",route=\"getRun\"} 1",
+            "segue_http_connections_refused_total 1",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} is not in {text}");
+        }
+    }
+
+    /// The table is what is registered: a name in it that is not would be documented and never seen.
+    #[test]
+    fn the_table_has_every_metric_with_its_kind() {
+        let text = metrics(2).render(&Figures::default());
+        for Described { name, kind, about, .. } in METRICS {
+            let family = name.strip_suffix("_total").unwrap_or(name);
+            assert!(text.contains(&format!("# TYPE {family} {kind}\n")), "{name} in {text}");
+            assert!(text.contains(&format!("# HELP {family} {about}.\n")), "{name}");
+        }
+        assert_eq!(text.matches("# TYPE ").count(), METRICS.len());
+    }
+}

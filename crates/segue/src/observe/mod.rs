@@ -1,0 +1,108 @@
+//! What operators see of runs: counts, spans and lines.
+//!
+//! ```text
+//! account.rs    the journal of a run → what began and what ended
+//! metrics.rs    counts and durations, as Prometheus reads them
+//! traces.rs     spans, sent as OTLP
+//! log.rs        lines on standard error
+//! ```
+//!
+//! Everything is taken from the entries that a run writes anyway. Nothing here has a say in a run, and
+//! nobody waits for it.
+
+pub mod account;
+pub mod log;
+pub mod metrics;
+pub mod traces;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use segue_core::run::{Entry, Run, Trace};
+use segue_runtime::driver::Observer;
+
+use account::{Account, Told};
+use metrics::{Label, Metrics};
+use traces::Traces;
+
+/// Those who are told of runs.
+#[derive(Clone, Default)]
+pub struct Observing {
+    /// Who counts.
+    pub metrics: Option<Arc<Metrics>>,
+    /// Who sends spans.
+    pub traces: Option<Arc<Traces>>,
+}
+
+/// Where a run comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The request that asked for it, as whoever sent it calls it.
+    pub request_id: Option<Arc<str>>,
+    /// The trace that the request is a part of.
+    pub trace: Option<Trace>,
+}
+
+impl Observing {
+    /// The trace of a run: that of whoever asked for it, or one of its own. None when nobody would be
+    /// told.
+    pub fn trace(&self, run_id: &str, asked: Option<Trace>) -> Option<Trace> {
+        self.traces.as_ref()?;
+        Some(asked.unwrap_or_else(|| Trace::of_run(run_id)))
+    }
+
+    /// Whether anybody wants to know of runs.
+    pub fn is_watching(&self) -> bool {
+        self.metrics.is_some() || self.traces.is_some() || log::is_open()
+    }
+
+    /// Watches one run, beside somebody else who does. `name` is what it is counted under.
+    pub fn watch<'a>(&self, observer: &'a dyn Observer, name: &str, origin: &Origin) -> Watch<'a> {
+        let composition = self.metrics.as_ref().map(|metrics| metrics.composition(name));
+        Watch {
+            observer,
+            observing: self.clone(),
+            composition: composition.unwrap_or_default(),
+            request_id: origin.request_id.clone(),
+            account: Mutex::default(),
+        }
+    }
+}
+
+/// Watches one run.
+pub struct Watch<'a> {
+    observer: &'a dyn Observer,
+    observing: Observing,
+    composition: Label,
+    request_id: Option<Arc<str>>,
+    account: Mutex<Account>,
+}
+
+impl Watch<'_> {
+    fn told(&self, run: &Run, at_ms: u64, told: &Told<'_>) {
+        if let Some(metrics) = &self.observing.metrics {
+            metrics.told(run, &self.composition, at_ms, told);
+        }
+        if let (Some(traces), Some(trace)) = (&self.observing.traces, run.trace()) {
+            traces.told(run, trace, at_ms, told);
+        }
+        log::told(run, self.request_id.as_deref(), at_ms, told);
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn observe(&self, run: &Run, entries: &[Entry]) {
+        self.observer.observe(run, entries);
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in entries {
+            account.take(run, entry, &mut |told| self.told(run, entry.at_ms, told));
+        }
+    }
+
+    fn resumed(&self, run: &Run, journal: &[Entry]) {
+        self.observer.resumed(run, journal);
+        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in journal {
+            account.take(run, entry, &mut |_| {});
+        }
+    }
+}
