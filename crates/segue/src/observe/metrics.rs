@@ -492,8 +492,25 @@ mod tests {
     /// The table is what is registered: a name in it that is not would be documented and never seen.
     #[test]
     fn the_table_has_every_metric_with_its_kind() {
-        let text = metrics(2).render(&Figures::default());
-        for Described { name, kind, about, .. } in METRICS {
+        let metrics = metrics(2);
+        // What was never counted is not shown.
+        let word = |name| (name, Label::from("a"));
+        metrics.runs_started.get_or_create(&[word("composition")]).inc();
+        metrics.runs_finished.get_or_create(&[word("composition"), word("status")]).inc();
+        metrics.attempts.get_or_create(&["tool", "purpose", "outcome"].map(word)).inc();
+        metrics.steps.get_or_create(&[word("tool"), word("outcome")]).inc();
+        metrics.retries.get_or_create(&[word("tool")]).inc();
+        metrics.run_duration.get_or_create(&[word("composition")]).observe(1.0);
+        for durations in [&metrics.step_duration, &metrics.call_duration] {
+            durations.get_or_create(&[word("tool")]).observe(1.0);
+        }
+        metrics.answered("a", 200, Duration::ZERO);
+        let text = metrics.render(&Figures::default());
+        for Described { name, kind, labels, about } in METRICS {
+            let sample = text.lines().find(|line| line.starts_with(name)).unwrap();
+            for label in *labels {
+                assert!(sample.contains(&format!("{label}=\"")), "{label} of {sample}");
+            }
             let family = name.strip_suffix("_total").unwrap_or(name);
             assert!(text.contains(&format!("# TYPE {family} {kind}\n")), "{name} in {text}");
             assert!(text.contains(&format!("# HELP {family} {about}.\n")), "{name}");

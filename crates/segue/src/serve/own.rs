@@ -148,6 +148,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "run_resume",
+        right: Right::Run,
         description: "Goes on with a run that waits for a person, also after a restart: the person at this host is asked what it waits for. You cannot answer in their place.",
         input: r#"{"type":"object","properties":{"run_id":{"type":"string"}},"required":["run_id"],"additionalProperties":false}"#,
         output: RUN,

@@ -18,6 +18,7 @@ mod interrupted;
 mod kill;
 mod login;
 mod mcp;
+mod observe;
 mod plan;
 mod promises;
 mod rest;
