@@ -31,10 +31,8 @@ use engine::{Engine, Request, TIMEOUT_DEFAULT, percent_encode};
 
 /// What connections to an address are encrypted with, for whoever else sends something.
 pub fn tls_for(address: &str) -> rustls::ClientConfig {
-    match address.starts_with("https:") {
-        true => connect::trusting().clone(),
-        false => connect::trusting_nobody().clone(),
-    }
+    let is_encrypted = address.starts_with("https:");
+    if is_encrypted { connect::trusting().clone() } else { connect::trusting_nobody().clone() }
 }
 
 /// The namespace of HTTP operations.

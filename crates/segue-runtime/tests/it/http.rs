@@ -7,10 +7,10 @@ use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_runtime::tools::http::{HttpConfig, tool};
-use segue_runtime::tools::{Tool, ToolError};
+use segue_runtime::tools::{Call, Tool, ToolError};
 
 use crate::server::{Reply, Server, serve};
-use crate::support::{Bench, Json, call, json, refusal};
+use crate::support::{Bench, Json, call, call_of, json, refusal};
 
 fn local() -> Bench {
     Bench::with(|config| config.http_allow = vec!["127.0.0.1:*".to_owned()])
@@ -283,6 +283,26 @@ async fn an_operation_fills_its_request() {
     );
     assert!(request.ends_with(r#"{"name":"N","n":3}"#), "{request}");
     assert!(tool.spec.is_repeatable() && tool.spec.needs_confirmation());
+}
+
+/// Whoever is called goes on in the trace, unless the operator says otherwise.
+#[tokio::test]
+async fn an_operation_carries_the_trace_on() {
+    let server = serve(|_| Reply::json(200, "1")).await;
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let own = BTreeMap::from([("traceparent".to_owned(), "mine".to_owned())]);
+    for (headers, sent) in [(BTreeMap::new(), traceparent), (own, "mine")] {
+        let config = HttpConfig { url: server.url("/"), headers, ..HttpConfig::default() };
+        let tool = operation(&config);
+        let given = Call { traceparent: Some(traceparent.into()), ..call_of(&tool, json!({})) };
+        tool.runner.call(given).await.unwrap();
+        let request = server.requests().pop().unwrap();
+        assert!(request.contains(&format!("traceparent: {sent}\r\n")), "{request}");
+    }
+    call(&operation(&HttpConfig { url: server.url("/"), ..HttpConfig::default() }), json!({}))
+        .await
+        .unwrap();
+    assert!(!server.requests().pop().unwrap().contains("traceparent"));
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ impl App {
         let (library, is_quiet) = (OnceCell::new(), global.quiet);
         let patience = Duration::from_millis(config.limits.traces_leave_ms);
         let sending = Sending(OnceCell::new(), patience);
-        Ok(App { engine, config, library, is_quiet, unloaded, builtins, upstream, sending })
+        Ok(App { engine, config, library, is_quiet, unloaded, builtins, sending, upstream })
     }
 
     /// Goes on with the configuration as it is now, or as it was when that cannot be used. What is under

@@ -15,6 +15,7 @@ use super::token::{TokenArgs, token};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
 use crate::config::{Config, ServeConfig, data_folder};
+use crate::observe::log;
 use crate::serve::http::{House, Issuer, Keyring, bind, tls};
 
 /// Where it listens unless told otherwise: on this machine only.
@@ -101,10 +102,15 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         };
         let at = listener.local_addr().unwrap_or(at);
         let scheme = if tls.is_some() { "https" } else { "http" };
-        say(&format!(
+        let listening = format!(
             "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, \
              described at /docs)"
-        ));
+        );
+        // Who reads lines as JSON reads all of them so.
+        match global.log_format {
+            log::Format::Text => say(&listening),
+            log::Format::Json => tracing::info!(target: "segue::serve", "{listening}"),
+        }
         if let Some(told) = told {
             say(&told);
         }

@@ -47,6 +47,17 @@ pub struct Attempt {
     pub began_ms: u64,
 }
 
+impl Attempt {
+    /// The word for what it is for.
+    pub fn word(&self) -> &'static str {
+        match self.purpose {
+            Purpose::Do => "do",
+            Purpose::Undo => "undo",
+            Purpose::Probe => "probe",
+        }
+    }
+}
+
 /// How something ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

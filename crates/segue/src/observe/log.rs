@@ -26,9 +26,10 @@ pub enum Format {
 pub fn open(format: Format, directives: &str) -> Result<(), String> {
     let known = ["off", "error", "warn", "info", "debug", "trace"];
     // A bare word is about us; whoever wants to hear the libraries names them.
-    let filter = match known.contains(&directives) {
-        true => EnvFilter::try_new(format!("segue={directives}")),
-        false => EnvFilter::try_new(directives),
+    let filter = if known.contains(&directives) {
+        EnvFilter::try_new(format!("segue={directives}"))
+    } else {
+        EnvFilter::try_new(directives)
     };
     let filter = filter.map_err(|error| {
         format!("`{directives}` is no level: {error}; write one of {}", known.join(", "))

@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use segue_core::limits::Limits;
-use segue_core::run::{NodeId, Purpose, Run};
+use segue_core::run::{NodeId, Run};
 use segue_runtime::store::StoreFigures;
 
 use super::account::{Outcome, Told};
@@ -335,26 +335,30 @@ impl Metrics {
         match told {
             Told::Began => drop(self.runs_started.get_or_create(&[composition]).inc()),
             Told::Ended { began_ms, status, .. } => {
-                let status = ("status", Label::from(status.as_str()));
+                let composition = [composition];
                 let took = seconds(*began_ms, at_ms);
-                self.run_duration.get_or_create(&[composition.clone()]).observe(took);
+                self.run_duration.get_or_create(&composition).observe(took);
+                let [composition] = composition;
+                let status = ("status", Label::from(status.as_str()));
                 self.runs_finished.get_or_create(&[composition, status]).inc();
             }
             Told::Attempt(attempt, outcome) => {
-                let tool = ("tool", self.tools.label(&attempt.tool));
-                let purpose = ("purpose", Label::from(purpose(attempt.purpose)));
+                let tool = [("tool", self.tools.label(&attempt.tool))];
+                let took = seconds(attempt.began_ms, at_ms);
+                self.call_duration.get_or_create(&tool).observe(took);
+                let [tool] = tool;
+                let purpose = ("purpose", Label::from(attempt.word()));
                 let word = outcome.error().unwrap_or(outcome.as_str());
                 let outcome = ("outcome", Label::from(word));
-                let took = seconds(attempt.began_ms, at_ms);
-                self.call_duration.get_or_create(&[tool.clone()]).observe(took);
                 self.attempts.get_or_create(&[tool, purpose, outcome]).inc();
             }
             Told::Step { node, began_ms, outcome } => {
-                let tool = ("tool", self.tool_of(run, *node));
+                let tool = [("tool", self.tool_of(run, *node))];
                 if let Some(began_ms) = began_ms {
                     let took = seconds(*began_ms, at_ms);
-                    self.step_duration.get_or_create(&[tool.clone()]).observe(took);
+                    self.step_duration.get_or_create(&tool).observe(took);
                 }
+                let [tool] = tool;
                 let outcome = ("outcome", Label::from(Outcome::as_str(*outcome)));
                 self.steps.get_or_create(&[tool, outcome]).inc();
             }
@@ -371,8 +375,9 @@ impl Metrics {
 
     /// Counts a request that was answered.
     pub fn answered(&self, route: &'static str, status: u16, took: Duration) {
-        let (route, status) = (("route", Label::from(route)), ("status", status_label(status)));
-        self.request_duration.get_or_create(&[route.clone()]).observe(took.as_secs_f64());
+        let route = [("route", Label::from(route))];
+        self.request_duration.get_or_create(&route).observe(took.as_secs_f64());
+        let ([route], status) = (route, ("status", status_label(status)));
         self.requests.get_or_create(&[route, status]).inc();
     }
 
@@ -419,14 +424,6 @@ fn register(registry: &mut Registry, name: &'static str, metric: &(impl Metric +
 
 fn seconds(began_ms: u64, at_ms: u64) -> f64 {
     Duration::from_millis(at_ms.saturating_sub(began_ms)).as_secs_f64()
-}
-
-fn purpose(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Do => "do",
-        Purpose::Undo => "undo",
-        Purpose::Probe => "probe",
-    }
 }
 
 fn status_label(status: u16) -> Label {

@@ -18,8 +18,9 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanLinks, SpanProcessor as _,
 };
+use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::run::{CallId, NodeId, Purpose, Run, Spanned, Trace};
+use segue_core::run::{CallId, NodeId, Run, Spanned, Trace};
 use segue_core::tool::Backend;
 use segue_core::view::RunStatus;
 use segue_runtime::tools::http;
@@ -100,7 +101,7 @@ impl Traces {
         let teller = Teller { run, trace, at_ms };
         let span = match told {
             Told::Ended { began_ms, before, status, code } => {
-                teller.run_span(*began_ms, *before, *status, code.map(|code| code.as_str()))
+                teller.run_span(*began_ms, *before, *status, code.map(Code::as_str))
             }
             Told::Step { node, began_ms: Some(began_ms), outcome } => {
                 teller.step_span(*node, *began_ms, *outcome)
@@ -255,8 +256,8 @@ impl Teller<'_> {
         span
     }
 
-    fn attempt_span(&self, attempt: &Attempt, outcome: Outcome) -> Span {
-        let Attempt { call, tool, backend, purpose, began_ms } = attempt;
+    fn attempt_span(&self, ended: &Attempt, outcome: Outcome) -> Span {
+        let Attempt { call, tool, backend, began_ms, .. } = ended;
         let CallId { node, attempt } = *call;
         let short = tool.rsplit(':').next().unwrap_or(tool);
         let (name, is_mcp) = match backend {
@@ -272,7 +273,7 @@ impl Teller<'_> {
             KeyValue::new("segue.tool.id", tool.to_string()),
             KeyValue::new("segue.step.path", self.run.path(node).to_string()),
             KeyValue::new("segue.attempt", i64::from(attempt)),
-            KeyValue::new("segue.purpose", word(*purpose)),
+            KeyValue::new("segue.purpose", ended.word()),
         ]);
         if is_mcp {
             span.attributes.push(KeyValue::new("mcp.method.name", "tools/call"));
@@ -286,14 +287,6 @@ impl Teller<'_> {
 fn plain(path: &str) -> &str {
     let last = path.rsplit('/').next().unwrap_or(path);
     last.split(['#', '[', '~']).next().unwrap_or(last)
-}
-
-fn word(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Do => "do",
-        Purpose::Undo => "undo",
-        Purpose::Probe => "probe",
-    }
 }
 
 #[cfg(test)]

@@ -321,12 +321,7 @@ impl Hall {
 
     /// Goes on with a run of theirs that waits, whose questions are now answered by somebody else. One
     /// that is under way here is joined.
-    pub fn take_up(
-        self: &Arc<Hall>,
-        who: &Principal,
-        run: &Stored,
-        asking: Asking,
-    ) -> Arc<Active> {
+    pub fn take_up(self: &Arc<Hall>, who: &Principal, run: &Stored, asking: Asking) -> Arc<Active> {
         if let Some(active) = self.active(who, &run.row.run_id) {
             return active;
         }

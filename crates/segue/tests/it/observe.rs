@@ -23,6 +23,8 @@ steps:
 output: { there: '{{ there }}' }
 ";
 
+const OTHER_TRACE: &str = "00-11111111111111111111111111111111-2222222222222222-01";
+
 const GIVEN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn traced(collector: &Collector, more: &str) -> World {
@@ -219,6 +221,14 @@ fn the_walk_is_counted_and_told() {
     let body = json!({ "name": "double-it", "input": { "n": 21 } });
     let doubled = served.send("POST", "/api/v1/compositions/execute", &asked, &body).is(200);
 
+    // A call of MCP says in its metadata where it stands, or in the header of its request.
+    let (mut message, mut headers) = crate::serve::http::call();
+    let bearer = format!("Bearer {TOKEN}");
+    headers.extend([("Authorization", &*bearer), ("traceparent", OTHER_TRACE)]);
+    assert_eq!(served.call(&headers, &message).0, 200);
+    message["params"]["_meta"]["traceparent"] = json!(GIVEN);
+    assert_eq!(served.call(&headers, &message).0, 200);
+
     let metrics = served.get("/metrics");
     assert!(metrics.headers["content-type"].starts_with("application/openmetrics-text"));
     let text = &metrics.body;
@@ -227,7 +237,8 @@ fn the_walk_is_counted_and_told() {
         let found = text.lines().find_map(|known| known.strip_prefix(line)?.strip_prefix(' '));
         found.unwrap_or_else(|| panic!("{line} is not in {text}")).parse::<f64>().unwrap()
     };
-    assert!((value("segue_runs_started_total{composition=\"double-it\"}") - 1.0).abs() < 0.1);
+    assert!((value("segue_runs_started_total{composition=\"double-it\"}") - 3.0).abs() < 0.1);
+    assert!((value("segue_http_requests_total{route=\"mcp\",status=\"200\"}") - 2.0).abs() < 0.1);
     assert!((value("segue_runs_started_total{composition=\"other\"}") - 4.0).abs() < 0.1);
     let finished = "segue_runs_finished_total{composition=\"other\",status=\"success\"}";
     assert!((value(finished) - 4.0).abs() < 0.1, "{text}");
@@ -263,7 +274,11 @@ fn the_walk_is_counted_and_told() {
     assert!(doubled.iter().all(|span| span.trace_id == GIVEN[3..35]));
     assert_eq!(only(&doubled, "run double-it").parent, GIVEN[36..52]);
     let roots: Vec<&Span> = spans.iter().filter(|span| span.name.starts_with("run ")).collect();
-    assert_eq!(roots.len(), 5, "{roots:#?}");
+    assert_eq!(roots.len(), 7, "{roots:#?}");
+    let within = |given: &str| {
+        roots.iter().filter(|r| r.trace_id == given[3..35] && r.parent == given[36..52]).count()
+    };
+    assert_eq!((within(GIVEN), within(OTHER_TRACE)), (2, 1));
     for root in &roots {
         let whole = of_run(&Json::from(root.attribute("segue.run.id")));
         assert!(whole.iter().all(|span| span.trace_id == root.trace_id));

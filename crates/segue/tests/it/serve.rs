@@ -1,7 +1,7 @@
 //! `segue mcp` from a host's side, in both eras of the protocol.
 
 pub(crate) mod host;
-mod http;
+pub(crate) mod http;
 mod real;
 mod waiting;
 mod words;

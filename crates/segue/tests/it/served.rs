@@ -87,7 +87,7 @@ impl Served {
         command.args(["--listen", "127.0.0.1:0"]).args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let first = lines.find(|line| line.starts_with("listening at ")).unwrap();
+        let first = lines.find(|line| line.contains("listening at ")).unwrap();
         let address = first.split("://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = said.clone();

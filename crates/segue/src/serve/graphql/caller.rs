@@ -83,7 +83,8 @@ impl Caller {
 
     /// Says what was done, and by whom.
     pub(super) fn audit(&self, what: &str, run_id: Option<&str>, status: StatusCode) {
-        let (status, id) = (audit::Status::Code(status.as_u16()), self.origin.request_id.as_deref());
+        let (status, id) =
+            (audit::Status::Code(status.as_u16()), self.origin.request_id.as_deref());
         audit::tell(&self.who, what, super::PATH, run_id, status, id);
     }
 }

@@ -109,11 +109,8 @@ pub(super) async fn answer(visit: Visit) -> Answer {
     let mut request = Request::new(query).variables(json::variables(visit.body.get("variables")));
     request.operation_name = text("operationName").map(str::to_owned);
     request.set_parsed_query(document);
-    let caller = Caller {
-        rest: visit.rest.clone(),
-        who: visit.who.clone(),
-        origin: visit.origin.clone(),
-    };
+    let caller =
+        Caller { rest: visit.rest.clone(), who: visit.who.clone(), origin: visit.origin.clone() };
     let request = request.data(visit.who.clone()).data(caller);
     if form == Form::Events {
         return Ok(events(schema().execute_stream(request)));

@@ -298,7 +298,8 @@ impl Mutation {
         ]);
         caller.rest.fits("createTemplate", &body).map_err(fault)?;
         let given: Map = body.as_object().map(|body| (**body).clone()).unwrap_or_default();
-        let kept = keep_template(caller.hall(), &caller.who, given, replace).await.map_err(Problem::from);
+        let kept =
+            keep_template(caller.hall(), &caller.who, given, replace).await.map_err(Problem::from);
         Ok(Some(told(caller, "createTemplate", kept, |_| None)?.into()))
     }
 

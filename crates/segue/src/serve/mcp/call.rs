@@ -254,8 +254,7 @@ impl Caller<'_> {
             misfit.map_or(Ok(()), |misfit| Err(invalid(misfit)))?;
             wishes.push(Wish::Decide { question: asked.id, granted, by, data });
         }
-        let (hall, run_id, who) =
-            (self.hall.clone(), stored.row.run_id.clone(), self.who.clone());
+        let (hall, run_id, who) = (self.hall.clone(), stored.row.run_id.clone(), self.who.clone());
         // On its own: the client looks at the task for what comes of it.
         tokio::spawn(async move {
             for wish in wishes {

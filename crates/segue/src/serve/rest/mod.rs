@@ -79,11 +79,7 @@ pub struct Rest {
 
 impl Rest {
     /// A door to a hall.
-    pub fn new(
-        hall: Arc<Hall>,
-        resource: Resource,
-        leaving: watch::Receiver<bool>,
-    ) -> Rest {
+    pub fn new(hall: Arc<Hall>, resource: Resource, leaving: watch::Receiver<bool>) -> Rest {
         let limits = hall.limits();
         let followers_max = limits.served_streams_max;
         let followers = Arc::new(Semaphore::new(followers_max));

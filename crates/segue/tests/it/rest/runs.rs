@@ -147,8 +147,7 @@ fn a_run_waits_for_an_approval() {
     assert_eq!(served.post(EXECUTE, &approved).is(200)["success"], true);
     // Whose word it was is in the journal, and who asked for it is said.
     let line = served.said("approveRun");
-    let line: Json = serde_json::from_str(&line).unwrap();
-    assert_eq!((&line["who"], &line["status"]), (&json!("the token"), &json!(409)));
+    assert!(line.contains("who=\"the token\"") && line.contains("status=409"), "{line}");
     served.said("executeComposition");
 }
 

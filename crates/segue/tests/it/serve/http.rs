@@ -6,7 +6,7 @@ use crate::support::{Json, json};
 
 impl Served {
     /// The status and body of a call of MCP.
-    fn call(&self, headers: &[(&str, &str)], message: &Json) -> (u16, String) {
+    pub(crate) fn call(&self, headers: &[(&str, &str)], message: &Json) -> (u16, String) {
         let own = [
             ("Content-Type", "application/json"),
             ("Accept", "application/json, text/event-stream"),
@@ -17,7 +17,7 @@ impl Served {
 }
 
 /// A call in the era without `initialize`, with the headers that go with it.
-fn call() -> (Json, Vec<(&'static str, &'static str)>) {
+pub(crate) fn call<'a>() -> (Json, Vec<(&'a str, &'a str)>) {
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "double_it", "arguments": { "n": 21 },
         "_meta": {
@@ -42,9 +42,7 @@ fn only_who_has_the_token_is_heard() {
     );
     let served = Served::start(&world, "memory", &[]);
     let (message, headers) = call();
-    let with = |more: &[(&'static str, &'static str)]| {
-        served.call(&[&headers[..], more].concat(), &message)
-    };
+    let with = |more: &[(&str, &str)]| served.call(&[&headers[..], more].concat(), &message);
     let token = ("Authorization", "Bearer open-sesame");
     assert_eq!(with(&[]).0, 401);
     assert_eq!(with(&[("Authorization", "Bearer open-sesam")]).0, 401);
