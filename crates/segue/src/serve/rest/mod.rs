@@ -38,16 +38,15 @@ use axum::extract::{RawPathParams, Request};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use segue_core::access::Principal;
+use segue_core::access::{Principal, Right};
 use segue_core::diagnostic::Code;
 use segue_core::schema::Schema;
-use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use tokio::sync::{Semaphore, watch};
 
 use super::audit;
 use super::hall::Hall;
-use super::http::{Resource, Right};
+use super::http::Resource;
 use crate::observe::Origin;
 use problem::Problem;
 use routes::{Handler, ROUTES, Route, Verb};
