@@ -378,24 +378,24 @@ mod tests {
     }
 
     /// Says who writes.
-    fn here(_desk: &mut Desk) -> Result<ThreadId, Fault> {
-        Ok(thread::current().id())
+    fn here() -> impl FnMut(&mut Desk) -> Result<ThreadId, Fault> + Send + 'static {
+        |_| Ok(thread::current().id())
     }
 
     #[tokio::test]
     async fn a_run_that_is_alone_writes_by_itself() {
         let (_folder, _, writer) = writer();
         let run_id: Arc<str> = "one".into();
-        assert_eq!(writer.write_turn(&run_id, here).await.unwrap(), thread::current().id());
+        assert_eq!(writer.write_turn(&run_id, here()).await.unwrap(), thread::current().id());
         assert_eq!(writer.commits(), 1);
-        assert_ne!(writer.write(here).await.unwrap(), thread::current().id());
+        assert_ne!(writer.write(here()).await.unwrap(), thread::current().id());
     }
 
     #[tokio::test]
     async fn runs_that_write_at_once_share_a_sync() {
         let (_folder, _, writer) = writer();
         let (one, two): (Arc<str>, Arc<str>) = ("one".into(), "two".into());
-        let both = join(writer.write_turn(&one, here), writer.write_turn(&two, here)).await;
+        let both = join(writer.write_turn(&one, here()), writer.write_turn(&two, here())).await;
         assert_eq!(both.0.unwrap(), both.1.unwrap());
         assert_eq!(writer.commits(), 1);
     }
@@ -407,7 +407,7 @@ mod tests {
         let another = rusqlite::Connection::open(&path).unwrap();
         another.execute_batch("BEGIN IMMEDIATE").unwrap();
         let run_id: Arc<str> = "one".into();
-        let mut writing = std::pin::pin!(writer.write_turn(&run_id, here));
+        let mut writing = std::pin::pin!(writer.write_turn(&run_id, here()));
         assert!(poll!(&mut writing).is_pending());
         tokio::task::yield_now().await;
         let began = Instant::now();
@@ -423,7 +423,10 @@ mod tests {
         let (written, told) = mpsc::channel();
         let run_id: Arc<str> = "one".into();
         {
-            let work = move |_: &mut Desk| Ok(written.send(()).unwrap());
+            let work = move |_: &mut Desk| {
+                written.send(()).unwrap();
+                Ok(())
+            };
             let mut writing = std::pin::pin!(writer.write_turn(&run_id, work));
             assert!(poll!(&mut writing).is_pending());
         }
