@@ -186,11 +186,10 @@ impl Connection {
             Ok(service) => service,
             Err(error) => {
                 let why = said(&format!("no handshake: {}", reason(&error)), &traces, &desk).await;
-                let why = match is_unauthorized(&error) {
-                    true => {
-                        format!("{why}; `segue login {}` logs in, if it has OAuth", server.name)
-                    }
-                    false => why,
+                let why = if is_unauthorized(&error) {
+                    format!("{why}; `segue login {}` logs in, if it has OAuth", server.name)
+                } else {
+                    why
                 };
                 return Err(Unopened { why, is_modern: desk.is_late_modern() });
             }
