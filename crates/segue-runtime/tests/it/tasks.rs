@@ -46,6 +46,7 @@ async fn called(server: &Arc<Server>) -> Result<Value, ToolError> {
         attempt: 1,
         key: "the-key".into(),
         purpose: Purpose::Do,
+        traceparent: None,
         asker: None,
     };
     tool.runner.call(call).await
