@@ -24,7 +24,6 @@ use segue_runtime::recorder::Recorder;
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
-use segue_runtime::tools::mcp::Server;
 use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
 
@@ -188,8 +187,9 @@ impl App {
 
     /// The same, and who counts.
     pub(super) fn observing_all(&self) -> Observing {
-        let servers: Vec<Arc<Server>> = self.upstream.servers().cloned().collect();
+        let servers = self.upstream.seen();
         let upstream = move || {
+            let servers = servers();
             let figures = servers.iter().map(|server| (server.name().clone(), server.figures()));
             figures.map(|(name, it)| (name, it.is_up, it.starts, it.failures)).collect()
         };

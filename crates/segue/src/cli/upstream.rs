@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use segue_core::compile::read_header;
@@ -46,6 +46,8 @@ pub(super) struct Upstream {
     servers: BTreeMap<Arc<str>, Arc<Server>>,
     /// Those that are not configured any more, until no run calls them.
     retired: Vec<Arc<Server>>,
+    /// Those of `servers`, for who looks at them and does not keep them alive.
+    seen: Arc<Mutex<Vec<Weak<Server>>>>,
     /// Why a server cannot be used.
     pub(super) failed: BTreeMap<Arc<str>, String>,
     /// What is odd about others, for people.
@@ -87,9 +89,26 @@ impl Upstream {
         let left: Vec<_> = left.filter(|server| !stays(server)).collect();
         self.retired.extend(left);
         self.servers = std::mem::take(&mut now.servers);
+        self.show();
         self.failed = std::mem::take(&mut now.failed);
         self.notes = std::mem::take(&mut now.notes);
         self.changed = std::mem::take(&mut now.changed);
+    }
+
+    /// Has those who look at the servers see the ones that are configured now.
+    fn show(&self) {
+        let servers = self.servers.values().map(Arc::downgrade).collect();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = servers;
+    }
+
+    /// The servers that are configured, whenever somebody looks.
+    pub(super) fn seen(&self) -> impl Fn() -> Vec<Arc<Server>> + use<> {
+        self.show();
+        let seen = self.seen.clone();
+        move || {
+            let servers = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            servers.iter().filter_map(Weak::upgrade).collect()
+        }
     }
 
     /// Ends servers that are not configured any more and that nothing calls.

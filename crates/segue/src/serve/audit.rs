@@ -6,6 +6,7 @@ use segue_core::access::Principal;
 const PATH_CHARS: usize = 256;
 
 /// What came of it.
+#[derive(Clone, Copy)]
 pub enum Status {
     /// As HTTP has it.
     Code(u16),

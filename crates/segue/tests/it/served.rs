@@ -6,11 +6,15 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::support::{Json, SEGUE, World, json};
 
 /// The token that the worlds of these tests have.
 pub(crate) const TOKEN: &str = "open-sesame";
+
+/// What it says, it says in this time.
+const SAID_MAX: Duration = Duration::from_mins(1);
 
 /// A server.
 pub(crate) struct Served {
@@ -104,11 +108,13 @@ impl Served {
 
     /// The first line that it said and that has this in it, waiting for it.
     pub(crate) fn said(&self, part: &str) -> String {
+        let began = Instant::now();
         loop {
             let found = self.said.lock().unwrap().iter().find(|line| line.contains(part)).cloned();
             if let Some(line) = found {
                 return line;
             }
+            assert!(began.elapsed() < SAID_MAX, "it never said `{part}`");
             std::thread::yield_now();
         }
     }

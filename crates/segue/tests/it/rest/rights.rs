@@ -182,8 +182,11 @@ fn every_route_answers_every_credential_as_it_should() {
         };
         for (credential, is) in credentials(route) {
             let ask = |id: &str| {
-                let mut headers =
-                    vec![("Content-Type", "application/json"), ("Prefer", "respond-async")];
+                let mut headers = vec![
+                    ("Content-Type", "application/json"),
+                    ("Prefer", "respond-async"),
+                    ("X-Request-Id", "this"),
+                ];
                 headers.extend(credential.as_deref().map(|it| ("Authorization", it)));
                 served.ask(route.verb.as_str(), &path_to(id), &headers, "")
             };
@@ -247,8 +250,8 @@ fn what_is_theirs_is_theirs() {
     let view =
         served.post_as("root", &format!("/api/v1/runs/{of_bob}/cancel"), &json!(null)).is(200);
     assert_eq!(view["status"], "cancelled");
-    let said: Json = serde_json::from_str(&served.said("cancelRun")).unwrap();
-    assert_eq!(said["who"], "bob", "{said}");
+    let said = served.said("cancelRun");
+    assert!(said.contains("who=\"bob\""), "{said}");
     // The same key of two principals is two keys.
     let keyed = |who: &str| {
         let body = json!({ "composition": one("echo", &json!({ "x": 1 })) });
@@ -297,9 +300,10 @@ fn mcp_knows_who_calls() {
     }
     assert!(served.call_as("looker", "double_it", &json!({ "n": 1 }))["error"].is_object());
     served.call_as("ada", "double_it", &json!({ "n": 1 }));
-    let said: Json = serde_json::from_str(&served.said("\"double_it\"")).unwrap();
-    assert_eq!((&said["who"], &said["what"]), (&json!("looker"), &json!("callTool")), "{said}");
-    assert_eq!(said["status"], "refused");
+    let said = served.said("path=\"double_it\"");
+    for part in ["who=\"looker\"", "what=\"callTool\"", "status=\"refused\""] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 /// D3: the session of an MCP client of the era with `initialize` is not there for anybody else.
