@@ -1,4 +1,4 @@
-//! What the thread that writes has at hand: the file, and what it knows of the runs in it.
+//! What whoever writes has at hand: the file, and what it knows of the runs in it.
 //!
 //! Whoever adds to a run has to know its epoch, its length and its last hash. They are read from the
 //! file once and then remembered. SQLite says whether anybody else has written since; then nothing

@@ -1,6 +1,6 @@
 //! The embedded store: one SQLite file that survives the process and the machine.
 //!
-//! Whatever is acknowledged is on disk (`synchronous=FULL`). One thread writes and syncs once for
+//! Whatever is acknowledged is on disk (`synchronous=FULL`). One at a time writes, and syncs once for
 //! all that wait ([`writer`]); readers have connections of their own and wait for nobody. Nothing
 //! is believed because it is there: rows have checksums and entries are chained by their hashes, so
 //! a damaged run is named and set aside while the others go on.
