@@ -48,7 +48,9 @@ use call::Nested;
 pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening};
 pub use stored::{Recovered, ResumeRequest, Stored};
-pub use words::{AskRequest, Meanwhile, PlanError, Planned, Reuse, Taken, source_of};
+pub use words::{
+    AskRequest, Meanwhile, PlanError, Planned, Reuse, Taken, is_request_id, source_of,
+};
 
 /// The engine.
 #[derive(Clone)]

@@ -207,6 +207,11 @@ impl PlanError {
     }
 }
 
+/// Whether an id is that of a request, where that of a plan could stand.
+pub fn is_request_id(id: &str) -> bool {
+    id.starts_with("req_")
+}
+
 /// What is kept of a request.
 #[derive(Serialize, Deserialize)]
 struct RequestRecord {
@@ -378,7 +383,7 @@ impl Engine {
     /// The plan that an id of either kind means: this one, or the last one of a request.
     pub async fn find_plan(&self, id: &str) -> Result<PlanRecord, PlanError> {
         let id: Arc<str> = id.into();
-        if id.starts_with("req_") {
+        if is_request_id(&id) {
             return self.plan_of_request(&id).await;
         }
         self.plan_record(&id).await

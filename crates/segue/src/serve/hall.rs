@@ -21,6 +21,7 @@ use segue_core::view::{RunStatus, RunView};
 use segue_core::words::PlanRecord;
 use segue_runtime::engine::{
     Engine, EngineError, PlanError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
+    is_request_id,
 };
 use segue_runtime::library::Library;
 use segue_runtime::store::{RunQuery, RunRow, Runs, Store, StoreError, TakeOver};
@@ -415,11 +416,23 @@ impl Hall {
         theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
     }
 
-    /// A plan of theirs by its id, or the newest one of a request by that.
+    /// A plan of theirs by its id, or the last one of a request of theirs by that.
     pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<PlanRecord, PlanError> {
-        let record = self.everything().engine.find_plan(id).await?;
-        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
-        theirs.ok_or_else(|| PlanError::NotFound(id.into()))
+        let id: Arc<str> = id.into();
+        if is_request_id(&id) {
+            return self.plan_of_request(who, &id).await;
+        }
+        self.plan_record(who, &id).await
+    }
+
+    /// The last plan of a request of theirs.
+    pub async fn plan_of_request(
+        &self,
+        who: &Principal,
+        request_id: &Arc<str>,
+    ) -> Result<PlanRecord, PlanError> {
+        let last = self.plans_of_request(who, request_id).await?.pop();
+        last.ok_or_else(|| PlanError::NoPlanFor(request_id.clone()))
     }
 
     /// The plans of a request of theirs, the first one first.

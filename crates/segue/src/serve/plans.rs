@@ -119,10 +119,7 @@ impl Desk<'_> {
         let id = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
         let found = match (id("plan_id"), id("request_id")) {
             (Some(plan_id), None) => self.hall.plan_record(self.who, &plan_id).await,
-            (None, Some(request_id)) => {
-                let found = self.hall.plans_of_request(self.who, &request_id).await;
-                found.and_then(|mut plans| plans.pop().ok_or(PlanError::NoPlanFor(request_id)))
-            }
+            (None, Some(request_id)) => self.hall.plan_of_request(self.who, &request_id).await,
             _ => return Err(Told::error("give one of `plan_id` and `request_id`")),
         };
         found.map_err(|error| plan_error(&error))

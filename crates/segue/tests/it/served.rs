@@ -176,7 +176,19 @@ impl Served {
         headers: &[(&str, &str)],
         body: &Json,
     ) -> Answer {
-        let bearer = format!("Bearer {TOKEN}");
+        self.send_by(TOKEN, method, path, headers, body)
+    }
+
+    /// The same with this token.
+    pub(crate) fn send_by(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Json,
+    ) -> Answer {
+        let bearer = format!("Bearer {token}");
         let mut all = vec![("Authorization", &*bearer), ("Content-Type", "application/json")];
         all.extend(headers);
         let body = if body.is_null() { String::new() } else { body.to_string() };

@@ -112,7 +112,7 @@ impl Query {
     #[graphql(guard = "May(Right::Look)")]
     async fn tool(&self, ctx: &Context<'_>, id: ID) -> Result<Option<Tool>> {
         let engine = Caller::of(ctx)?.served().engine;
-        Ok(Some(Tool::from(&**engine.tool(&id).map_err(fault)?)))
+        Ok(Some(Tool::from(&**engine.usable_tool(&id).map_err(fault)?)))
     }
 
     /// The templates: compositions to start from.

@@ -1,5 +1,7 @@
 //! Plans from words over REST: asked for, looked at, executed once, kept as a composition.
 
+use segue_core::tool::hex_digest;
+
 use super::served;
 use crate::served::{Served, TOKEN};
 use crate::support::{Json, World, json};
@@ -91,6 +93,52 @@ fn a_request_has_versions() {
     assert_eq!(served.send("DELETE", &path, &[], &json!(null)).status, 204);
     served.get(&path).is_problem(404, "not-found");
     served.send("DELETE", &path, &[], &json!(null)).is_problem(404, "not-found");
+}
+
+/// D3: a plan and its request are not there for anybody but whoever asked, and the administrator.
+#[test]
+fn a_plan_is_whoever_s_asked_for_it() {
+    let model = Model::saying(&[&good().to_string()]);
+    let world = world(&model);
+    let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
+    let mut config: Json = serde_json::from_str(&config).unwrap();
+    let key = |name: &str| {
+        let hash = hex_digest(name.as_bytes());
+        json!({ "token": format!("sha256:{hash}"), "rights": ["look", "run", "change"] })
+    };
+    let principals = json!({ "ada": key("ada"), "bob": key("bob") });
+    config["server"] = json!({ "token": TOKEN, "principals": principals });
+    world.file("segue.yaml", config.to_string());
+    let served = Served::start(&world, "sqlite:s.db", &[]);
+    let ask = json!({ "query": "An author, then a blog" });
+    let planned = served.send_by("ada", "POST", ASK, &[], &ask).is(201);
+    let named = [("X-Request-Id", "this")];
+    for (id, unknown) in [
+        (&planned["request_id"], "req_1704123456_abc123def"),
+        (&planned["plan_id"], "plan_1704123456_abc123def"),
+    ] {
+        let id = id.as_str().unwrap();
+        let one = json!({});
+        for (method, more, body) in [
+            ("GET", "", &Json::Null),
+            ("GET", "/composition", &Json::Null),
+            ("POST", "/execute", &one),
+        ] {
+            let path = |id: &str| format!("/api/v1/plans/{id}{more}");
+            let theirs = served.send_by("bob", method, &path(id), &named, body);
+            let none = served.send_by("bob", method, &path(unknown), &named, body);
+            theirs.is_problem(404, "not-found");
+            assert_eq!(theirs.body.replace(id, unknown), none.body, "{method} {more}");
+        }
+        for token in ["ada", TOKEN] {
+            let path = format!("/api/v1/plans/{id}");
+            let shown = served.send_by(token, "GET", &path, &[], &json!(null)).is(200);
+            assert_eq!(shown["plan_id"], planned["plan_id"]);
+        }
+    }
+    let listed = served.send_by("bob", "GET", "/api/v1/plans", &[], &json!(null)).is(200);
+    assert_eq!(listed["plans"], json!([]));
+    assert!(calls(&world).is_empty());
 }
 
 /// S4-49, and what else goes wrong: no model, a model that gives no plan, a request that is not there.

@@ -68,13 +68,7 @@ impl Served {
         headers: &[(&str, &str)],
         body: &Json,
     ) -> Answer {
-        let bearer = format!("Bearer {who}-token");
-        let mut all = vec![("Authorization", &*bearer), ("Content-Type", "application/json")];
-        all.extend(headers);
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let answer = self.ask(method, path, &all, &body);
-        super::documented(method, path, &answer);
-        answer
+        self.send_by(&format!("{who}-token"), method, path, headers, body)
     }
 
     fn get_as(&self, who: &str, path: &str) -> Answer {
@@ -304,6 +298,25 @@ fn mcp_knows_who_calls() {
     for part in ["who=\"looker\"", "what=\"callTool\"", "status=\"refused\""] {
         assert!(said.contains(part), "{said}");
     }
+}
+
+/// D3: a tool that somebody's toolset leaves out is not there for them, whichever door they ask at.
+#[test]
+fn a_tool_of_no_toolset_of_theirs_is_not_there() {
+    let (_world, served) = served();
+    let told = |who: &str, tool: &str| {
+        let query = json!({ "query": format!("{{ tool(id: \"{tool}\") {{ id }} }}") });
+        served.post_as(who, "/graphql", &query).is(200)["errors"][0]["message"].clone()
+    };
+    for tool in ["sleep", "builtin:sleep"] {
+        assert!(told("ada", tool).is_null());
+        served.get_as("held", &format!("/api/v1/tools/{tool}")).is_problem(404, "not-found");
+        assert_eq!(
+            told("held", tool),
+            told("held", "qqqqq").as_str().unwrap().replace("qqqqq", tool)
+        );
+    }
+    assert!(told("held", "echo").is_null());
 }
 
 /// D3: the session of an MCP client of the era with `initialize` is not there for anybody else.
