@@ -213,7 +213,7 @@ async fn go_on(
             wish: act.wish.clone(),
             take_over: act.take_over,
             confirmer: &*confirmer,
-            observer: if observing.is_watching() { &watch } else { progress.observer() },
+            observer: &watch,
             cancel: Box::pin(interrupted()),
             ..ResumeRequest::new(run_id.clone())
         };

@@ -284,7 +284,7 @@ impl Prepared {
             run_id: Some(run_id),
             reused,
             confirmer: &*confirmer,
-            observer: if observing.is_watching() { &watch } else { observer },
+            observer: &watch,
             cancel: Box::pin(interrupted()),
         };
         let outcome = if args.dry_run {

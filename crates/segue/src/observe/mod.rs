@@ -51,7 +51,7 @@ impl Observing {
     }
 
     /// Whether anybody wants to know of runs.
-    pub fn is_watching(&self) -> bool {
+    fn is_watching(&self) -> bool {
         self.metrics.is_some() || self.traces.is_some() || log::is_open()
     }
 
@@ -60,6 +60,7 @@ impl Observing {
         let composition = self.metrics.as_ref().map(|metrics| metrics.composition(name));
         Watch {
             observer,
+            is_watching: self.is_watching(),
             observing: self.clone(),
             composition: composition.unwrap_or_default(),
             request_id: origin.request_id.clone(),
@@ -71,6 +72,8 @@ impl Observing {
 /// Watches one run.
 pub struct Watch<'a> {
     observer: &'a dyn Observer,
+    /// Else nothing is kept account of.
+    is_watching: bool,
     observing: Observing,
     composition: Label,
     request_id: Option<Arc<str>>,
@@ -92,6 +95,9 @@ impl Watch<'_> {
 impl Observer for Watch<'_> {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         self.observer.observe(run, entries);
+        if !self.is_watching {
+            return;
+        }
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in entries {
             account.take(run, entry, &mut |told| self.told(run, entry.at_ms, told));
@@ -100,6 +106,9 @@ impl Observer for Watch<'_> {
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {
         self.observer.resumed(run, journal);
+        if !self.is_watching {
+            return;
+        }
         let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in journal {
             account.take(run, entry, &mut |_| {});
