@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
-use segue_core::id::ToolId;
 use segue_core::limits::Limits;
-use segue_core::run::{Purpose, Question, QuestionKind};
+use segue_core::run::{Question, QuestionKind};
 use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
+use segue_runtime::tools::ToolError;
 use segue_runtime::tools::mcp::{Reach, Server, ServerConfig, StdioConfig};
-use segue_runtime::tools::{Call, ToolError};
+
+use crate::support::{call_of, json};
 
 const GENERATIONS: [&str; 2] = ["core", "extension"];
 
@@ -38,18 +39,7 @@ fn server(generation: &str, behaviour: &str, file: Option<PathBuf>) -> Arc<Serve
 async fn called(server: &Arc<Server>) -> Result<Value, ToolError> {
     let listing = server.listing().await.unwrap_or_else(|unusable| panic!("{}", unusable.why));
     let tool = server.tools(&listing).remove(0);
-    let call = Call {
-        tool: ToolId::new("h", "t"),
-        args: Value::empty_object(),
-        run_id: "run".into(),
-        step: "a".into(),
-        attempt: 1,
-        key: "the-key".into(),
-        purpose: Purpose::Do,
-        traceparent: None,
-        asker: None,
-    };
-    tool.runner.call(call).await
+    tool.runner.call(call_of(&tool, json!({}))).await
 }
 
 /// What becomes of a task: `Ok` with a value, a refusal with a code and words, or doubt with words.
