@@ -174,10 +174,12 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Paused { node, until_ms },
         Fact::RollbackAsked { by: by.clone() },
         Fact::UndoEntered { node, input: value.clone() },
-        Fact::Reused { node, output: value, given: None },
+        Fact::Reused { node, output: value.clone(), given: None },
         Fact::Kept { node, references: vec!["{{ a.b }}".into(), "".into()] },
         Fact::ConsentAsked,
         Fact::Consented { by },
+        Fact::Followed { node, handle: value.clone() },
+        Fact::Sought { node },
     ]
 }
 
@@ -223,6 +225,8 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::Kept { .. } => 36,
         Fact::ConsentAsked => 37,
         Fact::Consented { .. } => 38,
+        Fact::Followed { .. } => 39,
+        Fact::Sought { .. } => 40,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }

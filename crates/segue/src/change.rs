@@ -52,6 +52,7 @@ pub fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         Fact::Doubted { node, failure } => {
             (*node, Change::Retrying(format!("in doubt: {}", clean(&failure.message))))
         }
+        Fact::Sought { node } => (*node, Change::Retrying("is looked for".to_owned())),
         Fact::Lost { node } => (*node, Change::Retrying("was lost, again".to_owned())),
         Fact::Rested { node, failure, until_ms } => {
             let wait = duration(until_ms.saturating_sub(entry.at_ms));
@@ -83,6 +84,7 @@ pub fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         }
         Fact::Started(_)
         | Fact::Expanding { .. }
+        | Fact::Followed { .. }
         | Fact::Visited { .. }
         | Fact::Resolved { .. }
         | Fact::Granted { .. }

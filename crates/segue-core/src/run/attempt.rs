@@ -37,6 +37,9 @@ impl Moment<'_> {
         if is_probe {
             return self.probe_answered(node, &step, candidate, answer);
         }
+        if let Some(why) = self.not_found(node, &answer) {
+            return self.seek_ended(node, candidate, &why);
+        }
         let tool = spec(candidate_call(&step, candidate));
         match answer {
             Answer::Value(value) => self.attempt_returned(node, &step, candidate, value),

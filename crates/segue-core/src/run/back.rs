@@ -231,28 +231,30 @@ impl Moment<'_> {
 
     /// Announces the call that takes a step back and has it made.
     pub(super) fn call_undo(&mut self, node: NodeId, args: Value) {
-        let timeout_ms = self.undo_timeout(node);
         let Undo::Call(call) = self.state.undo_of(node).clone() else { return };
         if spec(&call).composition.is_some() {
             self.record(Fact::UndoEntered { node, input: args });
             return self.limit_undo(node);
         }
-        self.record(Fact::UndoCalled { node, args: args.clone() });
+        self.record(Fact::UndoCalled { node, args });
+        self.send_undo(node, &call);
+    }
+
+    /// Has the undo called that was announced, or looked for.
+    pub(super) fn send_undo(&mut self, node: NodeId, call: &ToolCall) {
         let record = self.state.record(node);
-        let path = self.state.path(node);
-        let id = CallId { node, attempt: record.attempts };
-        let attempt = record.undo_tries;
         self.turn.perform.push(Effect::Call(Call {
-            id,
-            tool: spec(&call).id.clone(),
-            args,
-            timeout_ms: Some(timeout_ms),
+            id: CallId { node, attempt: record.attempts },
+            tool: spec(call).id.clone(),
+            args: record.undo_args.clone(),
+            timeout_ms: Some(self.undo_timeout(node)),
             key: self.state.key(node, Purpose::Undo),
-            step: path,
-            attempt,
+            step: self.state.path(node),
+            attempt: record.undo_tries,
             purpose: Purpose::Undo,
             // Whoever allowed a step has allowed what takes it back.
             covers_parts: true,
+            follows: record.trail.sought(),
         }));
     }
 
@@ -293,6 +295,9 @@ impl Moment<'_> {
     }
 
     pub(super) fn undo_answered(&mut self, node: NodeId, answer: Answer) {
+        if let Some(why) = self.not_found(node, &answer) {
+            return self.undo_lost(node, Some(&why));
+        }
         let failure = match answer {
             Answer::Value(_) => return self.record(Fact::Undone { node }),
             Answer::Failure(failure) => failure,

@@ -66,6 +66,7 @@ impl Moment<'_> {
             attempt: record.probes,
             purpose: Purpose::Probe,
             covers_parts: composed::covers(spec(&probe.call), self.all_is_allowed(node)),
+            follows: None,
         }));
     }
 
@@ -214,17 +215,26 @@ impl Moment<'_> {
         }
     }
 
-    /// The engine stopped while a call was under way: nobody has its answer.
-    pub(super) fn call_lost(&mut self, node: NodeId, candidate: u16) {
+    /// The engine stopped while a call was under way: nobody has its answer. Where it was looked for,
+    /// there is a reason why it was not found.
+    pub(super) fn call_lost(&mut self, node: NodeId, candidate: u16, unfound: Option<&str>) {
         let step = self.state.step(node).clone();
         let tool = spec(candidate_call(&step, candidate)).clone();
         if is_repeatable(&step, &tool) {
             return self.record(Fact::Lost { node });
         }
         let message = format!("the engine stopped before `{}` had answered", tool.id);
-        let mut failure = Failure::passing(Code::InDoubt, message);
+        let mut failure = Failure::passing(Code::InDoubt, and_then(message, unfound));
         failure.in_doubt = true;
         self.doubt(node, &step, candidate, Arc::new(failure));
+    }
+}
+
+/// Why a call was lost, and why it was not found again.
+pub(super) fn and_then(message: String, unfound: Option<&str>) -> String {
+    match unfound {
+        None => message,
+        Some(why) => format!("{message}, and it was not found again: {why}"),
     }
 }
 

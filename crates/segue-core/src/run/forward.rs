@@ -36,6 +36,7 @@ impl Moment<'_> {
             EventKind::Start(started) => self.start_run(started),
             EventKind::Rerun { started, reused } => self.start_again(started, reused),
             EventKind::Answered { call, answer } => self.answered(call, answer),
+            EventKind::Followed { call, handle } => self.followed(call, handle),
             EventKind::Decided { question, granted, by, data } => {
                 self.decided(question, granted, by, data);
             }
@@ -221,22 +222,26 @@ impl Moment<'_> {
         if spec(candidate_call(step, candidate)).composition.is_some() {
             return self.enter_composition(node, candidate, args);
         }
+        self.record(Fact::Called { node, candidate, args });
+        self.send(node, step, candidate);
+    }
+
+    /// Has the call made that was announced, or looked for.
+    pub(super) fn send(&mut self, node: NodeId, step: &Step, candidate: u16) {
         let tool = spec(candidate_call(step, candidate));
         let covers_parts = composed::covers(tool, self.all_is_allowed(node));
-        let tool = tool.id.clone();
-        self.record(Fact::Called { node, candidate, args: args.clone() });
-        let attempt = self.state.record(node).attempts;
-        let path = self.state.path(node);
+        let record = self.state.record(node);
         self.turn.perform.push(Effect::Call(Call {
-            id: CallId { node, attempt },
-            tool,
-            args,
+            id: CallId { node, attempt: record.attempts },
+            tool: tool.id.clone(),
+            args: record.args.clone(),
             timeout_ms: step.timeout_ms,
             key: self.state.key(node, Purpose::Do),
-            step: path,
-            attempt: self.state.record(node).tries,
+            step: self.state.path(node),
+            attempt: record.tries,
             purpose: Purpose::Do,
             covers_parts,
+            follows: record.trail.sought(),
         }));
     }
 

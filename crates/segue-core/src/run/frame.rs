@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
+use super::found::Trail;
 use super::journal::{Failure, Item, NodeId};
 use super::node::Node;
 use crate::composition::Strategy;
@@ -173,6 +174,8 @@ pub(super) struct Record {
     pub(super) wake_ms: u64,
     pub(super) rest_ms: u64,
     pub(super) args: Value,
+    /// How the call at hand is found again.
+    pub(super) trail: Trail,
     pub(super) given: Option<Arc<Map>>,
     /// The activations of its bodies.
     pub(super) frames: Vec<u32>,

@@ -233,6 +233,18 @@ pub enum Fact {
         /// What it is called with.
         args: Value,
     },
+    /// Whoever was called works on it under a name of its own, by which it can be found again.
+    Followed {
+        /// The step.
+        node: NodeId,
+        /// What it takes to find it.
+        handle: Value,
+    },
+    /// The engine stopped while such a call was under way; it is looked for.
+    Sought {
+        /// The step.
+        node: NodeId,
+    },
     /// A step that makes its own composition has it, checked.
     Expanded {
         /// The step.
@@ -484,6 +496,8 @@ impl Fact {
             | Fact::Asked { node, .. }
             | Fact::Granted { node, .. }
             | Fact::Called { node, .. }
+            | Fact::Followed { node, .. }
+            | Fact::Sought { node }
             | Fact::Probed { node, .. }
             | Fact::Doubted { node, .. }
             | Fact::Resolved { node, .. }

@@ -16,6 +16,7 @@ mod doubt;
 mod dry;
 mod finish;
 mod forward;
+mod found;
 mod frame;
 mod journal;
 mod node;
@@ -110,6 +111,13 @@ pub enum EventKind {
         /// How.
         answer: Answer,
     },
+    /// Whoever was called works on it under a name of its own, by which it can be found again.
+    Followed {
+        /// Which call.
+        call: CallId,
+        /// What it takes to find it, as whoever was called wants to hear it.
+        handle: Value,
+    },
     /// Somebody answered a question.
     Decided {
         /// Which one; an answer to an earlier question of the step says nothing about a later one.
@@ -202,6 +210,9 @@ pub struct Call {
     pub purpose: Purpose,
     /// Whether calls that the tool's own code makes are allowed with it.
     pub covers_parts: bool,
+    /// What finds the call, when it was made before and its answer is still wanted: nothing is sent
+    /// again.
+    pub follows: Option<Value>,
 }
 
 /// What a call is for.

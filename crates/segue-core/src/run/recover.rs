@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::doubt::and_then;
 use super::forward::{Moment, spec};
 use super::journal::{Fact, Failure, NodeId};
 use super::node::Node;
@@ -36,7 +37,8 @@ impl Moment<'_> {
                 let in_doubt = !self.only_reads(node);
                 self.record(Fact::Cancelled { node, in_doubt });
             }
-            Node::Calling { candidate } => self.call_lost(node, candidate),
+            Node::Calling { candidate } if record.trail.leads() => self.seek_call(node, candidate),
+            Node::Calling { candidate } => self.call_lost(node, candidate, None),
             Node::Probing { candidate } => {
                 let step = self.state.step(node).clone();
                 self.ask_probe(node, &step, candidate);
@@ -57,7 +59,8 @@ impl Moment<'_> {
                 self.limit_attempt(node);
             }
             Node::Open { .. } => self.limit_attempt(node),
-            Node::Undoing { .. } => self.undo_lost(node),
+            Node::Undoing { .. } if record.trail.leads() => self.seek_undo(node),
+            Node::Undoing { .. } => self.undo_lost(node, None),
             _ => {}
         }
     }
@@ -73,8 +76,9 @@ impl Moment<'_> {
         self.turn.perform.push(Effect::Wake { timer, at_ms });
     }
 
-    /// The engine stopped while a step was being taken back.
-    fn undo_lost(&mut self, node: NodeId) {
+    /// The engine stopped while a step was being taken back. Where the undo was looked for, there is a
+    /// reason why it was not found.
+    pub(super) fn undo_lost(&mut self, node: NodeId, unfound: Option<&str>) {
         let Undo::Call(call) = self.state.undo_of(node) else { return };
         if spec(call).composition.is_some() {
             // Its steps are asked for again one by one.
@@ -84,13 +88,13 @@ impl Moment<'_> {
             let args = self.state.record(node).undo_args.clone();
             return self.call_undo(node, args);
         }
-        let message = "the engine stopped before the undo had answered";
-        let mut failure = Failure::lasting(Code::InDoubt, message);
+        let message = "the engine stopped before the undo had answered".to_owned();
+        let mut failure = Failure::lasting(Code::InDoubt, and_then(message, unfound));
         failure.in_doubt = true;
         self.undo_gave_up(node, failure);
     }
 
-    fn only_reads(&self, node: NodeId) -> bool {
+    pub(super) fn only_reads(&self, node: NodeId) -> bool {
         let step = self.state.step(node);
         let StepKind::Tool(_) = step.kind else { return true };
         let record = self.state.record(node);

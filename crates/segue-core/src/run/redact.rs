@@ -146,7 +146,8 @@ impl State {
             | Fact::UndoCalled { args, .. }
             | Fact::Entered { input: args, .. }
             | Fact::UndoEntered { input: args, .. }
-            | Fact::Expanding { document: args, .. } => own(args),
+            | Fact::Expanding { document: args, .. }
+            | Fact::Followed { handle: args, .. } => own(args),
             Fact::Probed { args, failure: why, .. } => {
                 own(args);
                 *why = failure(why);

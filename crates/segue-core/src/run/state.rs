@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use super::consent::Consent;
+use super::found::Trail;
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::{IllegalFact, Node};
@@ -100,7 +101,7 @@ impl State {
         &self.frames[node.frame as usize].nodes[node.position as usize]
     }
 
-    fn record_mut(&mut self, node: NodeId) -> &mut Record {
+    pub(super) fn record_mut(&mut self, node: NodeId) -> &mut Record {
         &mut self.frames[node.frame as usize].nodes[node.position as usize]
     }
 
@@ -225,6 +226,8 @@ impl State {
                 self.begin_attempt(*node, *candidate, args, entry)?;
                 self.calls += 1;
             }
+            Fact::Followed { node, handle } => self.follow(*node, handle)?,
+            Fact::Sought { node } => self.seek(*node)?,
             Fact::Probed { node, failure, .. } => {
                 self.advance(*node, entry)?;
                 let record = self.record_mut(*node);
@@ -332,6 +335,7 @@ impl State {
                 record.attempts += 1;
                 record.undo_tries += 1;
                 record.undo_args = args.clone();
+                record.trail = Trail::default();
                 self.calls += 1;
             }
             Fact::UndoEntered { node, input } => {
@@ -340,6 +344,7 @@ impl State {
                 record.attempts += 1;
                 record.undo_tries += 1;
                 record.undo_args = input.clone();
+                record.trail = Trail::default();
                 record.attempt_ms = entry.at_ms;
                 let candidate = record.candidate;
                 let plan = self.planned(*node).undo_plans.get(&candidate).cloned();
@@ -420,6 +425,7 @@ impl State {
         self.advance(node, entry)?;
         let record = self.record_mut(node);
         record.args = args.clone();
+        record.trail = Trail::default();
         record.candidate = candidate;
         record.attempts += 1;
         record.attempt_ms = entry.at_ms;

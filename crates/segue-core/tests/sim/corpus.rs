@@ -60,7 +60,8 @@ impl Surroundings for Written {
         let fate = said.entry((call.key.clone(), call.attempt)).or_insert_with(|| {
             let mut world = self.world.borrow_mut();
             let (latency, answer) = (world.latency(call), world.answer(call, &self.catalog));
-            Fate { latency, answer, again: None, ends: Some(1), late: false }
+            let handle = world.handle(call).map(|handle| (0, handle));
+            Fate { latency, answer, again: None, ends: Some(1), late: false, handle }
         });
         fate.clone()
     }

@@ -33,6 +33,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("rested", "calling open probing doubtful", "resting"),
     ("gave_up", "calling open probing doubtful", "giving_up"),
     ("lost", "calling", "waking"),
+    ("followed", "calling undoing", "="),
     ("probed", "calling waking probing", "probing"),
     ("doubted", "calling waking probing doubtful", "doubtful"),
     ("resolved", "probing doubtful", "="),
@@ -110,6 +111,7 @@ fn name(fact: &Fact) -> Option<&'static str> {
         Fact::Rested { .. } => "rested",
         Fact::GaveUp { .. } => "gave_up",
         Fact::Lost { .. } => "lost",
+        Fact::Followed { .. } => "followed",
         Fact::Probed { .. } => "probed",
         Fact::Doubted { .. } => "doubted",
         Fact::Resolved { .. } => "resolved",
@@ -212,6 +214,7 @@ fn facts(node: NodeId, story: &Story, trace: &Trace) -> Vec<Fact> {
         Fact::Rested { node, failure: failure.clone(), until_ms },
         Fact::GaveUp { node, failure: failure.clone() },
         Fact::Lost { node },
+        Fact::Followed { node, handle: Value::from("made up") },
         Fact::Probed { node, failure: failure.clone(), args: args.clone() },
         Fact::Doubted { node, failure: failure.clone() },
         Fact::Resolved { node, done: true, by },
@@ -282,6 +285,7 @@ fn try_strange(story: &Story, cut: usize) {
         Fact::Woke { node: far },
         Fact::Skipped { node: aside, reason: "".into(), by_failure: false },
         Fact::Late { node: aside, attempt: 1 },
+        Fact::Sought { node: aside },
         Fact::Closed { frame: 9_999, failed: false, is_final: false },
     ];
     for fact in strange {

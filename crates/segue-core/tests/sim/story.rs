@@ -25,6 +25,8 @@ const TURNS_MAX: usize = 20_000;
 pub(crate) enum Word {
     Start(Box<Started>),
     Answered(CallId, Answer),
+    /// A call can be found again.
+    Followed(CallId, Value),
     /// A question was answered, and what came with it.
     Decided(NodeId, bool, Value, u64),
     Expanded(NodeId, Result<Arc<Plan>, Failure>),
@@ -39,6 +41,7 @@ impl Word {
         let kind = match self.clone() {
             Word::Start(started) => EventKind::Start(started),
             Word::Answered(call, answer) => EventKind::Answered { call, answer },
+            Word::Followed(call, handle) => EventKind::Followed { call, handle },
             Word::Decided(node, granted, data, seq) => {
                 let question = QuestionId { node, seq };
                 EventKind::Decided { question, granted, by: World::somebody(), data }
@@ -295,6 +298,9 @@ impl<'a> Stage<'a> {
         if in_time || fate.late {
             let word = Word::Answered(call.id, fate.answer.clone());
             answers.push(self.tell(now + fate.latency, word));
+        }
+        if let Some((after, handle)) = fate.handle.filter(|_| call.follows.is_none()) {
+            self.tell(now + after, Word::Followed(call.id, handle));
         }
         if let Some(after) = fate.again {
             let word = Word::Answered(call.id, fate.answer);

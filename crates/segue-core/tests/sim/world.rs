@@ -67,6 +67,8 @@ pub(crate) struct Fate {
     pub(crate) ends: Option<u64>,
     /// Whether a call that took too long answers nevertheless, when nobody listens.
     pub(crate) late: bool,
+    /// What finds it again, and when whoever is called says so.
+    pub(crate) handle: Option<(u64, Value)>,
 }
 
 /// What becomes of one question.
@@ -149,6 +151,19 @@ impl World {
         }
     }
 
+    /// What is heard of a call that is looked for: its answer, or that nobody knows of it.
+    fn found(&self, call: &Call, dice: &mut Dice) -> Answer {
+        let answer = self.answer(call, dice);
+        match dice.below(6) {
+            0 => Answer::Failure(Failure::passing(Code::Unreachable, "nobody is there")),
+            1 => {
+                let gone = Failure::passing(Code::InDoubt, "nobody knows of it");
+                Answer::Failure(Failure { in_doubt: true, ..gone })
+            }
+            _ => answer,
+        }
+    }
+
     /// What a tool returns when it works: the same for the same work.
     fn value(&self, call: &Call) -> Value {
         let got = call.args.get("v").cloned().unwrap_or_default();
@@ -218,7 +233,14 @@ impl Surroundings for World {
         let again = (!self.mild && dice.one_in(12)).then(|| latency + dice.below(30));
         let ends = (!dice.one_in(3)).then(|| dice.below(4));
         let late = dice.one_in(2);
-        Fate { latency, answer: self.answer(call, &mut dice), again, ends, late }
+        let answer = match &call.follows {
+            None => self.answer(call, &mut dice),
+            Some(_) => self.found(call, &mut dice),
+        };
+        let handle = Dice::for_thing(self.seed, &format!("handle {}", call.key))
+            .one_in(3)
+            .then(|| (latency / 2, Value::from(&*call.key)));
+        Fate { latency, answer, again, ends, late, handle }
     }
 
     /// What is said when a step asks for the n-th time. After some time a person is tired of it.

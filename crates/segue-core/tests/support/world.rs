@@ -45,6 +45,10 @@ pub trait Around {
     fn latency(&mut self, call: &Call) -> u64;
     /// How a call is answered.
     fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer;
+    /// What finds a call again, if whoever is called says so at once.
+    fn handle(&self, _call: &Call) -> Option<Value> {
+        None
+    }
     /// What somebody answers to a question, and what comes with it; nothing when nobody does.
     fn decide(&mut self, question: &Question) -> Option<(bool, Value)>;
 }
@@ -140,6 +144,10 @@ impl Around for World {
 
     fn roll_back_at(&self) -> Option<u64> {
         self.value("roll_back_at").and_then(|at| at.as_u64())
+    }
+
+    fn handle(&self, call: &Call) -> Option<Value> {
+        self.spec.get("handles")?.get(&call.step).map(Node::to_value)
     }
 
     fn crashes_after(&self, turn: usize) -> bool {
@@ -268,6 +276,10 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
         for effect in turn.perform {
             match effect {
                 Effect::Call(call) => {
+                    if let Some(handle) = world.handle(&call).filter(|_| call.follows.is_none()) {
+                        let followed = EventKind::Followed { call: call.id, handle };
+                        push(&mut pending, at_ms, followed);
+                    }
                     let took = world.latency(&call);
                     let (after, answer) = match call.timeout_ms {
                         Some(timeout) if timeout < took => (timeout, Answer::TimedOut),
@@ -398,6 +410,8 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("{} {what}, says {by}", path(node))
         }
         Fact::Lost { node } => format!("{} was lost and is made again", path(node)),
+        Fact::Followed { node, handle } => format!("{} can be found by {handle}", path(node)),
+        Fact::Sought { node } => format!("{} is looked for", path(node)),
         Fact::Paused { node, until_ms } => format!("{} pauses until {}", path(node), until_ms - 1),
         Fact::RollbackAsked { by } => format!("{by} wants it to be taken back"),
         Fact::Slept { node, until_ms } => format!("{} waits until {}", path(node), until_ms - 1),

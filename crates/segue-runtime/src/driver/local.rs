@@ -28,6 +28,7 @@ use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::engine::{Ears, Heard, Listening};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
 use crate::tools::gate::{Gate, Pass};
+use crate::tools::notes::{Note, Notes};
 use crate::tools::reach::{Around, Compositions, Standing};
 use crate::tools::{self, Registry, ToolError};
 
@@ -95,6 +96,7 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
             (lease.run_id.clone(), Some(lease), written, events)
         }
     };
+    let notes = Arc::new(Notes::default());
     let mut driver = Driver {
         run,
         run_id,
@@ -108,7 +110,10 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
             limits: drive.limits,
             confirmer: drive.confirmer,
             compositions: drive.compositions,
+            notes: Some(&notes),
         },
+        notes: &notes,
+        found: Vec::new(),
         store: drive.store,
         observer: drive.observer,
         chance: drive.chance,
@@ -153,6 +158,8 @@ type UnderWay<'a> = FuturesUnordered<Either<Calling<'a>, BoxFuture<'a, Happened>
 enum Happened {
     /// An event.
     Event(EventKind),
+    /// A call that is under way has told something.
+    Noted(CallId, Note),
     /// A call was answered, which teaches something about its tool.
     Answered(EventKind, Option<Measured>),
     /// Whoever was asked has answered, or left the question open.
@@ -170,6 +177,9 @@ struct Driver<'a> {
     /// Calls that ended and are not in the store yet.
     measured: Vec<Measured>,
     around: Around<'a>,
+    notes: &'a Arc<Notes>,
+    /// Calls that can be found again, once that is written down.
+    found: Vec<CallId>,
     store: &'a dyn Store,
     observer: &'a dyn Observer,
     chance: &'a Chance,
@@ -221,6 +231,12 @@ impl<'a> Driver<'a> {
                 Poll::Pending => break false,
             }
         };
+        // What a call told was before its answer, if that is there, too.
+        let noted = self.notes.take();
+        if !noted.is_empty() {
+            let noted = noted.into_iter().map(|(call, note)| Happened::Noted(call, note));
+            self.happened.splice(0..0, noted);
+        }
         // Answers first: what has happened counts before what is wished for.
         if !self.happened.is_empty() {
             return Poll::Ready(None);
@@ -244,6 +260,10 @@ impl<'a> Driver<'a> {
         for happened in gathered.drain(..) {
             let event = match happened {
                 Happened::Event(event) => event,
+                Happened::Noted(call, Note::Followed(handle)) => {
+                    self.found.push(call);
+                    EventKind::Followed { call, handle }
+                }
                 Happened::Answered(event, measured) => {
                     self.measured.extend(measured);
                     event
@@ -304,6 +324,7 @@ impl<'a> Driver<'a> {
             self.written += written.len() as u64;
             self.observer.observe(self.run, &written);
         }
+        self.found.drain(..).for_each(|call| self.notes.mark_findable(call));
         for effect in perform.drain(..) {
             self.perform(effect);
         }
@@ -366,6 +387,9 @@ impl<'a> Driver<'a> {
 
     fn call(&mut self, call: Call) {
         let (end, ended) = oneshot::channel();
+        if call.follows.is_some() {
+            self.notes.mark_findable(call.id);
+        }
         self.ends.push((call.id, end));
         let (around, whose) = (self.around, self.whose(call.id));
         let gate = around.gate;
@@ -399,6 +423,7 @@ impl<'a> Driver<'a> {
 
     /// What ends a call, out of those that are under way.
     fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<()>> {
+        self.notes.forget(call);
         let at = self.ends.iter().position(|(id, _)| *id == call)?;
         Some(self.ends.swap_remove(at).1)
     }
@@ -480,7 +505,8 @@ fn leave<'a>(
     pass: Pass<'a>,
     ended: oneshot::Receiver<()>,
 ) -> Calling<'a> {
-    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts } = call;
+    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts, follows } =
+        call;
     let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
     let Whose { run_id, traceparent } = whose;
     let request = tools::Call {
@@ -493,8 +519,10 @@ fn leave<'a>(
         purpose,
         traceparent,
         asker: None,
+        follows,
     };
-    let work = around.make(known, request, Standing { node: id.node, covers_parts });
+    let standing = Standing { call: id, covers_parts, is_part: false };
+    let work = around.make(known, request, standing);
     let has_schema = known.spec.output.is_some();
     Calling {
         id,
@@ -506,6 +534,7 @@ fn leave<'a>(
         pass: Some(pass),
         ended,
         has_left: false,
+        notes: around.notes,
     }
 }
 
@@ -522,6 +551,7 @@ struct Calling<'a> {
     pass: Option<Pass<'a>>,
     ended: oneshot::Receiver<()>,
     has_left: bool,
+    notes: Option<&'a Arc<Notes>>,
 }
 
 impl Future for Calling<'_> {
@@ -537,7 +567,11 @@ impl Future for Calling<'_> {
         let answer = match work {
             Ok(Poll::Ready(outcome)) => answer(Ok(outcome)),
             Err(panic) => answer(Err(panic)),
-            Ok(Poll::Pending) if self.is_late(cx) => Answer::TimedOut,
+            Ok(Poll::Pending) if self.is_late(cx) => {
+                // Whoever works on it is told to stop.
+                self.notes.into_iter().for_each(|notes| notes.forget(self.id));
+                Answer::TimedOut
+            }
             Ok(Poll::Pending) => {
                 // Ended by us: it says nothing about the tool.
                 let ended = self.ended.poll_unpin(cx);

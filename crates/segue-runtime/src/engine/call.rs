@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use segue_core::composed;
 use segue_core::diagnostic::Code;
 use segue_core::plan;
-use segue_core::run::{NodeId, Options, Purpose, Question, QuestionId, QuestionKind};
+use segue_core::run::{CallId, NodeId, Options, Purpose, Question, QuestionId, QuestionKind};
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
@@ -77,6 +77,7 @@ impl Engine {
             purpose: Purpose::Do,
             traceparent: None,
             asker: None,
+            follows: None,
         };
         let around = Around {
             registry: &inner.registry,
@@ -85,10 +86,12 @@ impl Engine {
             limits: &inner.limits,
             confirmer,
             compositions: &nested,
+            notes: None,
         };
         let covers_parts = composed::covers(&spec, approved);
         let pass = inner.gate.enter(&spec.id, false).await?;
-        let standing = Standing { node: NodeId::RUN, covers_parts };
+        let call_id = CallId { node: NodeId::RUN, attempt: 1 };
+        let standing = Standing { call: call_id, covers_parts, is_part: false };
         let outcome = around.make(tool, call, standing).await;
         pass.settle(is_heard(&outcome));
         Ok(outcome?)

@@ -24,6 +24,7 @@ impl Engine {
                 purpose: call.purpose,
                 traceparent: None,
                 asker: None,
+                follows: call.follows,
             };
             let answer = match tool.runner.call(request).await {
                 Ok(value) => Answer::Value(value),

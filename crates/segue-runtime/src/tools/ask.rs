@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use segue_core::diagnostic::Code;
+use segue_core::run::CallId;
 use segue_core::schema::Schema;
 use segue_core::value::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::ToolError;
+use super::notes::{Note, Notes};
 use super::secret::Secrets;
 use crate::driver::Decision;
 
@@ -21,6 +23,8 @@ pub struct Asker {
     to: UnboundedSender<Asking>,
     /// What no question may tell.
     secrets: Option<Secrets>,
+    /// The call of a run that it belongs to.
+    of: Option<(Arc<Notes>, CallId)>,
 }
 
 /// What a call asks for.
@@ -30,13 +34,30 @@ pub(crate) enum Asking {
     Person { message: Arc<str>, schema: Arc<Schema>, reply: oneshot::Sender<Option<Decision>> },
     /// A call of another tool.
     Part { name: Arc<str>, args: Value, reply: oneshot::Sender<Result<Value, ToolError>> },
+    /// Nothing: it has something to tell.
+    Nothing(Note),
 }
 
 impl Asker {
-    /// The two ends.
-    pub(crate) fn pair() -> (Asker, UnboundedReceiver<Asking>) {
+    /// The two ends, for a call of a run, if it is one.
+    pub(crate) fn pair(of: Option<(Arc<Notes>, CallId)>) -> (Asker, UnboundedReceiver<Asking>) {
         let (to, from) = unbounded_channel();
-        (Asker { to, secrets: None }, from)
+        (Asker { to, secrets: None, of }, from)
+    }
+
+    /// Tells how the call is found again, should the engine stop. What must not be written down is
+    /// not told.
+    pub(crate) fn tell_handle(&self, handle: Value) {
+        let clean = self.secrets.as_ref().map(|secrets| secrets.clean_value(handle.clone()));
+        if clean.is_none_or(|clean| clean == handle) {
+            // Whoever made the call may have gone.
+            let _ = self.to.send(Asking::Nothing(Note::Followed(handle)));
+        }
+    }
+
+    /// Whether somebody will look for the call, although nobody waits for it now.
+    pub(crate) fn is_findable(&self) -> bool {
+        self.of.as_ref().is_some_and(|(notes, call)| notes.is_findable(*call))
     }
 
     /// The same, whose questions tell nothing of these.

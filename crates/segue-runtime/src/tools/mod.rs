@@ -11,6 +11,7 @@ pub mod gate;
 pub mod http;
 pub mod local;
 pub mod mcp;
+pub(crate) mod notes;
 pub(crate) mod orphans;
 pub(crate) mod reach;
 pub mod secret;
@@ -49,6 +50,9 @@ pub struct Call {
     pub traceparent: Option<Arc<str>>,
     /// How it reaches a person, or tools that it declared, if it may have to.
     pub asker: Option<Asker>,
+    /// What finds it, when it was made before and only its answer is wanted. Only runners that said
+    /// so of a call are asked to find one.
+    pub follows: Option<Value>,
 }
 
 /// Whether a call is of a fallback: its key says which.

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::composed::{self, Caller, PartCall, PartEnd, Trace};
 use segue_core::limits::Limits;
-use segue_core::run::{NodeId, Purpose, Question, QuestionId, QuestionKind};
+use segue_core::run::{CallId, Purpose, Question, QuestionId, QuestionKind};
 use segue_core::tool::{Catalog, ToolSpec};
 use segue_core::value::Value;
 use tokio::sync::Mutex;
@@ -19,6 +19,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::ask::{Asker, Asking};
 use super::gate::Gate;
+use super::notes::{Note, Notes};
 use super::{Call, Registry, Tool, ToolError};
 use crate::driver::{Confirmer, Decision};
 
@@ -46,15 +47,19 @@ pub(crate) struct Around<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) confirmer: &'a dyn Confirmer,
     pub(crate) compositions: &'a dyn Compositions,
+    /// Where calls of a run leave what they tell of themselves.
+    pub(crate) notes: Option<&'a Arc<Notes>>,
 }
 
 /// Whose call it is, and what was allowed with it.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing {
-    /// The step.
-    pub(crate) node: NodeId,
+    /// The step's call.
+    pub(crate) call: CallId,
     /// Whether calls of its parts are allowed, too.
     pub(crate) covers_parts: bool,
+    /// Whether it is one of its parts.
+    pub(crate) is_part: bool,
 }
 
 impl<'a> Around<'a> {
@@ -68,7 +73,8 @@ impl<'a> Around<'a> {
         if !tool.runner.may_ask() {
             return tool.runner.call(call);
         }
-        let (asker, asked) = Asker::pair();
+        let of = self.notes.filter(|_| !standing.is_part);
+        let (asker, asked) = Asker::pair(of.map(|notes| (notes.clone(), standing.call)));
         call.asker = Some(asker);
         let reach = Reach {
             around: self,
@@ -135,12 +141,23 @@ impl<'a> Reach<'a> {
                 let _ = reply.send(outcome);
                 trace
             }
+            Asking::Nothing(note) => {
+                self.note(note);
+                Trace::None
+            }
+        }
+    }
+
+    /// What a part tells is nobody's business but its caller's, who makes it again.
+    fn note(&self, note: Note) {
+        if let Some(notes) = self.around.notes.filter(|_| !self.standing.is_part) {
+            notes.leave(self.standing.call, note);
         }
     }
 
     async fn ask(&self, kind: QuestionKind) -> Option<Decision> {
         let _turn = self.turn.lock().await;
-        let id = QuestionId { node: self.standing.node, seq: UNWRITTEN };
+        let id = QuestionId { node: self.standing.call.node, seq: UNWRITTEN };
         let question = Question { id, step: self.call.step.clone(), kind };
         self.around.confirmer.confirm(&question).await
     }
@@ -200,11 +217,12 @@ impl<'a> Reach<'a> {
             // The same code makes the same calls in the same order, so a repeated one is known.
             key: format!("{}/{}", self.call.key, nth + 1).into(),
             asker: None,
+            follows: None,
             ..self.call.clone()
         };
         let covers_parts = composed::covers(part, self.standing.covers_parts);
-        let outcome =
-            self.around.make(tool, call, Standing { covers_parts, ..self.standing }).await;
+        let standing = Standing { covers_parts, is_part: true, ..self.standing };
+        let outcome = self.around.make(tool, call, standing).await;
         pass.settle(is_heard(&outcome));
         outcome
     }

@@ -56,6 +56,7 @@ fn call(args: Value) -> Call {
         purpose: Purpose::Do,
         traceparent: None,
         asker: None,
+        follows: None,
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
         purpose: Purpose::Do,
         traceparent: None,
         asker: None,
+        follows: None,
     }
 }
 

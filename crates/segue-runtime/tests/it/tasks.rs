@@ -107,6 +107,35 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
     }
 }
 
+/// A run that is left where it is leaves its task alone, for whoever goes on with it; one whose step has
+/// taken too long does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_can_be_found_again_is_left_alone() {
+    for generation in GENERATIONS {
+        let folder = tempfile::tempdir().unwrap();
+        for (step, cancelled) in
+            [("{ id: a, tool: 'h:t' }", 0), ("{ id: a, tool: 'h:t', timeout: 700ms }", 1)]
+        {
+            let file = folder.path().join(cancelled.to_string());
+            let server = server(generation, "never_look", Some(file.clone()));
+            let listing = server.listing().await.unwrap();
+            let (engine, _) = Engine::builder().tools(server.tools(&listing)).build();
+            let text = format!("name: c\nsteps: [{step}]\n");
+            let plan = engine.plan(&Source::new("c.yaml", text)).0.unwrap();
+            let mut request = RunRequest::new(plan, Value::empty_object());
+            request.options.approved = true;
+            let left =
+                tokio::time::timeout(Duration::from_millis(1_500), engine.run(request)).await;
+            assert_eq!(left.is_err(), cancelled == 0, "{generation}: {left:?}");
+            server.close().await;
+            let received = std::fs::read_to_string(&file).unwrap();
+            assert_eq!(received.matches("\"tools/call\"").count(), 1, "{generation}: {received}");
+            let count = received.matches("\"tasks/cancel\"").count();
+            assert_eq!(count, cancelled, "{generation}: {received}");
+        }
+    }
+}
+
 /// Says yes to everything, and remembers what was asked.
 struct Helpful(Mutex<Vec<String>>);
 

@@ -8,6 +8,7 @@ mod dialects;
 mod docs;
 mod dry;
 mod examples;
+mod found;
 mod gate;
 mod generate;
 mod graphql;

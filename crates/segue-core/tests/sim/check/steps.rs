@@ -31,6 +31,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
     for turn in &evidence.story.turns {
         let entries = &evidence.story.journal[turn.entries.clone()];
         let mut announced: Vec<(NodeId, &Value)> = Vec::new();
+        let mut sought: Vec<NodeId> = Vec::new();
         let mut asked = 0;
         for entry in entries {
             match &entry.fact {
@@ -39,6 +40,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
                 | Fact::UndoCalled { node, args } => {
                     announced.push((*node, args));
                 }
+                Fact::Sought { node } => sought.push(*node),
                 Fact::ConsentAsked | Fact::Asked { .. } | Fact::Doubted { .. } => asked += 1,
                 _ => {}
             }
@@ -46,6 +48,11 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
         let mut asks = 0;
         for effect in &turn.perform {
             match effect {
+                Effect::Call(call) if call.follows.is_some() => {
+                    let at = sought.iter().position(|node| *node == call.id.node);
+                    demand!(at.is_some(), "`{}` is looked for and not announced", call.step);
+                    sought.remove(at.unwrap_or(0));
+                }
                 Effect::Call(call) => {
                     let at =
                         announced.iter().position(|(n, a)| *n == call.id.node && **a == call.args);
@@ -57,6 +64,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
             }
         }
         demand!(announced.is_empty(), "announced and not called: {announced:?}");
+        demand!(sought.is_empty(), "announced and not looked for: {sought:?}");
         // Whoever takes over asks again what was announced before.
         let again = matches!(turn.word, Word::Resumed);
         demand!(again || asks <= asked, "asked without an announcement");
@@ -219,7 +227,10 @@ pub(super) fn e9_never_more_than_allowed(evidence: &Evidence<'_>) -> Finding {
                 demand!(calls.len() <= max, "{} calls at once, {max} are allowed", calls.len());
             }
         } else if let Some(node) = node_of(&entry.fact)
-            && !matches!(entry.fact, Fact::Late { .. })
+            && !matches!(
+                entry.fact,
+                Fact::Late { .. } | Fact::Followed { .. } | Fact::Sought { .. }
+            )
         {
             for root in evidence.trace.roots(node.frame) {
                 under_way.entry(root).or_default().remove(&node);

@@ -237,10 +237,12 @@ impl<'a> Model<'a> {
 
     /// How a call was answered and in which turn; without an answer when its engine stopped.
     pub(super) fn answer(&self, call: CallId) -> Option<(usize, Option<&'a Answer>)> {
-        if let Some((turn, answer)) = self.answers.get(&call) {
-            return Some((*turn, Some(*answer)));
+        let (made, call) = self.story.calls().filter(|(_, made)| made.id == call).last()?;
+        if let Some((turn, answer)) = self.answers.get(&call.id) {
+            // A call that was looked for and not found was lost.
+            let is_lost = call.follows.is_some() && is_unfound(answer);
+            return Some((*turn, Some(*answer).filter(|_| !is_lost)));
         }
-        let made = self.story.calls().find(|(_, made)| made.id == call)?.0;
         let turns = &self.story.turns;
         let lost = (made + 1..turns.len()).find(|at| matches!(turns[*at].word, Word::Resumed));
         lost.map(|turn| (turn, None))
@@ -508,6 +510,15 @@ fn repeatable(step: &Step, tool: &ToolSpec) -> bool {
     let known = tool.annotations;
     let declared = known.read_only == Some(true) || known.idempotent == Some(true);
     step.idempotent.unwrap_or(declared)
+}
+
+/// Whether an answer means that a call that was looked for was not found.
+fn is_unfound(answer: &Answer) -> bool {
+    match answer {
+        Answer::Failure(failure) => failure.in_doubt || failure.code == Code::Unreachable,
+        Answer::Unsent => true,
+        Answer::Value(_) | Answer::TimedOut | Answer::Ended => false,
+    }
 }
 
 pub(super) fn candidate_call(step: &Step, candidate: u16) -> &ToolCall {

@@ -341,6 +341,12 @@ impl ToolRunner for McpTool {
 impl McpTool {
     async fn called_once(&self, call: Call) -> Result<Value, ToolError> {
         let connection = self.server.connection().await?;
+        if let Some(handle) = &call.follows {
+            return match task::Begun::found(handle) {
+                Some(begun) => self.followed(&call, connection, begun).await,
+                None => Err(ToolError::Silent { message: format!("{handle} is no task") }),
+            };
+        }
         let listing = self.server.current(&connection).await?;
         self.check_pin(&call, &listing)?;
         let mut answers = None;
@@ -358,6 +364,9 @@ impl McpTool {
             if let Some(Answer::Result(raw)) = slot.answer()
                 && let Some(begun) = task::begun(raw)
             {
+                if let Some(asker) = &call.asker {
+                    asker.tell_handle(begun.handle());
+                }
                 return self.followed(&call, connection, begun).await;
             }
             // In the modern era a server asks by answering; then it is called again with the word.
@@ -442,6 +451,9 @@ impl McpTool {
             Err(Unended::Late(time)) => Err(self.late(time)),
             Err(Unended::Silent(why)) => Err(ToolError::Silent {
                 message: format!("`{}` began a task that did not end: {why}", call.tool),
+            }),
+            Err(Unended::Unknown(why)) => Err(ToolError::Silent {
+                message: format!("the server knows nothing of its task any more: {why}"),
             }),
             Err(Unended::Declined(wanted)) => Err(answer::declined(&server, &wanted)),
             Err(Unended::Cancelled) => {

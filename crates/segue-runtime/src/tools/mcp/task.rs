@@ -3,8 +3,8 @@
 //! Two generations are spoken. Until 2025-11-25 the caller asks for a task, for tools that want it,
 //! and fetches the result with a request of its own; questions come while it waits for that. In the
 //! extension of 2026-07-28 the server decides, and the state of a task carries its questions and its
-//! result. Whoever stops waiting cancels the task. A task is known to this process only: one that
-//! was under way when the process ended is in doubt like any other call.
+//! result. Whoever stops waiting cancels the task, unless the run that it belongs to is left where it is:
+//! then whoever goes on with the run finds the task again by its handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,6 +95,28 @@ pub(super) struct Begun {
     pause: Duration,
 }
 
+impl Begun {
+    /// What finds it again.
+    pub(super) fn handle(&self) -> Value {
+        let generation = match self.generation {
+            Generation::Core => "core",
+            Generation::Extension => "extension",
+        };
+        Value::object([("task", Value::from(&*self.id)), ("generation", Value::from(generation))])
+    }
+
+    /// The task that such a handle finds; it is looked at soon.
+    pub(super) fn found(handle: &Value) -> Option<Begun> {
+        let text = |name: &str| handle.get(name).and_then(Value::as_str);
+        let generation = match text("generation")? {
+            "core" => Generation::Core,
+            "extension" => Generation::Extension,
+            _ => return None,
+        };
+        Some(Begun { generation, id: text("task")?.to_owned(), pause: POLL[0] })
+    }
+}
+
 /// The task that an answer is, if it is one.
 pub(super) fn begun(raw: &RawValue) -> Option<Begun> {
     #[derive(Deserialize)]
@@ -122,6 +144,8 @@ pub(super) enum Unended {
     Late(Duration),
     /// Nobody knows what became of it.
     Silent(String),
+    /// Its server does not know it.
+    Unknown(String),
     /// It asked for what nobody gave, and was cancelled.
     Declined(String),
     /// The server cancelled it.
@@ -210,10 +234,10 @@ impl Task {
         self.asked(request, &slot, Patience { total: self.patience.idle, ..self.patience }).await?;
         let raw = match slot.answer() {
             Some(Answer::Result(raw)) => raw,
-            Some(Answer::Error { message, .. }) => {
-                let why = format!("the server knows nothing of its task any more: {message}");
-                return Err(Unended::Silent(why));
+            Some(Answer::Error { code: -32602 | -32601, message }) => {
+                return Err(Unended::Unknown(message.clone()));
             }
+            Some(Answer::Error { message, .. }) => return Err(Unended::Silent(message.clone())),
             _ => return Err(Unended::Silent("the state of the task cannot be read".to_owned())),
         };
         let unread = |why: String| Unended::Silent(format!("the state of the task: {why}"));
@@ -319,7 +343,7 @@ impl Task {
 impl Drop for Task {
     // Work in `Drop`, because a call ends by being dropped and there is no later moment.
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_over || self.asker.as_ref().is_some_and(Asker::is_findable) {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

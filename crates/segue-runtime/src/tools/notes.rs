@@ -1,0 +1,62 @@
+//! What calls that are under way tell of themselves, until whoever drives the run takes it.
+//!
+//! A call is a future, and a future says one thing, at its end. What it says before is left here. It
+//! is left while the call is polled, by whoever polls it, so nobody has to be woken for it.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use segue_core::run::CallId;
+use segue_core::value::Value;
+
+/// What a call tells of itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Note {
+    /// It can be found again by this.
+    Followed(Value),
+}
+
+/// The notes of the calls of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    left: Vec<(CallId, Note)>,
+    /// Calls that are wanted, and that whoever goes on with the run can find.
+    findable: BTreeSet<CallId>,
+}
+
+impl Notes {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Lists that are changed one item at a time: a panic leaves nothing half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a note.
+    pub(crate) fn leave(&self, call: CallId, note: Note) {
+        self.inner().left.push((call, note));
+    }
+
+    /// What was left since this was last asked.
+    pub(crate) fn take(&self) -> Vec<(CallId, Note)> {
+        std::mem::take(&mut self.inner().left)
+    }
+
+    /// How to find a call is written down.
+    pub(crate) fn mark_findable(&self, call: CallId) {
+        self.inner().findable.insert(call);
+    }
+
+    /// Nobody wants to find it any more.
+    pub(crate) fn forget(&self, call: CallId) {
+        self.inner().findable.remove(&call);
+    }
+
+    /// Whether whoever goes on with the run will look for a call.
+    pub(crate) fn is_findable(&self, call: CallId) -> bool {
+        self.inner().findable.contains(&call)
+    }
+}

@@ -1,0 +1,161 @@
+//! Segue is killed while a server works on a task for it: whoever goes on with the run finds the task
+//! again, and nothing is done twice.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::mcp::{real_servers, with_servers};
+use crate::support::{Done, Json, SEGUE, World, json, repository};
+
+/// How long anything here may take before it counts as never.
+const NEVER: Duration = Duration::from_mins(1);
+
+/// Looks until something is there.
+#[track_caller]
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < NEVER, "it never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A world whose composition calls one tool of a server.
+fn world(tool: &str, server: &Json) -> World {
+    let world = World::with(&format!(
+        "name: c\nsteps: [{{ id: a, tool: '{tool}' }}]\noutput: '{{{{ a }}}}'\n"
+    ));
+    world.file("segue.yaml", json!({ "mcpServers": { "h": server } }).to_string());
+    world
+}
+
+fn segue(world: &World, args: &[&str]) -> Done {
+    with_servers(world, &[&["--store", "sqlite:runs.db"], args].concat())
+}
+
+/// The names of the facts of the last run, those of its one step.
+fn facts(world: &World) -> Vec<String> {
+    let done = segue(world, &["runs", "show", "last", "--journal"]);
+    let entries = done.stdout.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let name = |entry: Json| entry["fact"].as_object().and_then(|fact| fact.keys().next().cloned());
+    let names = entries.filter_map(name);
+    names.filter(|name| !["started", "closed", "finished"].contains(&&**name)).collect()
+}
+
+/// Starts a run, and kills it once the task that it waits for is in its journal.
+fn killed_while_it_waits(world: &World) {
+    let mut command = world.command(SEGUE);
+    let words = ["run", "c.yaml", "--yes", "--config", "segue.yaml", "--store", "sqlite:runs.db"];
+    let mut run: Child =
+        command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let store = world.path("runs.db");
+    until(|| {
+        let is_followed = store.exists() && facts(world) == ["called", "followed"];
+        is_followed.then_some(())
+    });
+    run.kill().unwrap();
+    run.wait().unwrap();
+}
+
+fn scripted(generation: &str, received: &str) -> Json {
+    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/tasks.py");
+    json!({ "command": "python3", "args": [script, generation, "keeps", received], "timeout": "5s" })
+}
+
+/// Both generations, with a server whose tasks outlive it.
+#[test]
+fn a_task_is_found_again_after_a_kill() {
+    for generation in ["core", "extension"] {
+        let world = world("h:t", &scripted(generation, "received"));
+        killed_while_it_waits(&world);
+        world.file("received.go", "");
+        let done = segue(&world, &["resume", "last", "-q"]).exits(0);
+        assert_eq!(done.json(), "ok", "{generation}");
+        assert_eq!(facts(&world), ["called", "followed", "sought", "succeeded"], "{generation}");
+        let received = fs::read_to_string(world.path("received")).unwrap();
+        assert_eq!(received.matches("\"tools/call\"").count(), 1, "{generation}");
+        // Whoever was killed could not say that it waits no longer, and nobody else does.
+        assert_eq!(received.matches("\"tasks/cancel\"").count(), 0, "{generation}");
+    }
+}
+
+/// A server that does not know the task any more leaves the call in doubt.
+#[test]
+fn a_task_that_is_forgotten_is_in_doubt() {
+    for generation in ["core", "extension"] {
+        let world = world("h:t", &scripted(generation, "received"));
+        killed_while_it_waits(&world);
+        fs::remove_file(world.path("received.task")).unwrap();
+        let view = segue(&world, &["resume", "last", "--json"]).json();
+        assert_eq!(view["status"], "waiting", "{generation}: {view:#}");
+        let message = view["waiting_for"][0]["message"].as_str().unwrap();
+        assert!(message.contains("it was not found again"), "{generation}: {message}");
+        assert!(message.contains("Task not found"), "{generation}: {message}");
+        assert_eq!(facts(&world), ["called", "followed", "sought", "doubted"], "{generation}");
+        let received = fs::read_to_string(world.path("received")).unwrap();
+        assert_eq!(received.matches("\"tools/call\"").count(), 1, "{generation}");
+    }
+}
+
+/// A server that ends with the test.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A real server at an address, which goes on while Segue is dead.
+fn python_server(world: &World, support: &str, answers: &str) -> (Ending, Json) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = repository().join("crates/segue/tests/it/found/tasks_server.py");
+    let mut command = Command::new(real_servers().join("python-1/bin/python"));
+    command.arg(script).arg(port.to_string()).arg(world.folder()).args([support, answers]);
+    let server = Ending(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until(|| std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let url = format!("http://127.0.0.1:{port}/mcp/");
+    (server, json!({ "type": "http", "url": url, "timeout": "2m" }))
+}
+
+/// The same with a server that the Python library makes, over HTTP.
+#[test]
+fn a_task_of_a_real_server_is_found_again_after_a_kill() {
+    let world = world("h:work", &Json::Null);
+    let (_server, entry) = python_server(&world, "required", "json");
+    world.file("segue.yaml", json!({ "mcpServers": { "h": entry } }).to_string());
+    killed_while_it_waits(&world);
+    world.file("go", "");
+    assert_eq!(segue(&world, &["resume", "last", "-q"]).exits(0).json(), "done as a task");
+    assert_eq!(facts(&world), ["called", "followed", "sought", "succeeded"]);
+    assert_eq!(fs::read_to_string(world.path("began")).unwrap().lines().count(), 1);
+}
+
+/// The same with another Segue, which ends when nobody holds its input any more: its run goes on from
+/// its journal, and the task is found in it.
+#[test]
+fn a_task_of_another_segue_is_found_again_after_a_kill() {
+    let args = json!(["--config", "inner/segue.yaml", "--store", "sqlite:inner.db", "mcp"]);
+    let world = world("h:slow", &json!({ "command": SEGUE, "args": args }));
+    world.file(
+        "inner/slow.yaml",
+        "name: slow\nsteps: [ { id: a, tool: work } ]\noutput: { said: '{{ a }}' }\n",
+    );
+    // The folder of its configuration is where its commands run.
+    let work = "echo began >> began; while [ ! -e go ]; do sleep 0.02; done; echo done";
+    let commands = json!({ "work": { "argv": ["sh", "-c", work], "destructive": false } });
+    let config = json!({ "compositions": ["slow.yaml"], "commands": commands });
+    world.file("inner/segue.yaml", config.to_string());
+    killed_while_it_waits(&world);
+    world.file("inner/go", "");
+    let done = segue(&world, &["resume", "last", "--json"]).json();
+    assert_eq!(done["output"]["said"], "done", "{done:#}");
+    assert_eq!(fs::read_to_string(world.path("inner/began")).unwrap().lines().count(), 1);
+}
