@@ -98,6 +98,8 @@ pub struct Limits {
     pub served_wait_ms_max: u64,
     /// Size of a result that is sent as it is; of a larger one, its beginning and where to read it.
     pub served_result_bytes_max: usize,
+    /// Size of the pictures, sounds and resources that go along with a result; others are links.
+    pub served_content_bytes_max: usize,
     /// How long a question to a person stands before the run waits without it.
     pub served_question_ms: u64,
     /// How long runs may go on after the one who wanted them has gone.
@@ -207,6 +209,7 @@ impl Default for Limits {
             served_wait_ms: 45_000,
             served_wait_ms_max: 600_000,
             served_result_bytes_max: 32 * 1024,
+            served_content_bytes_max: 1024 * 1024,
             served_question_ms: 900_000,
             served_leave_ms: 10_000,
             served_connections_max: 4_096,

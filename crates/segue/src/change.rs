@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use schemars::JsonSchema;
 use segue_core::run::{Entry, Fact, NodeId, Run};
 use segue_core::view::duration;
+use segue_runtime::driver::now_ms;
+use segue_runtime::tools::Progress;
 use serde::Serialize;
 
 use crate::print::clean;
@@ -103,11 +105,11 @@ pub fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
 }
 
 /// A change of a step, for programs: a line of `-o ndjson`, and what followers of a run are sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
     /// What happened.
     pub event: &'static str,
-    /// The number of the journal's entry.
+    /// The number of the journal's entry; of what is in no journal, that of the last one before it.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub at_ms: u64,
@@ -117,6 +119,9 @@ pub struct Event {
     pub step: Arc<str>,
     /// More about it, in words.
     pub detail: Option<String>,
+    /// How much of a call is done, from 0 to 1, where its tool says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<f64>,
     /// The same as a line of JSON, once somebody wanted it.
     #[serde(skip)]
     line: OnceLock<String>,
@@ -126,6 +131,28 @@ impl Event {
     /// The event as a line of JSON, made once for all who are told.
     pub fn line(&self) -> &str {
         self.line.get_or_init(|| serde_json::to_string(self).unwrap_or_default())
+    }
+
+    /// Whether it is in no journal: who was not there when it happened is not told of it.
+    pub fn is_passing(&self) -> bool {
+        self.event == PROGRESS
+    }
+}
+
+/// What the progress of a call is called.
+const PROGRESS: &str = "step_progress";
+
+/// The event that a step's call has got further, after the entry with this number.
+pub fn progress_event(run: &Run, node: NodeId, seq: u64, progress: &Progress) -> Event {
+    Event {
+        event: PROGRESS,
+        seq,
+        at_ms: now_ms(),
+        request_id: run.request_id().into(),
+        step: run.path(node),
+        detail: Some(clean(&progress.to_string()).into_owned()),
+        fraction: progress.fraction(),
+        line: OnceLock::new(),
     }
 }
 
@@ -149,6 +176,7 @@ pub fn event(run: &Run, entry: &Entry) -> Option<Event> {
         request_id: run.request_id().into(),
         step: run.path(node),
         detail,
+        fraction: None,
         line: OnceLock::new(),
     })
 }

@@ -264,6 +264,10 @@ impl<'a> Driver<'a> {
                     self.found.push(call);
                     EventKind::Followed { call, handle }
                 }
+                Happened::Noted(call, Note::Progress(progress)) => {
+                    self.observer.progressed(self.run, call, &progress);
+                    continue;
+                }
                 Happened::Answered(event, measured) => {
                     self.measured.extend(measured);
                     event

@@ -6,11 +6,13 @@ mod local;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use segue_core::run::{Entry, Question, QuestionKind, Run};
+use segue_core::run::{CallId, Entry, Question, QuestionKind, Run};
 use segue_core::value::Value;
 
 pub use chance::{Chance, now_ms};
 pub use local::{Drive, Expand, First, drive};
+
+use crate::tools::Progress;
 
 /// Answers the questions of a run.
 #[async_trait]
@@ -59,6 +61,9 @@ impl Confirmer for Later {
 pub trait Observer: Send + Sync {
     /// Something became true.
     fn observe(&self, run: &Run, entries: &[Entry]);
+
+    /// A call that is under way has got further.
+    fn progressed(&self, _run: &Run, _call: CallId, _progress: &Progress) {}
 
     /// A run goes on whose journal is this. Nothing of it is new.
     fn resumed(&self, _run: &Run, _journal: &[Entry]) {}

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::ToolError;
-use super::notes::{Note, Notes};
+use super::notes::{Note, Notes, Progress};
 use super::secret::Secrets;
 use crate::driver::Decision;
 
@@ -53,6 +53,14 @@ impl Asker {
             // Whoever made the call may have gone.
             let _ = self.to.send(Asking::Nothing(Note::Followed(handle)));
         }
+    }
+
+    /// Tells how far the call has got.
+    pub fn tell_progress(&self, mut progress: Progress) {
+        if let (Some(secrets), Some(message)) = (&self.secrets, &mut progress.message) {
+            *message = secrets.clean(message).into();
+        }
+        let _ = self.to.send(Asking::Nothing(Note::Progress(progress)));
     }
 
     /// Whether somebody will look for the call, although nobody waits for it now.

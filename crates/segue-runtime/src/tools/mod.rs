@@ -28,6 +28,7 @@ use segue_core::tool::{Observed, ToolSpec};
 use segue_core::value::Value;
 
 pub use ask::Asker;
+pub use notes::Progress;
 
 /// One call of a tool.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 //! is left while the call is polled, by whoever polls it, so nobody has to be woken for it.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use segue_core::run::CallId;
 use segue_core::value::Value;
@@ -14,6 +14,42 @@ use segue_core::value::Value;
 pub(crate) enum Note {
     /// It can be found again by this.
     Followed(Value),
+    /// It goes on.
+    Progress(Progress),
+}
+
+/// How far a call has got, as whoever was called says. Nothing of it is in the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Grows as the work goes on, where it is counted.
+    pub progress: Option<f64>,
+    /// What it grows up to, where that is known.
+    pub total: Option<f64>,
+    /// In words.
+    pub message: Option<Arc<str>>,
+}
+
+impl Progress {
+    /// How much of the work is done, from 0 to 1, where that is known.
+    pub fn fraction(&self) -> Option<f64> {
+        let total = self.total.filter(|total| *total > 0.0)?;
+        Some((self.progress? / total).clamp(0.0, 1.0))
+    }
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.progress, self.total) {
+            (Some(progress), Some(total)) => write!(f, "{progress} of {total}")?,
+            (Some(progress), None) => write!(f, "{progress}")?,
+            (None, _) => {}
+        }
+        match (&self.message, self.progress) {
+            (Some(message), Some(_)) => write!(f, ": {message}"),
+            (Some(message), None) => f.write_str(message),
+            (None, _) => Ok(()),
+        }
+    }
 }
 
 /// The notes of the calls of one run.

@@ -148,9 +148,10 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// What a part tells is nobody's business but its caller's, who makes it again.
+    /// A part is not looked for: its caller makes it again.
     fn note(&self, note: Note) {
-        if let Some(notes) = self.around.notes.filter(|_| !self.standing.is_part) {
+        let is_told = !self.standing.is_part || matches!(note, Note::Progress(_));
+        if let Some(notes) = self.around.notes.filter(|_| is_told) {
             notes.leave(self.standing.call, note);
         }
     }

@@ -1,14 +1,16 @@
 //! What a person sees while a run is under way: a live tree on a terminal, lines elsewhere.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use segue_core::plan::Plan;
-use segue_core::run::{Entry, Fact, NodeId, Run};
+use segue_core::run::{CallId, Entry, Fact, NodeId, Run};
 use segue_core::view::duration;
 use segue_runtime::driver::{Observer, Unobserved};
+use segue_runtime::tools;
 
 use super::{Global, Output, print_data, say};
 use crate::change::{self, Change, change};
@@ -35,7 +37,7 @@ pub(super) fn of(global: &Global, plan: &Arc<Plan>) -> Progress {
     match global.output() {
         _ if global.quiet => Progress::Silent,
         Output::Json => Progress::Silent,
-        Output::Ndjson => Progress::Events(Arc::new(Events)),
+        Output::Ndjson => Progress::Events(Arc::new(Events::default())),
         Output::Plain => {
             Progress::Lines(Arc::new(Lines { verbose: global.verbose, ..Lines::default() }))
         }
@@ -142,17 +144,33 @@ impl Observer for Lines {
             }
         }
     }
+
+    fn progressed(&self, run: &Run, call: CallId, progress: &tools::Progress) {
+        if self.verbose {
+            say(&format!("[{}] {}", run.path(call.node), clean(&progress.to_string())));
+        }
+    }
 }
 
 /// A JSON document per change.
-pub(super) struct Events;
+#[derive(Default)]
+pub(super) struct Events {
+    /// The number of the last entry.
+    last: AtomicU64,
+}
 
 impl Observer for Events {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         for entry in entries {
+            self.last.store(entry.seq, Ordering::Relaxed);
             let Some(event) = change::event(run, entry) else { continue };
             print_data(event.line());
         }
+    }
+
+    fn progressed(&self, run: &Run, call: CallId, progress: &tools::Progress) {
+        let last = self.last.load(Ordering::Relaxed);
+        print_data(change::progress_event(run, call.node, last, progress).line());
     }
 }
 
@@ -275,6 +293,13 @@ impl Observer for Tree {
                     Tree::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
                 }
             }
+        }
+    }
+
+    fn progressed(&self, _run: &Run, call: CallId, progress: &tools::Progress) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = lines.get(&call.node) {
+            line.bar.set_message(format!("{} {}", line.tool, clean(&progress.to_string())));
         }
     }
 }

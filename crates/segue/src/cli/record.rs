@@ -7,11 +7,12 @@ use segue_core::compile::document::{Budget, read};
 use segue_core::compile::source::{Notation, Source};
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
-use segue_core::run::{Entry, Options, Run};
+use segue_core::run::{CallId, Entry, Options, Run};
 use segue_core::testing::{Recording, record};
 use segue_core::tool::Catalog;
 use segue_runtime::driver::Observer;
 use segue_runtime::recorder::Recorder;
+use segue_runtime::tools::Progress;
 
 use super::app::App;
 use super::test::is_test_file;
@@ -88,6 +89,10 @@ impl Observer for Listener<'_> {
             limits: self.limits,
         });
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    fn progressed(&self, run: &Run, call: CallId, progress: &Progress) {
+        self.watcher.progressed(run, call, progress);
     }
 }
 

@@ -17,8 +17,9 @@ pub mod traces;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use segue_core::run::{Entry, Run, Trace};
+use segue_core::run::{CallId, Entry, Run, Trace};
 use segue_runtime::driver::Observer;
+use segue_runtime::tools::Progress;
 
 use account::{Account, Told};
 use metrics::{Label, Metrics};
@@ -102,6 +103,10 @@ impl Observer for Watch<'_> {
         for entry in entries {
             account.take(run, entry, &mut |told| self.told(run, entry.at_ms, told));
         }
+    }
+
+    fn progressed(&self, run: &Run, call: CallId, progress: &Progress) {
+        self.observer.progressed(run, call, progress);
     }
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {

@@ -2,17 +2,20 @@
 //! nobody has to.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::run::{Entry, Fact, Question, Run};
+use segue_core::run::{CallId, Entry, Fact, Question, Run};
 use segue_core::view::RunView;
 use segue_runtime::driver::{Confirmer, Decision, Later, Nobody, Observer};
 use segue_runtime::engine::EngineError;
+use segue_runtime::tools::Progress;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::change::{Event, event};
+use crate::change::{Event, event, progress_event};
+use crate::print::clean;
 
 /// Events that a follower may be behind before it has to read them in the journal.
 const BEHIND_MAX: usize = 256;
@@ -27,6 +30,10 @@ pub struct Standing {
     pub steps_done: u32,
     /// The last thing that happened, in words.
     pub message: Arc<str>,
+    /// How often a call has got further.
+    pub progressed: u64,
+    /// How much of the call that did so last is done, from 0 to 1, where that is known.
+    pub fraction: Option<f64>,
     /// What somebody has to answer.
     pub questions: Vec<Arc<Asked>>,
     /// Set once, at the end.
@@ -58,6 +65,8 @@ pub struct Active {
     answers: Mutex<Answers>,
     /// There once somebody follows.
     events: OnceLock<broadcast::Sender<Arc<Event>>>,
+    /// The number of the last entry.
+    last: AtomicU64,
 }
 
 #[derive(Default)]
@@ -85,6 +94,7 @@ impl Active {
             cancel: watch::Sender::default(),
             answers: Mutex::default(),
             events: OnceLock::new(),
+            last: AtomicU64::new(0),
         }
     }
 
@@ -182,6 +192,9 @@ impl Observer for Active {
                 let _ = events.send(Arc::new(event));
             }
         }
+        if let Some(entry) = entries.last() {
+            self.last.store(entry.seq, Ordering::Relaxed);
+        }
         let changes = entries.iter().filter_map(|entry| match &entry.fact {
             Fact::Called { node, candidate, .. } => {
                 Some((false, format!("{}: {}", run.path(*node), run.tool_of(*node, *candidate))))
@@ -198,6 +211,19 @@ impl Observer for Active {
             standing.steps_done =
                 standing.steps_done.saturating_add(u32::try_from(done).unwrap_or(u32::MAX));
             standing.message = last.as_str().into();
+        });
+    }
+
+    fn progressed(&self, run: &Run, call: CallId, progress: &Progress) {
+        if let Some(events) = self.events.get().filter(|events| events.receiver_count() > 0) {
+            let last = self.last.load(Ordering::Relaxed);
+            let _ = events.send(Arc::new(progress_event(run, call.node, last, progress)));
+        }
+        let message = format!("{}: {}", run.path(call.node), clean(&progress.to_string()));
+        self.standing.send_modify(|standing| {
+            standing.progressed += 1;
+            standing.fraction = progress.fraction();
+            standing.message = message.as_str().into();
         });
     }
 }

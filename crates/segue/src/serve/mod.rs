@@ -17,6 +17,7 @@
 pub mod acting;
 pub mod active;
 pub mod audit;
+pub mod content;
 pub mod execution;
 pub mod graphql;
 pub mod hall;

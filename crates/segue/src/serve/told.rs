@@ -8,6 +8,7 @@ use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus};
 use segue_runtime::engine::EngineError;
 
+use super::content::{Piece, pieces};
 use crate::print::clean;
 
 /// What of a result that is too large is shown.
@@ -24,6 +25,8 @@ pub struct Told {
     pub link: Option<String>,
     /// The run that it is about, if one has begun.
     pub run_id: Option<Arc<str>>,
+    /// What of it can be shown as more than text.
+    pub pieces: Vec<Piece>,
 }
 
 /// Which part of a run is the answer.
@@ -45,6 +48,8 @@ pub struct Telling {
     pub shape: Shape,
     /// The largest result that is sent as it is.
     pub bytes_max: usize,
+    /// How much that can be shown as more than text goes along with it.
+    pub content_bytes_max: usize,
     /// Whether a person can be asked through whoever is told.
     pub can_ask: bool,
 }
@@ -55,13 +60,13 @@ impl Told {
         let text = value.to_json();
         match run {
             Some(run) if text.len() > bytes_max => Told::too_large(run, &text),
-            _ => Told { value: Some(value), text, link: None, run_id: None },
+            _ => Told { value: Some(value), text, link: None, run_id: None, pieces: Vec::new() },
         }
     }
 
     /// Something went wrong.
     pub fn error(text: impl Into<String>) -> Told {
-        Told { value: None, text: text.into(), link: None, run_id: None }
+        Told { value: None, text: text.into(), link: None, run_id: None, pieces: Vec::new() }
     }
 
     /// A run that goes on: who wants its result asks again.
@@ -74,7 +79,7 @@ impl Told {
 
     /// How a run ended.
     pub fn outcome(outcome: &Result<RunView, EngineError>, telling: Telling) -> Told {
-        let Telling { shape, bytes_max, can_ask } = telling;
+        let Telling { shape, bytes_max, content_bytes_max, can_ask } = telling;
         let view = match outcome {
             Err(error) => return Told::error(engine_error(error)),
             Ok(view) => view,
@@ -93,8 +98,13 @@ impl Told {
             }
             Shape::Run | Shape::Output { .. } => Told::error(failure(view, can_ask)),
         };
+        let pieces = if view.success {
+            pieces(&view.run_id, &view.output, content_bytes_max)
+        } else {
+            Vec::new()
+        };
         // A run that never began is nowhere.
-        Told { run_id: view.started_at.is_some().then(|| view.run_id.clone()), ..told }
+        Told { run_id: view.started_at.is_some().then(|| view.run_id.clone()), pieces, ..told }
     }
 
     /// What a run would do, step by step; of one that could not begin, why.
@@ -109,7 +119,7 @@ impl Told {
 
     fn plain(value: Value) -> Told {
         let text = value.to_json();
-        Told { value: Some(value), text, link: None, run_id: None }
+        Told { value: Some(value), text, link: None, run_id: None, pieces: Vec::new() }
     }
 
     fn too_large(run: &RunView, text: &str) -> Told {

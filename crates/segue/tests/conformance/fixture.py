@@ -7,11 +7,12 @@ import base64
 from typing import Annotated, Literal
 
 from mcp.server.mcpserver import Audio, Context, Elicit, Image, MCPServer, Resolve
-from mcp_types import ToolAnnotations
+from mcp_types import EmbeddedResource, ImageContent, TextContent, TextResourceContents, ToolAnnotations
 from pydantic import BaseModel, Field
 
 server = MCPServer("conformance-fixture")
 reads = server.tool(annotations=ToolAnnotations(read_only_hint=True))
+shows = server.tool(annotations=ToolAnnotations(read_only_hint=True), structured_output=False)
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==")
 
 
@@ -94,6 +95,24 @@ def test_image_content() -> Image:
 @reads
 def test_audio_content() -> Audio:
     return Audio(data=b"RIFF$\x00\x00\x00WAVEfmt ", format="wav")
+
+
+def resource(uri, mime_type, text):
+    return EmbeddedResource(type="resource", resource=TextResourceContents(uri=uri, mime_type=mime_type, text=text))
+
+
+@shows
+def test_embedded_resource() -> list[EmbeddedResource]:
+    return [resource("test://embedded-resource", "text/plain", "This is an embedded resource content.")]
+
+
+@shows
+def test_multiple_content_types() -> list:
+    return [
+        TextContent(type="text", text="Multiple content types test:"),
+        ImageContent(type="image", data=base64.b64encode(PIXEL).decode(), mime_type="image/png"),
+        resource("test://mixed-content-resource", "application/json", '{"test":"data","value":123}'),
+    ]
 
 
 @reads

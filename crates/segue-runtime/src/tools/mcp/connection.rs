@@ -334,7 +334,10 @@ impl Connection {
             tokio::select! {
                 biased;
                 outcome = asked.answered() => break outcome,
-                () = slot.progressed() => idle = Instant::now() + patience.idle,
+                () = slot.progressed() => {
+                    idle = Instant::now() + patience.idle;
+                    slot.tell_progress();
+                }
                 () = tokio::time::sleep_until(idle.min(until)) => {
                     if slot.is_asking() && Instant::now() < until {
                         idle = Instant::now() + patience.idle;

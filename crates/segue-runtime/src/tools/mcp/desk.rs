@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData,
@@ -19,17 +20,24 @@ use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::definition::visible;
 use super::frame::seeming_id;
 use super::tail::Tail;
-use crate::tools::Asker;
+use crate::tools::{Asker, Progress};
 
 /// Requests of a server that may wait for our answer at once.
 const REQUESTS_MAX: usize = 64;
 
 /// Length of a question to a person.
 const QUESTION_CHARS_MAX: usize = 2_000;
+
+/// Length of what a server says of its progress.
+pub(super) const PROGRESS_CHARS_MAX: usize = 300;
+
+/// The shortest time between two words on the progress of a call.
+const PROGRESS_MIN: Duration = Duration::from_millis(200);
 
 /// Messages in one batch.
 const BATCH_MAX: usize = 1_000;
@@ -76,7 +84,17 @@ pub(super) struct Slot {
     sent: AtomicBool,
     answer: OnceLock<Answer>,
     progressed: Notify,
-    progress: Mutex<Option<f64>>,
+    progress: Mutex<Heard>,
+}
+
+/// What was heard of how far a call has got.
+#[derive(Debug, Default)]
+struct Heard {
+    /// How far it had got last.
+    last: Option<f64>,
+    /// What nobody was told yet.
+    untold: Option<Progress>,
+    told_at: Option<Instant>,
 }
 
 impl Slot {
@@ -139,11 +157,26 @@ impl Slot {
     }
 
     /// A server that repeats itself gets no further.
-    fn note_progress(&self, now: f64) {
-        let mut last = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_none_or(|last| now > last) {
-            *last = Some(now);
+    fn note_progress(&self, now: f64, total: Option<f64>, message: Option<&str>) {
+        let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.last.is_none_or(|last| now > last) {
+            heard.last = Some(now);
+            let message = message.map(|message| visible(message, PROGRESS_CHARS_MAX).into());
+            heard.untold = Some(Progress { progress: Some(now), total, message });
             self.progressed.notify_one();
+        }
+    }
+
+    /// Tells who makes the call how far it has got, but not too often.
+    pub(super) fn tell_progress(&self) {
+        let Some(asker) = &self.asker else { return };
+        let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.told_at.is_some_and(|at| at.elapsed() < PROGRESS_MIN) {
+            return;
+        }
+        if let Some(progress) = heard.untold.take() {
+            heard.told_at = Some(Instant::now());
+            asker.tell_progress(progress);
         }
     }
 }
@@ -206,10 +239,14 @@ struct Envelope<'a> {
 }
 
 #[derive(Deserialize)]
-struct Progress {
+struct Progressed {
     #[serde(rename = "progressToken")]
     token: ProgressToken,
     progress: f64,
+    #[serde(default)]
+    total: Option<f64>,
+    #[serde(default)]
+    message: Option<String>,
 }
 
 /// An error of JSON-RPC.
@@ -404,12 +441,12 @@ impl Desk {
     fn notification(&self, text: &str, method: &str, params: Option<&RawValue>) -> Sorted {
         match method {
             "notifications/progress" => {
-                let params = params.and_then(|p| object::<Progress>(p).ok());
-                if let Some(Progress { token, progress }) = params {
+                let params = params.and_then(|p| object::<Progressed>(p).ok());
+                if let Some(Progressed { token, progress, total, message }) = params {
                     let slot =
                         self.waiting().tokens.get(&token).and_then(|(_, slot)| slot.upgrade());
                     if let Some(slot) = slot {
-                        slot.note_progress(progress);
+                        slot.note_progress(progress, total, message.as_deref());
                     }
                 }
                 Vec::new()

@@ -21,8 +21,9 @@ use tokio::time::Instant;
 
 use super::answer::forms_in;
 use super::connection::{CANCEL_MAX, Connection, Lost, Patience};
-use super::desk::{Answer, Form, Slot, WireError, object};
-use crate::tools::Asker;
+use super::definition::visible;
+use super::desk::{Answer, Form, PROGRESS_CHARS_MAX, Slot, WireError, object};
+use crate::tools::{Asker, Progress};
 
 /// How long to wait between two looks at a task: at least, when the server does not say, at most.
 const POLL: [Duration; 3] =
@@ -70,6 +71,8 @@ struct State<'a> {
     #[serde(rename = "taskId")]
     id: String,
     status: String,
+    #[serde(default, rename = "statusMessage")]
+    message: Option<String>,
     #[serde(default, alias = "pollInterval", rename = "pollIntervalMs")]
     poll_ms: Option<f64>,
     #[serde(borrow, default, rename = "inputRequests")]
@@ -161,6 +164,8 @@ pub(super) struct Task {
     begun: Begun,
     /// Questions that were answered: a server may show them a while longer.
     answered: BTreeSet<String>,
+    /// What the server said last of how far it is.
+    said: Option<String>,
     is_over: bool,
 }
 
@@ -182,7 +187,7 @@ impl Task {
         begun: Begun,
     ) -> Task {
         let answered = BTreeSet::new();
-        Task { connection, server, asker, patience, begun, answered, is_over: false }
+        Task { connection, server, asker, patience, begun, answered, said: None, is_over: false }
     }
 
     /// What the call gives in the end.
@@ -226,7 +231,7 @@ impl Task {
     }
 
     /// Looks once.
-    async fn look(&self) -> Result<Seen, Unended> {
+    async fn look(&mut self) -> Result<Seen, Unended> {
         let mut request = GetTaskRequest::new(GetTaskParams::new(self.begun.id.clone()));
         let slot = Slot::new(None, None);
         request.extensions.insert(slot.clone());
@@ -243,6 +248,7 @@ impl Task {
         let unread = |why: String| Unended::Silent(format!("the state of the task: {why}"));
         let state: State<'_> = object(raw).map_err(unread)?;
         let core = self.begun.generation == Generation::Core;
+        self.tell_progress(state.message.as_deref());
         Ok(match state.status.as_str() {
             "working" | "submitted" => Seen::Working(state.pause()),
             "input_required" if core => Seen::AskingInResult,
@@ -267,10 +273,22 @@ impl Task {
                 _ => Seen::Ended(Answer::Malformed("a task that failed does not say why".into())),
             },
             other => {
-                let other = super::definition::visible(other, 64);
+                let other = visible(other, 64);
                 Seen::Ended(Answer::Malformed(format!("its task is `{other}`")))
             }
         })
+    }
+
+    /// Tells who waits for the task what its server says of it, when that is something new.
+    fn tell_progress(&mut self, message: Option<&str>) {
+        let Some(message) = message.filter(|message| self.said.as_deref() != Some(message)) else {
+            return;
+        };
+        self.said = Some(message.to_owned());
+        if let Some(asker) = &self.asker {
+            let message = visible(message, PROGRESS_CHARS_MAX).into();
+            asker.tell_progress(Progress { progress: None, total: None, message: Some(message) });
+        }
     }
 
     /// Asks people what the task wants to know, and passes on what they say.

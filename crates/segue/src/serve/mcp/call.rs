@@ -386,8 +386,10 @@ impl Caller<'_> {
 
     /// How this caller is told of a run.
     pub(super) fn telling(&self, shape: Shape) -> Telling {
-        let bytes_max = self.hall.limits().served_result_bytes_max;
-        Telling { shape, bytes_max, can_ask: self.way() != Way::None }
+        let limits = self.hall.limits();
+        let bytes_max = limits.served_result_bytes_max;
+        let content_bytes_max = limits.served_content_bytes_max;
+        Telling { shape, bytes_max, content_bytes_max, can_ask: self.way() != Way::None }
     }
 
     fn way(&self) -> Way {
@@ -463,6 +465,10 @@ struct Progress<'a> {
     total: Option<f64>,
     told: f64,
     told_steps: u32,
+    /// What of a call's own progress was told.
+    told_calls: u64,
+    /// How often something was said although nothing is over.
+    said: f64,
     told_at: Instant,
 }
 
@@ -475,6 +481,8 @@ impl<'a> Progress<'a> {
             total: active.steps.map(f64::from),
             told: 0.0,
             told_steps: 0,
+            told_calls: 0,
+            said: 0.0,
             told_at: Instant::now(),
         }
     }
@@ -492,24 +500,39 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Says that steps are over, if any are and it was not said just now.
+    /// Says that steps are over, or that a call has got further, if it was not said just now.
     async fn tell(&mut self, standing: &Standing) {
-        let is_news = standing.steps_done > self.told_steps;
-        let is_first = self.told_steps == 0;
-        if is_news && (is_first || self.told_at.elapsed() >= SILENCE_MIN) {
+        let is_over = standing.steps_done > self.told_steps;
+        let is_first = self.told_steps == 0 && self.told_calls == 0;
+        if !is_first && self.told_at.elapsed() < SILENCE_MIN {
+            return;
+        }
+        if is_over {
             self.say(f64::from(standing.steps_done), standing).await;
+        } else if standing.progressed > self.told_calls {
+            self.break_silence(standing).await;
         }
     }
 
-    /// Says something although nothing is over. It has to be more than before, and less than a step.
+    /// Says something although nothing is over. It has to be more than before, and less than a step:
+    /// what a call says of itself, where that is more; else a part of what is left, a smaller one each
+    /// time, so that there is always some left.
     async fn break_silence(&mut self, standing: &Standing) {
+        self.said += 1.0;
         let next = self.told.floor() + 1.0;
-        self.say(self.told + (next - self.told) / 2.0, standing).await;
+        let least = self.told + (next - self.told) / (self.said + 1.0);
+        let part = standing.fraction.filter(|part| *part < 1.0).unwrap_or(0.0);
+        let own = f64::from(standing.steps_done) + part;
+        self.say(if own > self.told { own } else { least }, standing).await;
     }
 
     async fn say(&mut self, progress: f64, standing: &Standing) {
+        if progress.floor() > self.told.floor() {
+            self.said = 0.0;
+        }
         (self.told, self.told_steps, self.told_at) =
             (progress, standing.steps_done, Instant::now());
+        self.told_calls = standing.progressed;
         let Some(token) = self.token.clone() else { return };
         let mut params = ProgressNotificationParam::new(token, progress);
         params.total = self.total;

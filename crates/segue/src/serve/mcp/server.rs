@@ -28,6 +28,7 @@ use super::seal::Seal;
 use super::stdio::Line;
 use super::wire;
 use crate::serve::active::Outcome;
+use crate::serve::content::{self, Held};
 use crate::serve::execution::Execution;
 use crate::serve::hall::Hall;
 use crate::serve::own::{self, Desk};
@@ -166,8 +167,9 @@ impl Server {
             _ => {
                 let shape = self.shape_of(hall, run_id, &view.name);
                 let bytes_max = hall.limits().served_result_bytes_max;
+                let content_bytes_max = hall.limits().served_content_bytes_max;
                 // A task asks by its state; what was denied was denied by a person.
-                let telling = Telling { shape, bytes_max, can_ask: true };
+                let telling = Telling { shape, bytes_max, content_bytes_max, can_ask: true };
                 let result = wire::result(Told::outcome(&Ok(view), telling));
                 let result = serde_json::to_value(result).unwrap_or_default();
                 TaskPayload::Completed { result: result.as_object().cloned().unwrap_or_default() }
@@ -344,12 +346,17 @@ impl ServerHandler for Server {
             let data = serde_json::json!({ "uri": request.uri });
             ErrorData::resource_not_found("there is no such resource", Some(data))
         };
-        let run_id = run_of_uri(&request.uri).ok_or_else(unknown)?;
+        let place = content::place_of_uri(&request.uri);
+        let run_id = place.map(|(run_id, _)| run_id).or_else(|| run_of_uri(&request.uri));
         let hall = self.hall().await?;
-        let stored = hall.stored(&self.who(&context), run_id).await.map_err(|_| unknown())?;
-        let text = stored.view().output.to_json();
-        let contents =
-            ResourceContents::text(text, &request.uri).with_mime_type("application/json");
+        let who = self.who(&context);
+        let stored = hall.stored(&who, run_id.ok_or_else(unknown)?).await.map_err(|_| unknown())?;
+        let output = stored.view().output;
+        let contents = match place {
+            Some((_, at)) => held(&output, at, &request.uri).ok_or_else(unknown)?,
+            None => ResourceContents::text(output.to_json(), &request.uri)
+                .with_mime_type("application/json"),
+        };
         let mut result = ReadResourceResult::new(vec![contents]);
         (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
         Ok(result.into())
@@ -452,4 +459,15 @@ impl ServerHandler for Server {
         }
         Ok(())
     }
+}
+
+/// What stands at a place of a result, as the protocol reads it.
+fn held(output: &Value, at: usize, uri: &str) -> Option<ResourceContents> {
+    let Held { text, is_blob, mime_type } = content::held(output, at)?;
+    let contents =
+        if is_blob { ResourceContents::blob(text, uri) } else { ResourceContents::text(text, uri) };
+    Some(match mime_type {
+        Some(mime_type) => contents.with_mime_type(mime_type),
+        None => contents,
+    })
 }

@@ -23,6 +23,7 @@ use super::digits::marked;
 use super::stdio::Raw;
 use crate::observe::Origin;
 use crate::serve::audit;
+use crate::serve::content::Piece;
 use crate::serve::offer::Offer;
 use crate::serve::own::Own;
 use crate::serve::question::{Form, Reply};
@@ -68,6 +69,7 @@ pub(super) fn result(told: Told) -> CallToolResult {
         let link = Resource::new(uri, "output").with_mime_type("application/json");
         content.push(ContentBlock::resource_link(link));
     }
+    content.extend(told.pieces.into_iter().filter_map(block));
     let mut result = match told.value {
         None => CallToolResult::error(content),
         Some(value) => {
@@ -82,6 +84,20 @@ pub(super) fn result(told: Told) -> CallToolResult {
         meta
     });
     result
+}
+
+/// A part of a result that can be shown as more than text. What the library does not read is none.
+fn block(piece: Piece) -> Option<ContentBlock> {
+    match piece {
+        Piece::Whole(item) => serde_json::from_value(json(&item)).ok(),
+        Piece::Link { uri, name, mime_type } => {
+            let link = Resource::new(uri, name);
+            Some(ContentBlock::resource_link(match mime_type {
+                Some(mime_type) => link.with_mime_type(mime_type),
+                None => link,
+            }))
+        }
+    }
 }
 
 /// Says who called what.

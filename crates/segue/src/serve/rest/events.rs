@@ -87,6 +87,10 @@ impl News {
         match self {
             News::Event(event) => {
                 let (id, name, data) = (event.seq, event.event, event.line());
+                // Whoever comes back asks for what is behind an entry; this is none.
+                if event.is_passing() {
+                    return format!("event: {name}\ndata: {data}\n\n").into();
+                }
                 format!("id: {id}\nevent: {name}\ndata: {data}\n\n").into()
             }
             News::End { seq, view } => {
@@ -224,7 +228,9 @@ impl Follower {
     }
 
     fn tell(&mut self, event: Arc<Event>) {
-        if event.seq >= self.next {
+        if event.is_passing() {
+            self.ready.push_back(News::Event(event));
+        } else if event.seq >= self.next {
             self.next = event.seq + 1;
             self.ready.push_back(News::Event(event));
         }

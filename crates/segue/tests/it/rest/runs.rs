@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use super::{one, served, world};
 use crate::served::{Served, TOKEN};
-use crate::support::{Json, json};
+use crate::support::{Json, json, repository};
 
 const EXECUTE: &str = "/api/v1/compositions/execute";
 const ASYNC: [(&str, &str); 1] = [("Prefer", "respond-async")];
@@ -95,6 +95,33 @@ steps:
         .send("GET", &path, &[("Last-Event-ID", "x")], &json!(null))
         .is_problem(400, "invalid-field");
     served.get("/api/v1/runs/none/events").is_problem(404, "not-found");
+}
+
+/// What a server says of its progress is told to who follows; who comes back later does not hear of it.
+#[test]
+fn progress_of_a_call_is_followed() {
+    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/hostile.py");
+    let server = json!({ "command": "python3", "args": [script, "tells_progress"] });
+    let more = format!("mcpServers: {{ h: {server} }}\n");
+    let more =
+        more + "tools: { 'command:note': { destructive: true }, 'h:t': { confirm: never } }\n";
+    let world = world("");
+    let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
+    let own = "tools: { 'command:note': { destructive: true } }\n";
+    world.file("segue.yaml", config.replace(own, &more));
+    let served = Served::start(&world, "memory", &[]);
+    let text =
+        "name: c\nsteps: [{ id: w, wait: 300ms }, { id: a, tool: 'h:t', depends_on: [w] }]\n";
+    let run_id = begin(&served, &json!(text));
+    let heard: Vec<Event> = follow(&served, &run_id, None).collect();
+    let told: Vec<&Event> = heard.iter().filter(|event| event.kind == "step_progress").collect();
+    assert!(told.len() >= 2, "{heard:?}");
+    assert_eq!(told[0].data["detail"], "1 of 4: part 1");
+    // They have no number of their own: whoever comes back asks for what is behind an entry.
+    assert_eq!(told[0].data["seq"], told[0].id);
+    let again: Vec<Event> = follow(&served, &run_id, None).collect();
+    let lasting = heard.into_iter().filter(|event| event.kind != "step_progress");
+    assert_eq!(again, lasting.collect::<Vec<_>>());
 }
 
 /// A follower that joins in the middle, goes, and comes back has heard each event once.

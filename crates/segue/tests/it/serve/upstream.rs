@@ -1,0 +1,128 @@
+//! What the servers behind a composition tell and give, as the host in front of it gets it.
+
+use super::host::{Host, value};
+use super::hosts;
+use crate::mcp::real_servers;
+use crate::support::{Json, World, json, repository};
+
+/// A scripted server whose tool `t` behaves so.
+fn scripted(behaviour: &str) -> Json {
+    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/hostile.py");
+    json!({ "command": "python3", "args": [script, behaviour] })
+}
+
+fn world(server: &Json, composition: &str, limits: &str) -> World {
+    let world = World::new();
+    world.file("c.yaml", composition);
+    world.file(
+        "segue.yaml",
+        format!("compositions: [c.yaml]\nmcpServers: {{ h: {server} }}\ntools: {{ 'h:t': {{ confirm: never }} }}\n{limits}"),
+    );
+    world
+}
+
+const CALLS: &str = "name: c\nsteps: [{ id: a, tool: 'h:t' }]\noutput: '{{ a }}'\n";
+
+/// What a server says of its progress reaches a host that wants to know it: more each time, less than
+/// the step, in the server's words, and not all too often.
+#[test]
+fn progress_of_a_server_is_passed_on() {
+    let world = world(&scripted("tells_progress"), CALLS, "");
+    for mut host in hosts(&world, &json!({})) {
+        let id = host.begin(
+            "tools/call",
+            json!({ "name": "c", "arguments": {}, "_meta": { "progressToken": "p" } }),
+        );
+        let mut told = Vec::new();
+        let answer = loop {
+            let message = host.wait(|message| {
+                message["id"] == id || message["method"] == "notifications/progress"
+            });
+            if message["id"] == id {
+                break message;
+            }
+            told.push(message["params"].clone());
+        };
+        assert_eq!(value(&answer["result"]), json!({ "result": "ok" }));
+        let numbers: Vec<f64> =
+            told.iter().map(|told| told["progress"].as_f64().unwrap()).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{told:?}");
+        let words: Vec<&str> = told.iter().map(|told| told["message"].as_str().unwrap()).collect();
+        assert!(words.contains(&"a: 1 of 4: part 1"), "{words:?}");
+        assert!(numbers.contains(&0.25), "{numbers:?}");
+        // Forty words of the server within a second and a half.
+        assert!((2..=8).contains(&told.len()), "{told:?}");
+    }
+}
+
+/// The same for who follows the run at the command line.
+#[test]
+fn progress_of_a_server_is_an_event() {
+    let world = world(&scripted("tells_progress"), CALLS, "");
+    let args = ["--config", "segue.yaml", "run", "c", "-o", "ndjson"];
+    let done = world.segue(&args).exits(0);
+    let lines = done.stdout.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let events: Vec<Json> = lines.filter(|line| line["event"] == "step_progress").collect();
+    assert!(events.len() >= 2, "{}", done.stdout);
+    assert_eq!(events[0]["detail"], "1 of 4: part 1", "{events:?}");
+    assert_eq!((&events[0]["fraction"], &events[0]["step"]), (&json!(0.25), &json!("a")));
+    assert_eq!(events[0]["seq"], 1, "{events:?}");
+}
+
+/// The content of an answer that is more than text.
+fn shown(answer: &Json) -> Vec<Json> {
+    let content = answer["content"].as_array().unwrap();
+    content.iter().filter(|block| block["type"] != "text").cloned().collect()
+}
+
+/// A picture that a real server gives is a value for expressions, and a picture for the host; one that is
+/// too large is a link to it.
+#[test]
+fn a_picture_of_a_server_is_passed_on() {
+    let program = real_servers().join("bin/mcp-server-everything");
+    let server = json!({ "command": program, "args": ["stdio"] });
+    let composition = "\
+name: c
+steps: [{ id: a, tool: 'h:get-tiny-image' }]
+output: { kind: '{{ a[1].mimeType }}', picture: '{{ a[1] }}' }
+";
+    for limits in ["", "limits: { served_content_bytes_max: 100 }\n"] {
+        let world = world(&server, composition, limits);
+        for mut host in hosts(&world, &json!({})) {
+            let answer = host.call("c", json!({}));
+            let structured = value(&answer);
+            assert_eq!(structured["kind"], "image/png", "{answer}");
+            let data = structured["picture"]["data"].as_str().unwrap();
+            let shown = shown(&answer);
+            assert_eq!(shown.len(), 1, "{shown:?}");
+            if limits.is_empty() {
+                assert_eq!((&shown[0]["type"], &shown[0]["data"]), (&json!("image"), &json!(data)));
+                assert_eq!(shown[0]["mimeType"], "image/png");
+                continue;
+            }
+            assert_eq!(shown[0]["type"], "resource_link", "{shown:?}");
+            assert_eq!(shown[0]["mimeType"], "image/png");
+            let read = host.ask("resources/read", json!({ "uri": shown[0]["uri"] }));
+            let contents = &read["result"]["contents"][0];
+            assert_eq!(
+                (&contents["blob"], &contents["mimeType"]),
+                (&json!(data), &json!("image/png"))
+            );
+        }
+    }
+}
+
+/// A resource inside an answer, and a link that only its own server can read.
+#[test]
+fn resources_of_a_server_are_passed_on() {
+    let world = world(&scripted("resources"), CALLS, "");
+    let mut host = Host::modern(&world, &json!({}));
+    let answer = host.call("c", json!({}));
+    let given = value(&answer)["result"].clone();
+    assert_eq!(given.as_array().map(Vec::len), Some(4), "{answer}");
+    let shown = shown(&answer);
+    let kinds: Vec<&Json> = shown.iter().map(|block| &block["type"]).collect();
+    assert_eq!(kinds, ["resource", "resource_link", "audio"], "{shown:?}");
+    assert_eq!(shown[0]["resource"]["text"], "inside");
+    assert_eq!(shown[1]["uri"], "https://example.org/a");
+}
