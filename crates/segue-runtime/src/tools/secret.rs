@@ -84,6 +84,14 @@ impl Secrets {
         clean.unwrap_or(value)
     }
 
+    /// The values without them.
+    pub(crate) fn clean_all(&self, values: Vec<Value>) -> Vec<Value> {
+        match &self.any {
+            None => values,
+            Some(_) => values.into_iter().map(|value| self.clean_value(value)).collect(),
+        }
+    }
+
     /// The tool, whose answers and questions tell nothing.
     #[must_use]
     pub fn around_tool(&self, tool: Tool) -> Tool {

@@ -66,7 +66,7 @@ fn segue(world: &World, args: &[&str]) -> Done {
 /// the command line, the journal, what was recorded, MCP or REST.
 #[test]
 fn a_secret_that_a_server_tells_goes_no_further() {
-    let modes = ["start", "fails", "refuses", "dies", "asks", "http_start", "http_call"];
+    let modes = ["start", "fails", "refuses", "dies", "asks", "lists", "http_start", "http_call"];
     for (n, mode) in modes.into_iter().enumerate() {
         let (world, _at) = trusting(mode, n % 2 == 0);
         let mut seen = String::new();
@@ -78,6 +78,8 @@ fn a_secret_that_a_server_tells_goes_no_further() {
             &["call", "s:t", "--yes"],
             &["runs", "show", "last", "--json"],
             &["tools"],
+            &["tools", "show", "s:t"],
+            &["check", "c.yaml", "--offline"],
         ] {
             let done = segue(&world, args);
             seen += &(done.stdout + &done.stderr);

@@ -31,6 +31,7 @@ use super::record::Era;
 use super::stdio::{Process, Traces};
 use super::{Reach, ServerConfig, http, login};
 use crate::tools::Asker;
+use crate::tools::secret::Secrets;
 
 /// Pages of one list.
 const PAGES_MAX: usize = 1_000;
@@ -98,6 +99,8 @@ pub(super) struct Connection {
     /// Whether arguments have to be readable for the library, which makes headers of some.
     is_http: bool,
     listing: BlockingMutex<Arc<Listing>>,
+    /// What no definition may tell.
+    secrets: Secrets,
     /// Held by whoever lists the tools again.
     listing_again: Mutex<()>,
     /// Read by whoever tells the server to stop something: the connection is not closed before.
@@ -156,6 +159,7 @@ impl Connection {
         server: &ServerConfig,
         known: Option<Era>,
         tokens: Option<&Path>,
+        secrets: Secrets,
         limits: &Limits,
     ) -> Result<Connection, Unopened> {
         let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
@@ -204,6 +208,7 @@ impl Connection {
             era: if legacy { Era::Legacy } else { Era::Modern },
             is_http: matches!(server.reach, Reach::Http(_)),
             listing: BlockingMutex::default(),
+            secrets,
             listing_again: Mutex::default(),
             cancelling: Arc::default(),
         };
@@ -414,7 +419,9 @@ impl Connection {
                 }
             }
         }
-        let mut listing = Listing::read(&server.name, &server.identity, pages.tools);
+        // Before anybody sees them: what is shown, pinned and kept of a tool is one and the same.
+        let tools = self.secrets.clean_all(pages.tools);
+        let mut listing = Listing::read(&server.name, &server.identity, tools);
         listing.notes.append(&mut pages.notes);
         Ok(listing)
     }

@@ -139,14 +139,24 @@ impl Server {
 
     /// Its tools as they were when it was last seen, without starting it.
     pub fn recorded(&self) -> Option<Listing> {
-        let seen = record::read(self.record.as_deref()?)?;
+        let seen = self.seen()?;
         Some(Listing::read(&self.config.name, &self.config.identity, seen.tools))
+    }
+
+    /// What was last seen of it, without what it may not tell: it may have been kept before that was
+    /// taken out, or before it was a secret.
+    fn seen(&self) -> Option<Record> {
+        let Record { era, tools, accepted } = record::read(self.record.as_deref()?)?;
+        let secrets = self.all_secrets();
+        let clean = |(name, tool)| (name, secrets.clean_value(tool));
+        let accepted = accepted.into_iter().map(clean).collect();
+        Some(Record { era, tools: secrets.clean_all(tools), accepted })
     }
 
     /// Tools that are not what was accepted of them, as far as was last seen. A tool that is gone
     /// has no definition now.
     pub fn changes(&self) -> Vec<Change> {
-        let Some(seen) = self.record.as_deref().and_then(record::read) else { return Vec::new() };
+        let Some(seen) = self.seen() else { return Vec::new() };
         let mut now = record::by_name(&seen.tools);
         let change = |(tool, before): (Arc<str>, Value)| {
             let now = now.remove(&tool);
@@ -158,7 +168,7 @@ impl Server {
     /// Accepts what is there now of these tools.
     pub fn accept(&self, tools: &[Arc<str>]) {
         let Some(file) = &self.record else { return };
-        if let Some(mut seen) = record::read(file) {
+        if let Some(mut seen) = self.seen() {
             seen.accepted.retain(|name, _| !tools.contains(name));
             record::write(file, &seen);
         }
@@ -245,7 +255,7 @@ impl Server {
             return Err(self.unusable(why.clone(), Some(left)));
         }
         if life.era.is_none()
-            && let Some(seen) = self.record.as_deref().and_then(record::read)
+            && let Some(seen) = self.seen()
         {
             life.era = Some(seen.era);
         }
@@ -281,16 +291,17 @@ impl Server {
     /// then once more.
     async fn open(&self, known: Option<Era>) -> Result<Connection, String> {
         let tokens = self.tokens();
-        let again =
-            match Connection::open(&self.config, known, tokens.as_deref(), &self.limits).await {
-                Ok(connection) => return Ok(connection),
-                Err(unopened) if unopened.is_modern => Some(Era::Modern),
-                Err(_) if known.is_some() => None,
-                Err(unopened) => return Err(unopened.why),
-            };
-        Connection::open(&self.config, again, tokens.as_deref(), &self.limits)
-            .await
-            .map_err(|unopened| unopened.why)
+        let open = |era| {
+            let (config, secrets) = (&self.config, self.all_secrets());
+            Connection::open(config, era, tokens.as_deref(), secrets, &self.limits)
+        };
+        let again = match open(known).await {
+            Ok(connection) => return Ok(connection),
+            Err(unopened) if unopened.is_modern => Some(Era::Modern),
+            Err(_) if known.is_some() => None,
+            Err(unopened) => return Err(unopened.why),
+        };
+        open(again).await.map_err(|unopened| unopened.why)
     }
 
     /// The tools of a connection, listed again if the server said that they changed.
@@ -305,7 +316,7 @@ impl Server {
 
     fn keep(&self, connection: &Connection, listing: &Listing) {
         if let Some(file) = &self.record {
-            let seen = Record::seen(record::read(file), connection.era, &listing.raw);
+            let seen = Record::seen(self.seen(), connection.era, &listing.raw);
             record::write(file, &seen);
         }
     }
