@@ -8,7 +8,7 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::run::{Question, QuestionKind};
-use segue_core::value::Value;
+use segue_core::value::{Number, Value};
 use segue_runtime::driver::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::ToolError;
@@ -137,7 +137,7 @@ async fn a_task_that_can_be_found_again_is_left_alone() {
 }
 
 /// Says yes to everything, and remembers what was asked.
-struct Helpful(Mutex<Vec<String>>);
+struct Helpful(Mutex<Vec<String>>, Value);
 
 #[async_trait::async_trait]
 impl Confirmer for Helpful {
@@ -145,28 +145,50 @@ impl Confirmer for Helpful {
         if let QuestionKind::Approval { message, .. } = &question.kind {
             self.0.lock().unwrap().push(message.to_string());
         }
-        let data = Value::object([("name", Value::from("Ada"))]);
+        let data = Value::object([("name", self.1.clone())]);
         Some(Decision { granted: true, by: "ada".into(), data })
     }
+}
+
+/// What a run of the tool gives when a person answers so, and what the person was asked.
+async fn answered(generation: &str, behaviour: &str, answer: Value) -> (Value, Vec<String>) {
+    let server = server(generation, behaviour, None);
+    let listing = server.listing().await.unwrap();
+    let (engine, _) = Engine::builder().tools(server.tools(&listing)).build();
+    let text = "name: c\nsteps: [{ id: a, tool: 'h:t' }]\noutput: '{{ a }}'\n";
+    let plan = engine.plan(&Source::new("c.yaml", text)).0.unwrap();
+    let helpful = Helpful(Mutex::default(), answer);
+    let mut request = RunRequest::new(plan, Value::empty_object());
+    request.confirmer = &helpful;
+    request.options.approved = true;
+    let view = engine.run(request).await.unwrap();
+    server.close().await;
+    assert!(view.success, "{generation} {behaviour}: {:?}", view.errors);
+    (view.output, helpful.0.into_inner().unwrap())
 }
 
 /// A task that wants to know something asks whoever answers the run's questions, naming the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_asks_a_person() {
     for generation in GENERATIONS {
-        let server = server(generation, "asks", None);
-        let listing = server.listing().await.unwrap();
-        let (engine, _) = Engine::builder().tools(server.tools(&listing)).build();
-        let text = "name: c\nsteps: [{ id: a, tool: 'h:t' }]\noutput: '{{ a }}'\n";
-        let plan = engine.plan(&Source::new("c.yaml", text)).0.unwrap();
-        let helpful = Helpful(Mutex::default());
-        let mut request = RunRequest::new(plan, Value::empty_object());
-        request.confirmer = &helpful;
-        request.options.approved = true;
-        let view = engine.run(request).await.unwrap();
-        assert_eq!(view.output, Value::from("hello Ada"), "{generation}: {:?}", view.errors);
-        let asked = helpful.0.lock().unwrap().clone();
+        let (output, asked) = answered(generation, "asks", Value::from("Ada")).await;
+        assert_eq!(output, Value::from("hello Ada"), "{generation}");
         assert_eq!(asked, ["the MCP server `h` asks: Which name?"], "{generation}");
-        server.close().await;
+    }
+}
+
+/// A number that a person gives reaches the server with all its digits: in answer to a request, in an
+/// update of a task, and in a call that is made again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_of_a_person_keeps_its_digits() {
+    let large = "123456789012345678901234567890";
+    for (generation, behaviour) in [
+        ("core", "asks_number"),
+        ("extension", "asks_number"),
+        ("extension", "at_once_asks_number"),
+    ] {
+        let number = Value::Number(Number::from_literal(large));
+        let (output, _) = answered(generation, behaviour, number).await;
+        assert_eq!(output, Value::from(format!("hello {large}")), "{generation} {behaviour}");
     }
 }

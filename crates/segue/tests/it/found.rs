@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::mcp::{real_servers, with_servers};
+use crate::serve::host::{Host, value};
 use crate::support::{Done, Json, SEGUE, World, json, repository};
 
 /// How long anything here may take before it counts as never.
@@ -158,4 +159,46 @@ fn a_task_of_another_segue_is_found_again_after_a_kill() {
     let done = segue(&world, &["resume", "last", "--json"]).json();
     assert_eq!(done["output"]["said"], "done", "{done:#}");
     assert_eq!(fs::read_to_string(world.path("inner/began")).unwrap().lines().count(), 1);
+}
+
+/// What a server at an address says of tasks when it is greeted is read, however it answers: a tool that may
+/// be called as a task is, when its call may take long.
+#[test]
+fn a_server_at_an_address_says_that_it_takes_tasks() {
+    for answers in ["json", "events"] {
+        let world = world("h:work", &Json::Null);
+        let (_server, entry) = python_server(&world, "optional", answers);
+        world.file("segue.yaml", json!({ "mcpServers": { "h": entry } }).to_string());
+        world.file("go", "");
+        let done = segue(&world, &["call", "h:work", "--yes"]).exits(0);
+        assert_eq!(done.json(), "done as a task", "{answers}");
+        // One that is soon over is called as any other.
+        let entry = entry.to_string().replace("2m", "20s");
+        world.file("segue.yaml", format!("{{ \"mcpServers\": {{ \"h\": {entry} }} }}"));
+        let done = segue(&world, &["call", "h:work", "--yes"]).exits(0);
+        assert_eq!(done.json(), "no task", "{answers}");
+    }
+}
+
+/// A number that a person gives reaches a server at an address with all its digits.
+#[test]
+fn a_number_keeps_its_digits_on_its_way_to_an_address() {
+    let world = world("h:work", &Json::Null);
+    let (_server, entry) = python_server(&world, "optional", "sessions");
+    let entry = entry.to_string().replace("2m", "20s");
+    let tools = "{ \"h:work\": { \"confirm\": \"never\" } }";
+    let config = format!(
+        "{{ \"mcpServers\": {{ \"h\": {entry} }}, \"tools\": {tools}, \"compositions\": [\"c.yaml\"] }}"
+    );
+    world.file("segue.yaml", config);
+    let mut host = Host::legacy(&world, &json!({ "elicitation": { "form": {} } }));
+    let id = host.begin("tools/call", json!({ "name": "c", "arguments": {} }));
+    let asked = host.request("elicitation/create");
+    let large = "123456789012345678901234567890";
+    host.send_line(&format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"accept","content":{{"n":{large}}}}}}}"#,
+        asked["id"]
+    ));
+    let answer = host.answer(id);
+    assert_eq!(value(&answer["result"])["result"], format!("it is {large}"), "{answer}");
 }

@@ -43,22 +43,24 @@ pub(super) fn forms(raw: &RawValue) -> Option<(BTreeMap<String, Form>, Option<St
 /// The forms of input requests, by name. Nothing when there is something else among them.
 pub(super) fn forms_in(requests: &RawValue) -> Option<BTreeMap<String, Form>> {
     #[derive(Deserialize)]
-    struct Asked {
+    struct Asked<'a> {
         method: String,
-        params: Params,
+        #[serde(borrow)]
+        params: Params<'a>,
     }
     #[derive(Deserialize)]
-    struct Params {
+    struct Params<'a> {
         mode: Option<String>,
         message: String,
-        #[serde(default, rename = "requestedSchema")]
-        schema: Option<serde_json::Value>,
+        #[serde(borrow, default, rename = "requestedSchema")]
+        schema: Option<&'a RawValue>,
     }
-    let asked: BTreeMap<String, Asked> = serde_json::from_str(requests.get()).ok()?;
-    let form = |(name, Asked { method, params }): (String, Asked)| {
+    let asked: BTreeMap<String, Asked<'_>> = serde_json::from_str(requests.get()).ok()?;
+    let form = |(name, Asked { method, params }): (String, Asked<'_>)| {
         let is_form = params.mode.as_deref().is_none_or(|mode| mode == "form");
-        let schema = params.schema.unwrap_or_else(|| serde_json::json!({ "type": "object" }));
-        let form = Form { message: params.message, schema: schema.into() };
+        let schema = params.schema.map_or(r#"{"type":"object"}"#, RawValue::get);
+        let schema = read_json_value(schema, &Limits::default()).ok()?;
+        let form = Form { message: params.message, schema };
         (method == "elicitation/create" && is_form).then_some((name, form))
     };
     asked.into_iter().map(form).collect()

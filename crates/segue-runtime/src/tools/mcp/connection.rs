@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::definition::Listing;
 use super::desk::{Answer, Desk, Form, Slot, object};
+use super::digits::marked;
 use super::record::Era;
 use super::stdio::{Process, Traces};
 use super::{Reach, ServerConfig, http, login};
@@ -85,7 +86,7 @@ impl ClientHandler for Client {
             return Ok(declined);
         };
         self.desk.take_declined();
-        Ok(ElicitResult::new(ElicitationAction::Accept).with_content((&data).into()))
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(marked(&data)))
     }
 }
 

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::definition::visible;
+use super::digits::unmarked;
 use super::frame::seeming_id;
 use super::tail::Tail;
 use crate::tools::{Asker, Progress};
@@ -333,6 +334,13 @@ impl Desk {
         self.takes_tasks.load(Ordering::SeqCst)
     }
 
+    /// Takes note of an answer to the greeting that does not come by here otherwise.
+    pub(super) fn note_greeting(&self, text: &[u8]) {
+        if let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(text) {
+            self.note_tasks(envelope.result);
+        }
+    }
+
     /// The library passes over what a server says of tasks of the legacy era.
     fn note_tasks(&self, greeting: Option<&RawValue>) {
         let greeting = greeting.filter(|raw| raw.get().contains("\"tasks\""));
@@ -613,7 +621,7 @@ pub(super) fn encode(
         && let ClientRequest::CallToolRequest(call) = &request.request
         && let Some(arguments) = slot.and_then(|slot| slot.arguments.as_ref())
     {
-        return serde_json::to_string(&Line {
+        let line = serde_json::to_string(&Line {
             jsonrpc: "2.0",
             id: &request.id,
             method: "tools/call",
@@ -626,6 +634,12 @@ pub(super) fn encode(
                 meta: request.request.get_meta(),
             },
         });
+        return if call.params.input_responses.is_some() { line.map(exact) } else { line };
     }
-    serde_json::to_string(message)
+    serde_json::to_string(message).map(exact)
+}
+
+/// What people answered, with all its digits.
+fn exact(line: String) -> String {
+    String::from_utf8(unmarked(line.into_bytes())).expect("digits in place of a mark are a text")
 }

@@ -24,6 +24,7 @@ use sse_stream::{Sse, SseStream};
 
 use super::PROBE_MAX;
 use super::desk::{Answer, Desk, Slot, encode, not_known, says_nothing, stand_in};
+use super::plain::Posting;
 use crate::tools::http::connect::{trusting, trusting_nobody};
 
 /// Requests of one server that may be under way at once.
@@ -98,7 +99,7 @@ pub(super) struct Post {
     bytes_max: usize,
 }
 
-type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
+pub(super) type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 impl Post {
@@ -132,6 +133,18 @@ impl StreamableHttpClient for Post {
             };
         }
         let auth_header = auth_header?;
+        let posting = Posting {
+            client: &self.client,
+            desk: &self.desk,
+            uri: &uri,
+            session: session_id.as_deref(),
+            token: auth_header.as_deref(),
+            headers: &custom_headers,
+            bytes_max: self.bytes_max,
+        };
+        if let Some(posted) = posting.post(&message).await {
+            return posted;
+        }
         let probe = match &message {
             ClientJsonRpcMessage::Request(request)
                 if matches!(request.request, ClientRequest::DiscoverRequest(_)) =>
@@ -368,7 +381,7 @@ impl Exchange<'_> {
     }
 }
 
-const TOO_LARGE: &str = "the event is too large";
+pub(super) const TOO_LARGE: &str = "the event is too large";
 
 /// Whether a request asks for the list of tools.
 fn matches_list(message: &ClientJsonRpcMessage) -> bool {
@@ -377,7 +390,10 @@ fn matches_list(message: &ClientJsonRpcMessage) -> bool {
 }
 
 /// A body, unless it is larger than the bound.
-async fn body(mut response: Response, bytes_max: usize) -> Result<Option<Vec<u8>>, reqwest::Error> {
+pub(super) async fn body(
+    mut response: Response,
+    bytes_max: usize,
+) -> Result<Option<Vec<u8>>, reqwest::Error> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > bytes_max {
@@ -389,18 +405,18 @@ async fn body(mut response: Response, bytes_max: usize) -> Result<Option<Vec<u8>
 }
 
 /// Counts the bytes of the present event.
-struct Bounded {
+pub(super) struct Bounded {
     bytes_max: usize,
     bytes: usize,
     line_is_empty: bool,
 }
 
 impl Bounded {
-    fn new(bytes_max: usize) -> Bounded {
+    pub(super) fn new(bytes_max: usize) -> Bounded {
         Bounded { bytes_max, bytes: 0, line_is_empty: true }
     }
 
-    fn admits(&mut self, chunk: &[u8]) -> bool {
+    pub(super) fn admits(&mut self, chunk: &[u8]) -> bool {
         for byte in chunk {
             self.bytes += 1;
             match byte {

@@ -3,6 +3,7 @@
 //! ```text
 //! server.rs ── connection.rs ── stdio.rs, http.rs      a life, a connection, the ways to a server
 //!     │             └─ desk.rs, frame.rs               answers off the wire, as they came
+//!     │                plain.rs, digits.rs             what the library would not keep
 //!     └─ definition.rs, answer.rs, record.rs           what they mean; what was seen before
 //!        task.rs, login.rs                             calls that take long, followed to their end; tokens
 //! ```
@@ -17,9 +18,11 @@ mod answer;
 mod connection;
 mod definition;
 mod desk;
+mod digits;
 mod frame;
 mod http;
 mod login;
+mod plain;
 mod record;
 mod server;
 mod stdio;
@@ -30,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use definition::{Definition, Listing, look};
+pub use digits::{marked, unmarked};
 pub use frame::{Frame, Frames, seeming_id};
 pub use http::HttpConfig;
 pub use record::Era;

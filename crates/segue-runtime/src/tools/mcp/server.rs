@@ -18,6 +18,7 @@ use super::answer;
 use super::connection::{Calling, Connection, Lost, Patience};
 use super::definition::{Definition, Listing};
 use super::desk::{Answer, Slot};
+use super::digits::marked;
 use super::record::{self, Era, Record};
 use super::task::{self, Support, Task, Unended};
 use super::{Reach, ServerConfig, login};
@@ -414,8 +415,7 @@ impl McpTool {
         let mut words = InputResponses::new();
         for (name, form) in forms {
             let data = slot.ask_person(&self.server.config.name, &form).await?;
-            let data = serde_json::Value::from(&data);
-            words.insert(name, serde_json::json!({ "action": "accept", "content": data }));
+            words.insert(name, serde_json::json!({ "action": "accept", "content": marked(&data) }));
         }
         Some((words, state))
     }

@@ -23,6 +23,7 @@ use super::answer::forms_in;
 use super::connection::{CANCEL_MAX, Connection, Lost, Patience};
 use super::definition::visible;
 use super::desk::{Answer, Form, PROGRESS_CHARS_MAX, Slot, WireError, object};
+use super::digits::marked;
 use crate::tools::{Asker, Progress};
 
 /// How long to wait between two looks at a task: at least, when the server does not say, at most.
@@ -299,7 +300,7 @@ impl Task {
             let wanted = form.message.clone();
             let said = person.ask_person(&self.server, &form).await;
             let data = said.ok_or(Unended::Declined(wanted))?;
-            let data = serde_json::Value::from(&data);
+            let data = marked(&data);
             words.insert(name.clone(), serde_json::json!({ "action": "accept", "content": data }));
             self.answered.insert(name);
         }

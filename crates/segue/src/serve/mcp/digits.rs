@@ -1,10 +1,7 @@
 //! Numbers with more digits than the protocol library keeps: `18446744073709551616`, thirty digits of pi.
 //!
 //! The library reads every number into 64 bits. So what comes is kept beside what it reads ([`Raw`]),
-//! and what leaves is a text with a mark in the library's hands, which becomes the number again when
-//! the message is written. The mark is made up anew by each process, so that nobody else's text has it.
-
-use std::sync::OnceLock;
+//! and what leaves has marks in the library's hands ([`segue_runtime::tools::mcp::marked`]).
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -12,50 +9,47 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
+use segue_core::compile::document::read_json_value;
+use segue_core::limits::Limits;
 use segue_core::value::{Number, Value};
-use uuid::Uuid;
+use segue_runtime::tools::mcp::{marked, unmarked};
 
 use super::stdio::Raw;
 
-/// What stands before the digits of a number, with the quote that begins a text.
-fn mark() -> &'static str {
-    static MARK: OnceLock<String> = OnceLock::new();
-    MARK.get_or_init(|| format!("\"number-{}:", Uuid::new_v4().simple()))
+/// Where a client's message holds what people have answered.
+const ANSWERS: [&str; 2] = ["/result/content", "/params/inputResponses"];
+
+/// A message that came, with marks in place of numbers that the library would round in what people have
+/// answered; nothing when there are none.
+pub(super) fn with_marks(message: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(message).ok()?;
+    // Most messages are none of these, and are not read twice.
+    if !["\"action\"", "\"inputResponses\""].iter().any(|name| text.contains(name)) {
+        return None;
+    }
+    let mut json: serde_json::Value = serde_json::from_str(text).ok()?;
+    let at = ANSWERS.into_iter().find(|at| json.pointer(at).is_some())?;
+    let whole = read_json_value(text, &Limits::default()).ok()?;
+    let exact = at.split('/').skip(1).try_fold(&whole, |value, name| value.get(name))?;
+    if !has_digits(exact) {
+        return None;
+    }
+    *json.pointer_mut(at)? = marked(exact);
+    serde_json::to_vec(&json).ok()
 }
 
-/// Our value, as the library's, with marks in place of numbers that it would round.
-pub(super) fn marked(value: &Value) -> serde_json::Value {
-    use serde_json::Value as Json;
+/// Whether a value has a number that the library would round.
+fn has_digits(value: &Value) -> bool {
     match value {
-        Value::Number(Number::Written(digits)) => Json::String(format!("{}{digits}", &mark()[1..])),
-        Value::Array(items) => Json::Array(items.iter().map(marked).collect()),
-        Value::Object(members) => {
-            Json::Object(members.iter().map(|(k, v)| (k.to_string(), marked(v))).collect())
-        }
-        other => other.into(),
+        Value::Number(Number::Written(_)) => true,
+        Value::Array(items) => items.iter().any(has_digits),
+        Value::Object(members) => members.values().any(has_digits),
+        _ => false,
     }
 }
 
-/// A message that leaves, with its numbers in place of their marks.
-pub(super) fn unmarked(message: Vec<u8>) -> Vec<u8> {
-    let mark = mark().as_bytes();
-    let find = |from: &[u8]| from.windows(mark.len()).position(|window| window == mark);
-    let Some(first) = find(&message) else { return message };
-    let (mut out, mut rest) = (message[..first].to_vec(), &message[first..]);
-    loop {
-        let digits = &rest[mark.len()..];
-        let end = digits.iter().position(|byte| *byte == b'"').unwrap_or(digits.len());
-        out.extend_from_slice(&digits[..end]);
-        rest = digits.get(end + 1..).unwrap_or(&[]);
-        let Some(next) = find(rest) else { break };
-        out.extend_from_slice(&rest[..next]);
-        rest = &rest[next..];
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
-/// The same for messages over HTTP. An event is written as one piece, so that no mark is cut.
+/// Messages over HTTP: what comes is kept as it came, and what leaves has its numbers in place of their
+/// marks. An event is written as one piece, so that no mark is cut.
 pub(super) async fn exactly(
     State(bytes_max): State<usize>,
     request: Request,
@@ -67,7 +61,10 @@ pub(super) async fn exactly(
             return StatusCode::PAYLOAD_TOO_LARGE.into_response();
         };
         parts.extensions.insert(Raw(bytes.to_vec().into()));
-        Body::from(bytes)
+        match with_marks(&bytes) {
+            Some(marked) => Body::from(marked),
+            None => Body::from(bytes),
+        }
     } else {
         body
     };
@@ -75,26 +72,4 @@ pub(super) async fn exactly(
     response.map(|body| {
         Body::new(body.map_frame(|frame| frame.map_data(|data| unmarked(data.to_vec()).into())))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use segue_core::compile::document::read_json_value;
-    use segue_core::limits::Limits;
-
-    use super::{mark, marked, unmarked};
-
-    #[test]
-    fn every_digit_comes_out_again() {
-        for json in [
-            r#"{"a":18446744073709551616,"b":[-1e400,3.14159265358979323846264338327950288],"c":1}"#,
-            r#"[1.5,"18446744073709551616",null]"#,
-            "18446744073709551616",
-        ] {
-            let value = read_json_value(json, &Limits::default()).unwrap();
-            let text = serde_json::to_vec(&marked(&value)).unwrap();
-            assert_eq!(String::from_utf8(unmarked(text)).unwrap(), json);
-        }
-        assert!(mark().starts_with("\"number-"));
-    }
 }

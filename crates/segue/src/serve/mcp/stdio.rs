@@ -12,12 +12,12 @@ use rmcp::model::{
     RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::Transport;
-use segue_runtime::tools::mcp::{Frame, Frames, seeming_id};
+use segue_runtime::tools::mcp::{Frame, Frames, seeming_id, unmarked};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::digits::unmarked;
+use super::digits::with_marks;
 
 /// Messages that may wait to be written.
 const UNWRITTEN_MAX: usize = 64;
@@ -81,7 +81,9 @@ impl<R: AsyncRead + Send + Unpin> Pipe<R> {
 
     /// The message of a line, unless it is answered here.
     fn message(&mut self, line: Vec<u8>) -> Option<ClientJsonRpcMessage> {
-        let mut message: ClientJsonRpcMessage = match serde_json::from_slice(&line) {
+        let marked = with_marks(&line);
+        let read = serde_json::from_slice(marked.as_deref().unwrap_or(&line));
+        let mut message: ClientJsonRpcMessage = match read {
             Ok(message) => message,
             Err(error) => {
                 self.refuse_line(&line, &error);

@@ -16,10 +16,10 @@ use segue_core::limits::Limits;
 use segue_core::run::Trace;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
+use segue_runtime::tools::mcp::{marked, unmarked};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::digits::marked;
 use super::stdio::Raw;
 use crate::observe::Origin;
 use crate::serve::audit;
@@ -209,9 +209,10 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// The library's value, as ours.
+/// The library's value, as ours, with numbers in place of their marks.
 pub(super) fn value(json: &serde_json::Value) -> Value {
-    read_json_value(&json.to_string(), &Limits::default()).unwrap_or_default()
+    let text = String::from_utf8(unmarked(json.to_string().into_bytes()));
+    read_json_value(&text.unwrap_or_default(), &Limits::default()).unwrap_or_default()
 }
 
 fn object(value: &Value) -> Arc<JsonObject> {

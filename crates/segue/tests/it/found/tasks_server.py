@@ -1,7 +1,8 @@
 """An MCP server at an address, made with the Python library of 2025-11-25, whose tool works as a task.
 
-tasks_server.py PORT FOLDER SUPPORT ANSWERS: SUPPORT is `required` or `optional`, ANSWERS is `json` or `events`. The tool adds a
-line to FOLDER/began and works until there is a file FOLDER/go. A call that is no task is answered at once, with `no task`."""
+tasks_server.py PORT FOLDER SUPPORT ANSWERS: SUPPORT is `required` or `optional`, ANSWERS is `json` or `events`, or `sessions`
+for events in sessions. The tool adds a line to FOLDER/began and works until there is a file FOLDER/go. A call that is no task is
+answered at once, with `no task`; in a session, with the number that somebody gives who is asked for one."""
 import sys
 from pathlib import Path
 
@@ -33,6 +34,10 @@ async def call_tool(name, arguments):
             await anyio.sleep(0.02)
         return types.CallToolResult(content=[types.TextContent(type="text", text="done as a task")])
 
+    if ANSWERS == "sessions":
+        form = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        given = await context.session.elicit("Which number?", form, context.request_id)
+        return [types.TextContent(type="text", text="it is %d" % given.content["n"])]
     if not context.experimental.is_task:
         return [types.TextContent(type="text", text="no task")]
     with open(FOLDER / "began", "a") as began:
@@ -41,6 +46,6 @@ async def call_tool(name, arguments):
 
 
 # Without sessions: a task belongs to whoever knows its name.
-manager = StreamableHTTPSessionManager(server, stateless=True, json_response=ANSWERS == "json")
+manager = StreamableHTTPSessionManager(server, stateless=ANSWERS != "sessions", json_response=ANSWERS == "json")
 app = Starlette(routes=[Mount("/mcp", app=manager.handle_request)], lifespan=lambda app: manager.run())
 uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="error")
