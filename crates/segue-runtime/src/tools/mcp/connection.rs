@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use super::definition::Listing;
 use super::desk::{Answer, Desk, Form, Slot, object};
 use super::record::Era;
-use super::stdio::{Process, Traces};
+use super::stdio::{Pipes, Traces};
 use super::{Reach, ServerConfig, http, login};
 use crate::tools::Asker;
 
@@ -163,15 +163,15 @@ impl Connection {
         let us = Client { server: server.name.clone(), desk: desk.clone() };
         let opened = match &server.reach {
             Reach::Stdio(config) => {
-                let process = Process::start(
-                    config,
-                    desk.clone(),
-                    traces.clone(),
-                    bytes_max,
-                    known.is_none(),
-                )
-                .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
-                serve(us, process, known).await
+                let (desk, traces) = (desk.clone(), traces.clone());
+                let pipes = Pipes::start(config, desk, traces, bytes_max, known.is_none())
+                    .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
+                serve(us, pipes, known).await
+            }
+            Reach::Local(local) => {
+                let (desk, traces) = (desk.clone(), traces.clone());
+                let pipes = Pipes::open(local, desk, traces, bytes_max, known.is_none());
+                serve(us, pipes, known).await
             }
             Reach::Http(config) => {
                 let login = match tokens.filter(|_| !config.has_credentials()) {

@@ -34,7 +34,7 @@ pub use frame::{Frame, Frames, seeming_id};
 pub use http::HttpConfig;
 pub use record::Era;
 pub use server::{Change, Server, ServerFigures, Unusable};
-pub use stdio::StdioConfig;
+pub use stdio::{Local, StdioConfig};
 pub use task::Support;
 
 /// How long the question which era a server is of waits for its answer.
@@ -45,6 +45,8 @@ const PROBE_MAX: Duration = Duration::from_millis(2_500);
 pub enum Reach {
     /// A process that is started here.
     Stdio(StdioConfig),
+    /// A server in this process.
+    Local(Local),
     /// An address.
     Http(HttpConfig),
 }
