@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ElicitationCapability, ErrorData, FormElicitationCapability,
-    Implementation, InputResponses, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-    Request, RequestMetaObject, SubscriptionFilter, TASKS_EXTENSION_ID,
+    CallToolRequestParams, CancelledNotificationParam, ClientCapabilities, ClientConfig,
+    ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    ErrorData, FormElicitationCapability, Implementation, InputResponses, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, Request, RequestId, RequestMetaObject,
+    SubscriptionFilter, TASKS_EXTENSION_ID,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
@@ -27,8 +28,9 @@ use tokio::time::Instant;
 
 use super::definition::Listing;
 use super::desk::{Answer, Desk, Form, Slot, object};
+use super::line::{self, KEY, TRACEPARENT};
 use super::record::Era;
-use super::stdio::{Pipes, Traces};
+use super::stdio::{Input, Pipes, Traces};
 use super::{Reach, ServerConfig, http, login};
 use crate::tools::Asker;
 
@@ -43,12 +45,6 @@ pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
 
 /// How long the end of a process is waited for, to say how it ended.
 const TRACE_MAX: Duration = Duration::from_millis(300);
-
-/// The key of a call in its metadata: the same for every attempt of the same work.
-const KEY: &str = "segue/idempotencyKey";
-
-/// Where a call stands in a trace, in its metadata.
-const TRACEPARENT: &str = "traceparent";
 
 /// Us, to a server.
 struct Client {
@@ -95,8 +91,8 @@ pub(super) struct Connection {
     desk: Arc<Desk>,
     traces: Arc<Traces>,
     pub(super) era: Era,
-    /// Whether arguments have to be readable for the library, which makes headers of some.
-    is_http: bool,
+    /// Where calls are written, unless they have to be posted.
+    input: Option<Input>,
     listing: BlockingMutex<Arc<Listing>>,
     /// Held by whoever lists the tools again.
     listing_again: Mutex<()>,
@@ -161,16 +157,19 @@ impl Connection {
         let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
         let bytes_max = limits.mcp_message_bytes_max;
         let us = Client { server: server.name.clone(), desk: desk.clone() };
+        let mut input = None;
         let opened = match &server.reach {
             Reach::Stdio(config) => {
                 let (desk, traces) = (desk.clone(), traces.clone());
                 let pipes = Pipes::start(config, desk, traces, bytes_max, known.is_none())
                     .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
+                input = Some(pipes.input());
                 serve(us, pipes, known).await
             }
             Reach::Local(local) => {
                 let (desk, traces) = (desk.clone(), traces.clone());
                 let pipes = Pipes::open(local, desk, traces, bytes_max, known.is_none());
+                input = Some(pipes.input());
                 serve(us, pipes, known).await
             }
             Reach::Http(config) => {
@@ -202,7 +201,7 @@ impl Connection {
             desk,
             traces,
             era: if legacy { Era::Legacy } else { Era::Modern },
-            is_http: matches!(server.reach, Reach::Http(_)),
+            input,
             listing: BlockingMutex::default(),
             listing_again: Mutex::default(),
             cancelling: Arc::default(),
@@ -220,7 +219,7 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.peer.is_transport_closed()
+        self.peer.is_transport_closed() || self.desk.is_over()
     }
 
     /// The tools as they were last listed.
@@ -264,10 +263,11 @@ impl Connection {
         calling: Calling<'_>,
         patience: Patience,
     ) -> Result<Arc<Slot>, Lost> {
+        if let Some(input) = &self.input {
+            return self.call_through(input, calling, patience).await;
+        }
         let mut params = CallToolRequestParams::new(calling.tool.to_owned());
-        if self.is_http
-            && let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args)
-        {
+        if let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args) {
             params = params.with_arguments(map);
         }
         if let Some((responses, state)) = calling.answers {
@@ -284,6 +284,29 @@ impl Connection {
         }
         let request = ClientRequest::CallToolRequest(request);
         self.ask(request, &slot, meta, patience).await?;
+        Ok(slot)
+    }
+
+    /// Calls a tool once, past the library.
+    async fn call_through(
+        &self,
+        input: &Input,
+        calling: Calling<'_>,
+        patience: Patience,
+    ) -> Result<Arc<Slot>, Lost> {
+        let slot = Slot::own(calling.asker.clone());
+        let Some(id) = self.desk.enlist(&slot) else {
+            let why = said("the connection was lost", &self.traces, &self.desk).await;
+            return Err(Lost::Unsent(why));
+        };
+        let line = line::call(id, &calling, self.desk.manner());
+        let asked = self.asked(RequestId::Number(id), &slot);
+        let answered = async {
+            let written = input.write(line, Some(&slot)).await;
+            written.map_err(|error| error.to_string())?;
+            self.desk.settled(&slot).await
+        };
+        self.wait(asked, answered, patience).await?;
         Ok(slot)
     }
 
@@ -324,16 +347,40 @@ impl Connection {
         meta: RequestMetaObject,
         patience: Patience,
     ) -> Result<(), Lost> {
-        let until = Instant::now() + patience.total;
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer.send_request_with_option(request, options).await;
-        let handle = handle.map_err(|error| Lost::Unsent(failure(&error)))?;
-        let mut asked = Asked(Some(handle), self.cancelling.clone());
-        let mut idle = Instant::now() + patience.idle;
+        let RequestHandle { id, rx, .. } = handle.map_err(|error| Lost::Unsent(failure(&error)))?;
+        let answered = async {
+            match rx.await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(failure(&error)),
+                Err(_) => Err("the connection was lost".to_owned()),
+            }
+        };
+        self.wait(self.asked(id, slot), answered, patience).await
+    }
+
+    fn asked(&self, id: RequestId, slot: &Arc<Slot>) -> Asked {
+        let (peer, desk) = (self.peer.clone(), self.desk.clone());
+        let cancelling = self.cancelling.clone();
+        Asked { id: Some(id), slot: slot.clone(), peer, desk, cancelling }
+    }
+
+    /// Waits until a request is answered; what the answer is, its slot knows.
+    async fn wait(
+        &self,
+        mut asked: Asked,
+        answered: impl Future<Output = Result<(), String>>,
+        patience: Patience,
+    ) -> Result<(), Lost> {
+        let slot = asked.slot.clone();
+        let begun = Instant::now();
+        let (until, mut idle) = (begun + patience.total, begun + patience.idle);
+        let mut answered = std::pin::pin!(answered);
         let outcome = loop {
             tokio::select! {
                 biased;
-                outcome = asked.answered() => break outcome,
+                outcome = &mut answered => break outcome,
                 () = slot.progressed() => idle = Instant::now() + patience.idle,
                 () = tokio::time::sleep_until(idle.min(until)) => {
                     if slot.is_asking() && Instant::now() < until {
@@ -350,7 +397,7 @@ impl Connection {
                 }
             }
         };
-        asked.0 = None;
+        asked.id = None;
         match (slot.answer(), outcome) {
             (Some(Answer::Lost(why)), _) if slot.was_sent() => Err(Lost::Silent(why.clone())),
             (Some(Answer::Lost(why)), _) => Err(Lost::Unsent(why.clone())),
@@ -516,38 +563,46 @@ async fn said(why: &str, traces: &Traces, desk: &Desk) -> String {
 }
 
 /// A request that is waited for. Dropping it tells the server to stop.
-struct Asked(Option<RequestHandle<RoleClient>>, Arc<RwLock<()>>);
+struct Asked {
+    /// Nothing when it is not waited for any longer.
+    id: Option<RequestId>,
+    slot: Arc<Slot>,
+    peer: Peer<RoleClient>,
+    desk: Arc<Desk>,
+    cancelling: Arc<RwLock<()>>,
+}
 
 impl Asked {
-    /// Resolves when the library has an answer; what it is, the slot knows.
-    async fn answered(&mut self) -> Result<(), String> {
-        let Some(handle) = &mut self.0 else { return std::future::pending().await };
-        match (&mut handle.rx).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(failure(&error)),
-            Err(_) => Err("the connection was lost".to_owned()),
+    async fn cancel(&mut self) {
+        if let Some(cancelling) = self.cancellation("the caller has stopped waiting") {
+            let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
         }
     }
 
-    async fn cancel(&mut self) {
-        if let Some(handle) = self.0.take() {
-            let cancelling = handle.cancel(Some("the caller has stopped waiting".to_owned()));
-            let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
+    /// Tells the server to stop, if it may have heard.
+    fn cancellation(&mut self, why: &str) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let id = self.id.take()?;
+        if !self.slot.was_sent() && self.slot.is_own() {
+            self.desk.forget(&id);
+            return None;
         }
+        let peer = self.peer.clone();
+        let params = CancelledNotificationParam::new(Some(id), Some(why.to_owned()));
+        Some(async move {
+            let _ = peer.notify_cancelled(params).await;
+        })
     }
 }
 
 impl Drop for Asked {
     // Work in `Drop`, because a call ends by being dropped and there is no later moment.
     fn drop(&mut self) {
-        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let turn = self.1.clone().try_read_owned();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Some(cancelling) = self.cancellation("the caller has gone away") else { return };
+        let turn = self.cancelling.clone().try_read_owned();
         runtime.spawn(async move {
             let _turn = turn;
-            let _ = handle.cancel(Some("the caller has gone away".to_owned())).await;
+            cancelling.await;
         });
     }
 }

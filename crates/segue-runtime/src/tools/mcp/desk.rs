@@ -6,17 +6,17 @@
 //! What a server says unasked is sorted here too, so that a flood of it ends here.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData,
-    GetExtensions as _, GetMeta as _, InputResponses, ProgressToken, RequestId,
+    GetExtensions as _, GetMeta as _, ProgressToken, RequestId, RequestMetaObject,
     ServerJsonRpcMessage, ServerResult,
 };
 use segue_core::schema::Schema;
 use segue_core::value::Value;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
@@ -33,6 +33,9 @@ const QUESTION_CHARS_MAX: usize = 2_000;
 
 /// Messages in one batch.
 const BATCH_MAX: usize = 1_000;
+
+/// Where the ids of our own requests begin. The library counts its own from zero.
+const OWN_IDS_FROM: i64 = 1_000_000_000;
 
 /// An answer as it came.
 #[derive(Clone, Debug)]
@@ -62,19 +65,24 @@ pub(super) struct Form {
     pub(super) schema: Value,
 }
 
-/// A request that waits for its answer. It travels with the request, and stays with who asked.
+/// A request that waits for its answer. It travels with the request, if the library sends it, and
+/// stays with who asked.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The arguments of a call, exactly.
     pub(super) arguments: Option<Value>,
     /// For how long the call is wanted as a task, in milliseconds, if it is.
-    task_ms: Option<u64>,
+    pub(super) task_ms: Option<u64>,
     /// How a call reaches a person.
     asker: Option<Asker>,
     /// Questions to a person that are not answered.
     asking: AtomicUsize,
     sent: AtomicBool,
     answer: OnceLock<Answer>,
+    /// Whether the library knows nothing of the request.
+    is_own: bool,
+    /// There is an answer, or there will be none.
+    settled: Notify,
     progressed: Notify,
     progress: Mutex<Option<f64>>,
 }
@@ -93,6 +101,11 @@ impl Slot {
         Arc::new(Slot { arguments: Some(arguments), asker, task_ms, ..Slot::default() })
     }
 
+    /// For a call that goes past the library.
+    pub(super) fn own(asker: Option<Asker>) -> Arc<Slot> {
+        Arc::new(Slot { asker, is_own: true, ..Slot::default() })
+    }
+
     /// Asks a person on behalf of the call; nothing when nobody answers as the schema wants it.
     pub(super) async fn ask_person(&self, server: &str, form: &Form) -> Option<Value> {
         let asker = self.asker.as_ref()?;
@@ -103,6 +116,11 @@ impl Slot {
         let answer = asker.ask(message.into(), schema).await;
         self.asking.fetch_sub(1, Ordering::SeqCst);
         answer
+    }
+
+    /// Whether the library knows nothing of the request.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// Whether a person thinks about a question, so that nobody else may become impatient.
@@ -127,6 +145,7 @@ impl Slot {
     /// The first answer counts.
     pub(super) fn settle(&self, answer: Answer) {
         let _ = self.answer.set(answer);
+        self.settled.notify_one();
     }
 
     pub(super) fn answer(&self) -> Option<&Answer> {
@@ -149,9 +168,12 @@ impl Slot {
 }
 
 /// The desk of one connection.
-#[derive(Default)]
 pub(super) struct Desk {
     waiting: Mutex<Waiting>,
+    /// The id of our own next request.
+    next_id: AtomicI64,
+    /// What every request tells of us: members of its metadata, in JSON, each with a comma behind it.
+    manner: OnceLock<String>,
     /// The server said that its tools changed.
     changed: AtomicBool,
     /// The server is of the modern era, and said so too late.
@@ -166,8 +188,26 @@ pub(super) struct Desk {
     pub(super) noise: Tail,
 }
 
+impl Default for Desk {
+    fn default() -> Desk {
+        Desk {
+            waiting: Mutex::default(),
+            next_id: AtomicI64::new(OWN_IDS_FROM),
+            manner: OnceLock::new(),
+            changed: AtomicBool::default(),
+            late_modern: AtomicBool::default(),
+            takes_tasks: AtomicBool::default(),
+            asked: AtomicUsize::default(),
+            declined: Mutex::default(),
+            noise: Tail::default(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Waiting {
+    /// Nothing more comes.
+    is_over: bool,
     slots: HashMap<RequestId, Weak<Slot>>,
     tokens: HashMap<ProgressToken, (RequestId, Weak<Slot>)>,
     /// Requests of the library itself, whose answers it reads.
@@ -179,11 +219,21 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn of_token(&self, token: &ProgressToken) -> Option<Arc<Slot>> {
+        match self.tokens.get(token) {
+            Some((_, slot)) => slot.upgrade(),
+            None => self.slots.get(&token.0)?.upgrade().filter(|slot| slot.is_own),
+        }
+    }
+
     fn forget(&mut self, id: &RequestId) -> Option<Arc<Slot>> {
         self.plain.remove(id);
-        let slot = self.slots.remove(id)?;
-        self.tokens.retain(|_, (of, _)| of != id);
-        slot.upgrade()
+        let slot = self.slots.remove(id)?.upgrade();
+        // The token of our own requests is their id.
+        if slot.as_ref().is_none_or(|slot| !slot.is_own) {
+            self.tokens.retain(|_, (of, _)| of != id);
+        }
+        slot
     }
 }
 
@@ -247,6 +297,64 @@ impl Desk {
         self.declined.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Takes in a request of our own. Its id is its progress token too. Nothing when the connection
+    /// is lost.
+    pub(super) fn enlist(&self, slot: &Arc<Slot>) -> Option<i64> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut waiting = self.waiting();
+        if waiting.is_over {
+            return None;
+        }
+        waiting.slots.insert(RequestId::Number(id), Arc::downgrade(slot));
+        Some(id)
+    }
+
+    /// Resolves when a request of our own has its answer. The error is why there is none.
+    pub(super) async fn settled(&self, slot: &Slot) -> Result<(), String> {
+        while slot.answer().is_none() {
+            if self.is_over() {
+                return Err("the connection was lost".to_owned());
+            }
+            slot.settled.notified().await;
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes: whoever waits is told.
+    pub(super) fn end(&self) {
+        let slots: Vec<Arc<Slot>> = {
+            let mut waiting = self.waiting();
+            waiting.is_over = true;
+            waiting.slots.values().filter_map(Weak::upgrade).collect()
+        };
+        for slot in slots {
+            slot.settled.notify_one();
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.waiting().is_over
+    }
+
+    /// What every request tells of us.
+    pub(super) fn manner(&self) -> &str {
+        self.manner.get().map_or("", String::as_str)
+    }
+
+    /// Learns from a request of the library what every request tells of us.
+    fn learn_manner(&self, meta: &RequestMetaObject) {
+        self.manner.get_or_init(|| {
+            let members = meta.iter().filter(|(name, _)| *name != "progressToken");
+            members.fold(String::new(), |mut manner, (name, value)| {
+                Value::from(name.as_str()).write_json(&mut manner);
+                manner.push(':');
+                Value::from(value.clone()).write_json(&mut manner);
+                manner.push(',');
+                manner
+            })
+        });
+    }
+
     /// Notes what is about to leave. Returns the slot that it carries.
     pub(super) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<Slot>> {
         match message {
@@ -259,6 +367,9 @@ impl Desk {
                     waiting.plain.insert(request.id.clone());
                     return None;
                 };
+                if matches!(request.request, ClientRequest::ListToolsRequest(_)) {
+                    self.learn_manner(request.request.get_meta());
+                }
                 if let Some(token) = request.request.get_meta().get_progress_token() {
                     let entry = (request.id.clone(), Arc::downgrade(slot));
                     waiting.tokens.insert(token, entry);
@@ -354,8 +465,7 @@ impl Desk {
         };
         let id = only?;
         let slot = self.waiting().forget(&id)?;
-        slot.settle(Answer::TooLarge);
-        Some(stand_in(id))
+        tell(&slot, id, Answer::TooLarge)
     }
 
     fn message(&self, text: &str) -> Result<Sorted, String> {
@@ -406,9 +516,7 @@ impl Desk {
             "notifications/progress" => {
                 let params = params.and_then(|p| object::<Progress>(p).ok());
                 if let Some(Progress { token, progress }) = params {
-                    let slot =
-                        self.waiting().tokens.get(&token).and_then(|(_, slot)| slot.upgrade());
-                    if let Some(slot) = slot {
+                    if let Some(slot) = self.waiting().of_token(&token) {
                         slot.note_progress(progress);
                     }
                 }
@@ -443,7 +551,7 @@ impl Desk {
             (waiting.forget(&id), plain)
         };
         if let Some(slot) = slot {
-            slot.settle(match (result, error) {
+            let answer = match (result, error) {
                 (Some(result), None) => Answer::Result(result.to_owned()),
                 (None, Some(error)) => match object::<WireError>(error) {
                     Ok(WireError { code, message }) => Answer::Error { code, message },
@@ -455,8 +563,8 @@ impl Desk {
                 (None, None) => {
                     Answer::Malformed("it has neither a result nor an error".to_owned())
                 }
-            });
-            return vec![stand_in(id)];
+            };
+            return Vec::from_iter(tell(&slot, id, answer));
         }
         if plain {
             self.note_tasks(result);
@@ -503,11 +611,16 @@ impl Desk {
             (waiting.plain.contains(&id), waiting.forget(&id))
         };
         if let Some(slot) = slot {
-            slot.settle(answer());
-            return Some(stand_in(id));
+            return tell(&slot, id, answer());
         }
         plain.then(|| unreadable(ErrorData::internal_error("the answer cannot be read", None), id))
     }
+}
+
+/// Gives an answer to who waits for it. What is returned is what the library gets, if it waits too.
+fn tell(slot: &Slot, id: RequestId, answer: Answer) -> Option<ServerJsonRpcMessage> {
+    slot.settle(answer);
+    (!slot.is_own).then(|| stand_in(id))
 }
 
 /// Reads an object. A list is none, although its items could be taken for the fields.
@@ -540,55 +653,4 @@ pub(super) fn stand_in(id: RequestId) -> ServerJsonRpcMessage {
 
 fn unreadable(error: ErrorData, id: RequestId) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(error, Some(id))
-}
-
-/// The text of a message that leaves, with the arguments of a call exactly as they are.
-pub(super) fn encode(
-    message: &ClientJsonRpcMessage,
-    slot: Option<&Slot>,
-) -> Result<String, serde_json::Error> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        name: &'a str,
-        arguments: &'a Value,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        input_responses: Option<&'a InputResponses>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        request_state: Option<&'a String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        task: Option<Wanted>,
-        #[serde(rename = "_meta")]
-        meta: &'a rmcp::model::RequestMetaObject,
-    }
-    #[derive(Serialize)]
-    struct Wanted {
-        ttl: u64,
-    }
-    #[derive(Serialize)]
-    struct Line<'a> {
-        jsonrpc: &'static str,
-        id: &'a RequestId,
-        method: &'static str,
-        params: Params<'a>,
-    }
-    if let ClientJsonRpcMessage::Request(request) = message
-        && let ClientRequest::CallToolRequest(call) = &request.request
-        && let Some(arguments) = slot.and_then(|slot| slot.arguments.as_ref())
-    {
-        return serde_json::to_string(&Line {
-            jsonrpc: "2.0",
-            id: &request.id,
-            method: "tools/call",
-            params: Params {
-                name: &call.params.name,
-                arguments,
-                input_responses: call.params.input_responses.as_ref(),
-                request_state: call.params.request_state.as_ref(),
-                task: slot.and_then(|slot| slot.task_ms).map(|ttl| Wanted { ttl }),
-                meta: request.request.get_meta(),
-            },
-        });
-    }
-    serde_json::to_string(message)
 }

@@ -23,7 +23,8 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use super::PROBE_MAX;
-use super::desk::{Answer, Desk, Slot, encode, not_known, says_nothing, stand_in};
+use super::desk::{Answer, Desk, Slot, not_known, says_nothing, stand_in};
+use super::line::encode;
 use crate::tools::http::connect::{trusting, trusting_nobody};
 
 /// Requests of one server that may be under way at once.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! server.rs ── connection.rs ── stdio.rs, http.rs      a life, a connection, the ways to a server
-//!     │             └─ desk.rs, frame.rs               answers off the wire, as they came
+//!     │             └─ desk.rs, frame.rs, line.rs      answers off the wire, as they came; what leaves
 //!     └─ definition.rs, answer.rs, record.rs           what they mean; what was seen before
 //!        task.rs, login.rs                             calls that take long, followed to their end; tokens
 //! ```
 //!
-//! The protocol library matches requests and answers, shakes hands and speaks HTTP. What it reads
-//! into its own types is read again here from the raw text, with bounds.
+//! The protocol library shakes hands, lists tools, follows tasks and answers what servers ask. What
+//! it reads into its own types is read again here from the raw text, with bounds. Calls go past it:
+//! they are most of what is said, and need nothing of it.
 //!
 //! Not here: which servers may start at all (trust is the command line's), what a refusal leads to
 //! (the core's).
@@ -19,6 +20,7 @@ mod definition;
 mod desk;
 mod frame;
 mod http;
+mod line;
 mod login;
 mod record;
 mod server;

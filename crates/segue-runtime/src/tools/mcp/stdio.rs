@@ -9,9 +9,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -27,8 +29,9 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use super::PROBE_MAX;
-use super::desk::{Desk, encode};
+use super::desk::{Desk, Slot};
 use super::frame::{Frame, Frames};
+use super::line::encode;
 use super::tail::Tail;
 use crate::tools::command::{ENV_KEPT, Group, describe};
 
@@ -100,15 +103,67 @@ impl Traces {
     }
 }
 
-/// What a server reads.
-type Input = Box<dyn AsyncWrite + Send + Unpin>;
+type Sink = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// What a server reads: whole lines, one after the other. Nothing when it is closed.
+#[derive(Clone)]
+pub(super) struct Input(Arc<Mutex<Option<Sink>>>);
+
+impl Input {
+    /// Writes a line. One that was begun is finished, even when nobody waits for that any longer.
+    pub(super) async fn write(&self, mut line: String, slot: Option<&Slot>) -> io::Result<()> {
+        line.push('\n');
+        let mut sink = self.0.clone().lock_owned().await;
+        let Some(open) = sink.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        if let Some(slot) = slot {
+            slot.mark_sent();
+        }
+        let mut written = 0;
+        let at_once = |context: &mut Context<'_>| {
+            Poll::Ready(write_on(open, line.as_bytes(), &mut written, context))
+        };
+        // Most lines fit into a pipe.
+        if let Poll::Ready(done) = std::future::poll_fn(at_once).await {
+            return done;
+        }
+        let rest = tokio::spawn(async move {
+            let Some(open) = sink.as_mut() else { return Ok(()) };
+            let rest =
+                |context: &mut Context<'_>| write_on(open, line.as_bytes(), &mut written, context);
+            std::future::poll_fn(rest).await
+        });
+        rest.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
+    async fn close(&self) {
+        if let Some(mut sink) = self.0.lock().await.take() {
+            let _ = sink.shutdown().await;
+        }
+    }
+}
+
+/// Goes on writing.
+fn write_on(
+    sink: &mut Sink,
+    bytes: &[u8],
+    written: &mut usize,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while *written < bytes.len() {
+        match ready!(Pin::new(&mut *sink).poll_write(context, &bytes[*written..]))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            count => *written += count,
+        }
+    }
+    Pin::new(sink).poll_flush(context)
+}
 
 /// A server at the end of two pipes.
 pub(super) struct Pipes {
     /// The process behind them, if it is not this one. The group stands first: it is ended while
     /// its first process is still ours.
     process: Option<(Group, Child)>,
-    input: Arc<Mutex<Option<Input>>>,
+    input: Input,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
     desk: Arc<Desk>,
     traces: Arc<Traces>,
@@ -176,17 +231,25 @@ impl Pipes {
         is_guess: bool,
     ) -> Pipes {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
-        tokio::spawn(read(output, desk.clone(), traces.clone(), sender, bytes_max));
-        let input: Input = Box::new(input);
-        let input = Arc::new(Mutex::new(Some(input)));
+        let reading = read(output, desk.clone(), traces.clone(), sender, bytes_max);
+        let ended = desk.clone();
+        tokio::spawn(async move {
+            reading.await;
+            ended.end();
+        });
+        let sink: Sink = Box::new(input);
+        let input = Input(Arc::new(Mutex::new(Some(sink))));
         Pipes { process: None, input, inbox, desk, traces, is_guess, probe: None }
+    }
+
+    /// Where calls are written, which go past the library.
+    pub(super) fn input(&self) -> Input {
+        self.input.clone()
     }
 
     /// Closes the input, asks, ends: whatever is needed, no more.
     async fn end(&mut self) {
-        if let Some(mut input) = self.input.lock().await.take() {
-            let _ = input.shutdown().await;
-        }
+        self.input.close().await;
         let Some((group, child)) = &mut self.process else { return };
         for patience in END_MAX {
             if let Ok(status) = tokio::time::timeout(patience, child.wait()).await {
@@ -282,19 +345,7 @@ impl Transport<RoleClient> for Pipes {
         let slot = self.desk.outgoing(&message);
         let line = encode(&message, slot.as_deref());
         let input = self.input.clone();
-        async move {
-            let mut line = line?;
-            line.push('\n');
-            let mut input = input.lock().await;
-            let Some(input) = input.as_mut() else {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            };
-            if let Some(slot) = &slot {
-                slot.mark_sent();
-            }
-            input.write_all(line.as_bytes()).await?;
-            input.flush().await
-        }
+        async move { input.write(line?, slot.as_deref()).await }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
