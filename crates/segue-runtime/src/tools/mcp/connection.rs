@@ -1,6 +1,5 @@
 //! A connection to a server: which era it speaks, its tools, one call.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
@@ -18,27 +17,20 @@ use rmcp::service::{
     RequestContext, RequestHandle, RoleClient, RunningService, ServiceError,
 };
 use rmcp::transport::Transport;
-use segue_core::compile::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::definition::Listing;
-use super::desk::{Answer, Desk, Form, Slot, object};
+use super::desk::{Answer, Desk, Form, Slot};
+use super::http::Post;
 use super::line::{self, KEY, TRACEPARENT};
+use super::pages::Pages;
 use super::record::Era;
 use super::stdio::{Input, Pipes, Traces};
 use super::{Reach, ServerConfig, http, login};
 use crate::tools::Asker;
-
-/// Pages of one list.
-const PAGES_MAX: usize = 1_000;
-
-/// Bytes of one list.
-const LIST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How long somebody who has stopped waiting still tries to say so.
 pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
@@ -84,6 +76,14 @@ impl ClientHandler for Client {
     }
 }
 
+/// How calls get to a server, past the library.
+enum Way {
+    /// They are written.
+    Pipes(Input),
+    /// They are posted.
+    Http(Post),
+}
+
 /// A server that answers.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
@@ -91,8 +91,8 @@ pub(super) struct Connection {
     desk: Arc<Desk>,
     traces: Arc<Traces>,
     pub(super) era: Era,
-    /// Where calls are written, unless they have to be posted.
-    input: Option<Input>,
+    /// How calls get to the server.
+    way: Way,
     listing: BlockingMutex<Arc<Listing>>,
     /// Held by whoever lists the tools again.
     listing_again: Mutex<()>,
@@ -137,6 +137,8 @@ pub(super) struct Patience {
 pub(super) struct Calling<'a> {
     pub(super) tool: &'a str,
     pub(super) args: Value,
+    /// Whether some of them go into headers, where there are any.
+    pub(super) has_headers: bool,
     pub(super) key: &'a str,
     pub(super) traceparent: Option<&'a str>,
     pub(super) asker: Option<Asker>,
@@ -157,28 +159,28 @@ impl Connection {
         let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
         let bytes_max = limits.mcp_message_bytes_max;
         let us = Client { server: server.name.clone(), desk: desk.clone() };
-        let mut input = None;
-        let opened = match &server.reach {
+        let (opened, way) = match &server.reach {
             Reach::Stdio(config) => {
                 let (desk, traces) = (desk.clone(), traces.clone());
                 let pipes = Pipes::start(config, desk, traces, bytes_max, known.is_none())
                     .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
-                input = Some(pipes.input());
-                serve(us, pipes, known).await
+                let way = Way::Pipes(pipes.input());
+                (serve(us, pipes, known).await, way)
             }
             Reach::Local(local) => {
                 let (desk, traces) = (desk.clone(), traces.clone());
                 let pipes = Pipes::open(local, desk, traces, bytes_max, known.is_none());
-                input = Some(pipes.input());
-                serve(us, pipes, known).await
+                let way = Way::Pipes(pipes.input());
+                (serve(us, pipes, known).await, way)
             }
             Reach::Http(config) => {
                 let login = match tokens.filter(|_| !config.has_credentials()) {
                     None => None,
                     Some(file) => login::kept(file, &config.url).await?,
                 };
-                let transport = http::transport(config, login, desk.clone(), bytes_max).await?;
-                serve(us, transport, known).await
+                let (transport, post) =
+                    http::transport(config, login, desk.clone(), bytes_max).await?;
+                (serve(us, transport, known).await, Way::Http(post))
             }
         };
         let service = match opened {
@@ -201,7 +203,7 @@ impl Connection {
             desk,
             traces,
             era: if legacy { Era::Legacy } else { Era::Modern },
-            input,
+            way,
             listing: BlockingMutex::default(),
             listing_again: Mutex::default(),
             cancelling: Arc::default(),
@@ -263,9 +265,67 @@ impl Connection {
         calling: Calling<'_>,
         patience: Patience,
     ) -> Result<Arc<Slot>, Lost> {
-        if let Some(input) = &self.input {
-            return self.call_through(input, calling, patience).await;
+        let past = match &self.way {
+            Way::Http(_) if calling.has_headers => None,
+            way => self.call_past(way, &calling, patience).await?,
+        };
+        match past {
+            Some(slot) => Ok(slot),
+            None => self.call_through(calling, patience).await,
         }
+    }
+
+    /// Calls a tool past the library. Nothing when that cannot be, and nobody has heard it.
+    async fn call_past(
+        &self,
+        way: &Way,
+        calling: &Calling<'_>,
+        patience: Patience,
+    ) -> Result<Option<Arc<Slot>>, Lost> {
+        let slot = Slot::own(calling.asker.clone());
+        let Some(id) = self.desk.enlist(&slot) else {
+            let why = said("the connection was lost", &self.traces, &self.desk).await;
+            return Err(Lost::Unsent(why));
+        };
+        let text = line::call(id, calling, self.desk.manner());
+        let asked = self.asked(RequestId::Number(id), &slot);
+        let mut is_heard = true;
+        match way {
+            Way::Pipes(input) => {
+                let answered = async {
+                    let written = input.write(text, Some(&slot)).await;
+                    written.map_err(|error| error.to_string())?;
+                    self.desk.settled(&slot).await
+                };
+                self.wait(asked, answered, patience).await?;
+            }
+            Way::Http(post) => {
+                let answered = async {
+                    tokio::select! {
+                        biased;
+                        heard = post.call(calling.tool, id, text, &slot) => is_heard = heard,
+                        // An answer may come in another stream.
+                        settled = self.desk.settled(&slot) => settled?,
+                    }
+                    Ok(())
+                };
+                let waited = self.wait(asked, answered, patience).await;
+                if is_heard {
+                    waited?;
+                } else {
+                    self.desk.forget(&RequestId::Number(id));
+                }
+            }
+        }
+        Ok(is_heard.then_some(slot))
+    }
+
+    /// Calls a tool through the library, which makes headers of some arguments.
+    async fn call_through(
+        &self,
+        calling: Calling<'_>,
+        patience: Patience,
+    ) -> Result<Arc<Slot>, Lost> {
         let mut params = CallToolRequestParams::new(calling.tool.to_owned());
         if let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args) {
             params = params.with_arguments(map);
@@ -284,29 +344,6 @@ impl Connection {
         }
         let request = ClientRequest::CallToolRequest(request);
         self.ask(request, &slot, meta, patience).await?;
-        Ok(slot)
-    }
-
-    /// Calls a tool once, past the library.
-    async fn call_through(
-        &self,
-        input: &Input,
-        calling: Calling<'_>,
-        patience: Patience,
-    ) -> Result<Arc<Slot>, Lost> {
-        let slot = Slot::own(calling.asker.clone());
-        let Some(id) = self.desk.enlist(&slot) else {
-            let why = said("the connection was lost", &self.traces, &self.desk).await;
-            return Err(Lost::Unsent(why));
-        };
-        let line = line::call(id, &calling, self.desk.manner());
-        let asked = self.asked(RequestId::Number(id), &slot);
-        let answered = async {
-            let written = input.write(line, Some(&slot)).await;
-            written.map_err(|error| error.to_string())?;
-            self.desk.settled(&slot).await
-        };
-        self.wait(asked, answered, patience).await?;
         Ok(slot)
     }
 
@@ -488,6 +525,7 @@ impl Connection {
         if let Some(service) = self.service.lock().await.take() {
             let _ = service.cancel().await;
         }
+        self.desk.end();
     }
 }
 
@@ -604,54 +642,5 @@ impl Drop for Asked {
             let _turn = turn;
             cancelling.await;
         });
-    }
-}
-
-/// The pages of a list.
-#[derive(Default)]
-struct Pages {
-    tools: Vec<Value>,
-    notes: Vec<String>,
-    seen: HashSet<String>,
-    count: usize,
-    bytes: usize,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow)]
-    tools: Vec<&'a RawValue>,
-    #[serde(rename = "nextCursor")]
-    next: Option<String>,
-}
-
-impl Pages {
-    /// Takes a page; what is returned leads to the next one.
-    fn add(&mut self, raw: &RawValue, limits: &Limits) -> Result<Option<String>, String> {
-        let page: Page<'_> =
-            object(raw).map_err(|error| format!("its list of tools cannot be read: {error}"))?;
-        self.count += 1;
-        self.bytes += raw.get().len();
-        for tool in page.tools {
-            if self.tools.len() >= limits.mcp_tools_max {
-                let max = limits.mcp_tools_max;
-                self.notes.push(format!("it has more than {max} tools; the rest is left out"));
-                return Ok(None);
-            }
-            match read_json_value(tool.get(), limits) {
-                Ok(tool) => self.tools.push(tool),
-                Err(finding) => self.notes.push(format!("a tool: {}", finding.message)),
-            }
-        }
-        let Some(next) = page.next else { return Ok(None) };
-        if !self.seen.insert(next.clone()) {
-            self.notes.push("its list of tools runs in a circle".to_owned());
-            return Ok(None);
-        }
-        if self.count >= PAGES_MAX || self.bytes > LIST_BYTES_MAX {
-            self.notes.push("its list of tools does not end".to_owned());
-            return Ok(None);
-        }
-        Ok(Some(next))
     }
 }

@@ -22,6 +22,7 @@ mod frame;
 mod http;
 mod line;
 mod login;
+mod pages;
 mod record;
 mod server;
 mod stdio;

@@ -14,7 +14,7 @@ use segue_core::value::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::answer;
+use super::answer::{self, Called};
 use super::connection::{Calling, Connection, Lost, Patience};
 use super::definition::{Definition, Listing};
 use super::desk::{Answer, Slot};
@@ -32,6 +32,9 @@ const TASK_FROM: Duration = Duration::from_mins(1);
 
 /// How often a server may ask a person within one call.
 const ROUNDS_MAX: usize = 8;
+
+/// What marks an argument that goes into a header, in a schema.
+const HEADER: &str = "x-mcp-header";
 
 /// A server, running or not.
 pub struct Server {
@@ -216,6 +219,7 @@ impl Server {
                 name: name.clone(),
                 pin: pin.clone(),
                 read_only: spec.annotations.read_only == Some(true),
+                has_headers: spec.input.json().to_json().contains(HEADER),
                 task: *task,
             }),
         });
@@ -323,6 +327,8 @@ struct McpTool {
     name: Arc<str>,
     pin: Arc<str>,
     read_only: bool,
+    /// Whether its schema says that some arguments go into headers.
+    has_headers: bool,
     task: Support,
 }
 
@@ -348,6 +354,7 @@ impl McpTool {
             let calling = Calling {
                 tool: &self.name,
                 args: call.args.clone(),
+                has_headers: self.has_headers,
                 key: &call.key,
                 traceparent: call.traceparent.as_deref(),
                 asker: call.asker.clone(),
@@ -355,15 +362,21 @@ impl McpTool {
                 task_ms: self.task_ms(&connection),
             };
             let slot = self.called(&call, &connection, calling).await?;
-            if let Some(Answer::Result(raw)) = slot.answer()
+            let Some(Answer::Result(raw)) = slot.answer() else {
+                return self.value(slot.answer(), &connection);
+            };
+            let Ok(called) = Called::read(raw) else {
+                return self.value(slot.answer(), &connection);
+            };
+            if called.may_be_task()
                 && let Some(begun) = task::begun(raw)
             {
                 return self.followed(&call, connection, begun).await;
             }
             // In the modern era a server asks by answering; then it is called again with the word.
-            answers = self.word_of_a_person(&slot).await;
+            answers = self.word_of_a_person(&slot, &called).await;
             if answers.is_none() {
-                return self.value(slot.answer(), &connection);
+                return self.result(&called, &connection);
             }
         }
         let message = format!("the server asks more than {ROUNDS_MAX} times");
@@ -388,9 +401,12 @@ impl McpTool {
 
     /// What people answer to what a server asks in place of an answer; nothing when it does not ask,
     /// or asks for what nobody gives.
-    async fn word_of_a_person(&self, slot: &Slot) -> Option<(InputResponses, Option<String>)> {
-        let Some(Answer::Result(raw)) = slot.answer() else { return None };
-        let (forms, state) = answer::forms(raw)?;
+    async fn word_of_a_person(
+        &self,
+        slot: &Slot,
+        called: &Called<'_>,
+    ) -> Option<(InputResponses, Option<String>)> {
+        let (forms, state) = called.forms()?;
         let mut words = InputResponses::new();
         for (name, form) in forms {
             let data = slot.ask_person(&self.server.config.name, &form).await?;
@@ -450,33 +466,35 @@ impl McpTool {
         }
     }
 
+    /// What an answer gives.
+    fn result(&self, called: &Called<'_>, connection: &Connection) -> Result<Value, ToolError> {
+        let server = &self.server.config.name;
+        let value = called.value(server, &self.server.limits);
+        // A tool that failed after its question was declined failed because of that.
+        match (value, connection.take_declined()) {
+            (Err(ToolError::Refused { message, code: Code::ToolError, .. }), Some(asked)) => {
+                let ToolError::Refused { code, message: why, retryable } =
+                    answer::declined(server, &asked)
+                else {
+                    return Err(ToolError::failed(message));
+                };
+                let message = format!("{message} ({why})");
+                Err(ToolError::Refused { code, message, retryable })
+            }
+            (value, _) => value,
+        }
+    }
+
     fn value(&self, answer: Option<&Answer>, connection: &Connection) -> Result<Value, ToolError> {
         let server = &self.server.config.name;
         let limits = &self.server.limits;
-        let declined = connection.take_declined();
+        if let Some(Answer::Result(raw)) = answer {
+            let called = Called::read(raw).map_err(|error| answer::malformed(server, &error))?;
+            return self.result(&called, connection);
+        }
+        // Nobody asks for what a call before this one was asked.
+        connection.take_declined();
         match answer {
-            Some(Answer::Result(raw)) => {
-                let value = answer::value(raw, server, limits);
-                // A tool that failed after its question was declined failed because of that.
-                match (value, declined) {
-                    (
-                        Err(ToolError::Refused { message, code: Code::ToolError, .. }),
-                        Some(asked),
-                    ) => {
-                        let ToolError::Refused { code, message: why, retryable } =
-                            answer::declined(server, &asked)
-                        else {
-                            return Err(ToolError::failed(message));
-                        };
-                        Err(ToolError::Refused {
-                            code,
-                            message: format!("{message} ({why})"),
-                            retryable,
-                        })
-                    }
-                    (value, _) => value,
-                }
-            }
             Some(Answer::Error { code, message }) => {
                 // Wrong parameters and unknown tools stay wrong.
                 let retryable = !matches!(code, -32602 | -32601 | -32600 | 400..=499);
@@ -489,7 +507,9 @@ impl McpTool {
             )),
             Some(Answer::Malformed(why)) => Err(answer::malformed(server, why)),
             Some(Answer::Lost(why)) => Err(ToolError::Silent { message: why.clone() }),
-            None => Err(ToolError::Silent { message: "there is no answer".to_owned() }),
+            Some(Answer::Result(_)) | None => {
+                Err(ToolError::Silent { message: "there is no answer".to_owned() })
+            }
         }
     }
 
