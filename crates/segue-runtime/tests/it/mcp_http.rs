@@ -23,6 +23,8 @@ use crate::mcp::{Helpful, call};
 enum Way {
     Json,
     Events,
+    /// In the modern era, with what its headers say.
+    Modern,
     /// When so many calls are there.
     Together,
     /// The first session is over when the first call comes.
@@ -132,6 +134,18 @@ impl Site {
                 let more = format!("mcp-session-id: s{session}\r\n");
                 answer(stream, "200 OK", &more, &result(id, &us)).await;
             }
+            Some("tools/list") if self.way == Way::Modern => {
+                let region = json!({ "type": "string", "x-mcp-header": "Region" });
+                let schema = json!({ "type": "object", "properties": { "region": region } });
+                let tools = json!([
+                    { "name": "t", "inputSchema": { "type": "object" } },
+                    { "name": "u", "inputSchema": schema },
+                ]);
+                let list = json!({
+                    "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools,
+                });
+                answer(stream, "200 OK", "", &result(id, &list)).await;
+            }
             Some("tools/list") => {
                 let tool = json!({
                     "name": "t", "inputSchema": { "type": "object" },
@@ -140,6 +154,14 @@ impl Site {
                 answer(stream, "200 OK", "", &result(id, &json!({ "tools": [tool] }))).await;
             }
             Some("tools/call") => self.call(stream, id, &head, &message["params"]).await,
+            Some("server/discover") if self.way == Way::Modern => {
+                let us = json!({
+                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                    "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private",
+                    "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "s", "version": "1" } },
+                });
+                answer(stream, "200 OK", "", &result(id, &us)).await;
+            }
             Some("server/discover") => {
                 let error = json!({ "code": -32601, "message": "no such method" });
                 let text = json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string();
@@ -162,6 +184,19 @@ impl Site {
         let done = result(id, &json!({ "structuredContent": params["arguments"] }));
         match self.way {
             Way::Json => answer(stream, "200 OK", "", &done).await,
+            Way::Modern => {
+                let said = |name: &str| {
+                    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+                };
+                let era = &params["_meta"]["io.modelcontextprotocol/protocolVersion"];
+                let told = json!({
+                    "method": said("mcp-method"), "name": said("mcp-name"),
+                    "region": said("mcp-param-region"), "version": said("mcp-protocol-version"),
+                    "era": era,
+                });
+                let told = json!({ "resultType": "complete", "structuredContent": told });
+                answer(stream, "200 OK", "", &result(id, &told)).await;
+            }
             Way::Events => {
                 events(stream).await;
                 let progress = json!({
@@ -257,6 +292,7 @@ impl Opened {
         self.server.tools(&self.listing).remove(0)
     }
 
+    /// Calls the first tool.
     async fn call(&self, args: Json) -> Result<String, ToolError> {
         self.tool().runner.call(call(args.into())).await.map(|value: Value| value.to_json())
     }
@@ -274,6 +310,25 @@ async fn an_answer_may_be_a_message_or_events() {
         // The library holds one for what the server says unasked; calls share another one.
         let connections = opened.site.connections.load(Ordering::SeqCst);
         assert!(connections <= 3, "{connections} connections for two calls");
+    }
+}
+
+/// In the modern era headers say which tool is called, and what of its arguments is marked so.
+#[tokio::test]
+async fn headers_say_what_is_called() {
+    let opened = open(Way::Modern).await;
+    for (tool, region) in [("t", Json::Null), ("u", json!("eu"))] {
+        let id = format!("h:{tool}");
+        let tools = opened.server.tools(&opened.listing);
+        let tool = tools.into_iter().find(|tool| tool.spec.id.as_str() == id).unwrap();
+        let told = tool.runner.call(call(json!({ "region": "eu" }).into())).await.unwrap();
+        let name = id.trim_start_matches("h:");
+        let version = "2026-07-28";
+        let expected = json!({
+            "method": "tools/call", "name": name, "region": region, "version": version,
+            "era": version,
+        });
+        assert_eq!(told.to_canonical_json(), Value::from(expected).to_canonical_json());
     }
 }
 

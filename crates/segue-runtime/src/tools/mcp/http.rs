@@ -156,7 +156,8 @@ impl Address {
         };
         let general = headers.iter().filter(|(name, _)| is_general(name));
         let general = general.map(|(name, value)| (name.clone(), value.clone()));
-        let names_tool = headers.contains_key(METHOD);
+        // Not by looking it up: a name has another hash than its text.
+        let names_tool = headers.keys().any(|name| name == METHOD);
         Some(Address { url, session, headers: general.collect(), names_tool })
     }
 }
