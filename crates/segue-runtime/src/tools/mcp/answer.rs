@@ -33,6 +33,9 @@ pub(super) struct Called<'a> {
     state: Option<String>,
 }
 
+/// What is asked, by name, and what a server wants to hear again.
+pub(super) type Forms = (BTreeMap<String, Form>, Option<String>);
+
 impl<'a> Called<'a> {
     /// Reads an answer. The error says what is wrong with it.
     pub(super) fn read(raw: &'a RawValue) -> Result<Called<'a>, String> {
@@ -46,7 +49,7 @@ impl<'a> Called<'a> {
 
     /// What a server asks people in place of an answer, by name, and what it wants to hear again.
     /// Nothing when it does not ask, or asks for something else than forms.
-    pub(super) fn forms(&self) -> Option<(BTreeMap<String, Form>, Option<String>)> {
+    pub(super) fn forms(&self) -> Option<Forms> {
         if self.kind.as_deref() != Some("input_required") {
             return None;
         }

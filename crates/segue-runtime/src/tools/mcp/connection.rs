@@ -35,6 +35,9 @@ use crate::tools::Asker;
 /// How long somebody who has stopped waiting still tries to say so.
 pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
 
+/// How long the library may take to let go of a server that was lost.
+const LET_GO_MAX: Duration = Duration::from_secs(4);
+
 /// How long the end of a process is waited for, to say how it ended.
 const TRACE_MAX: Duration = Duration::from_millis(300);
 
@@ -240,6 +243,18 @@ impl Connection {
         server: &ServerConfig,
         limits: &Limits,
     ) -> Result<(Arc<Listing>, bool), String> {
+        if !self.desk.has_changed() && self.listing_again.try_lock().is_ok() {
+            return Ok((self.listing(), false));
+        }
+        // What is large and rare stands apart: every call carries the rest.
+        Box::pin(self.listed_again(server, limits)).await
+    }
+
+    async fn listed_again(
+        &self,
+        server: &ServerConfig,
+        limits: &Limits,
+    ) -> Result<(Arc<Listing>, bool), String> {
         let _turn = self.listing_again.lock().await;
         if !self.desk.take_changed() {
             return Ok((self.listing(), false));
@@ -271,7 +286,7 @@ impl Connection {
         };
         match past {
             Some(slot) => Ok(slot),
-            None => self.call_through(calling, patience).await,
+            None => Box::pin(self.call_through(calling, patience)).await,
         }
     }
 
@@ -300,7 +315,7 @@ impl Connection {
                 self.wait(asked, answered, patience).await?;
             }
             Way::Http(post) => {
-                let answered = async {
+                let answered = Box::pin(async {
                     tokio::select! {
                         biased;
                         heard = post.call(calling.tool, id, text, &slot) => is_heard = heard,
@@ -308,7 +323,7 @@ impl Connection {
                         settled = self.desk.settled(&slot) => settled?,
                     }
                     Ok(())
-                };
+                });
                 let waited = self.wait(asked, answered, patience).await;
                 if is_heard {
                     waited?;
@@ -397,6 +412,14 @@ impl Connection {
         self.wait(self.asked(id, slot), answered, patience).await
     }
 
+    /// How a server ended is known once the library has let go of it.
+    async fn let_go(&self) {
+        let until = Instant::now() + LET_GO_MAX;
+        while self.desk.is_over() && !self.peer.is_transport_closed() && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     fn asked(&self, id: RequestId, slot: &Arc<Slot>) -> Asked {
         let (peer, desk) = (self.peer.clone(), self.desk.clone());
         let cancelling = self.cancelling.clone();
@@ -441,6 +464,7 @@ impl Connection {
             (Some(_), _) => Ok(()),
             (None, Ok(())) => Err(Lost::Silent("there is no answer".to_owned())),
             (None, Err(why)) => {
+                self.let_go().await;
                 let why = said(&why, &self.traces, &self.desk).await;
                 Err(if slot.was_sent() { Lost::Silent(why) } else { Lost::Unsent(why) })
             }
@@ -620,9 +644,11 @@ impl Asked {
     /// Tells the server to stop, if it may have heard.
     fn cancellation(&mut self, why: &str) -> Option<impl Future<Output = ()> + Send + 'static> {
         let id = self.id.take()?;
-        if !self.slot.was_sent() && self.slot.is_own() {
+        if self.slot.is_own() {
             self.desk.forget(&id);
-            return None;
+            if !self.slot.was_sent() {
+                return None;
+            }
         }
         let peer = self.peer.clone();
         let params = CancelledNotificationParam::new(Some(id), Some(why.to_owned()));

@@ -280,6 +280,11 @@ impl Desk {
         self.changed.swap(false, Ordering::SeqCst)
     }
 
+    /// Whether the server said that its tools changed, and nobody has looked yet.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed.load(Ordering::SeqCst)
+    }
+
     pub(super) fn mark_changed(&self) {
         self.changed.store(true, Ordering::SeqCst);
     }

@@ -11,10 +11,10 @@ use rmcp::model::InputResponses;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::answer::{self, Called};
+use super::answer::{self, Called, Forms};
 use super::connection::{Calling, Connection, Lost, Patience};
 use super::definition::{Definition, Listing};
 use super::desk::{Answer, Slot};
@@ -233,11 +233,18 @@ impl Server {
 
     /// The connection, made if there is none. Whoever comes meanwhile waits for the same one.
     async fn connection(&self) -> Result<Arc<Connection>, Unusable> {
-        let mut life = self.life.lock().await;
+        let life = self.life.lock().await;
+        if let Some(connection) = &life.connection
+            && !connection.is_closed()
+        {
+            return Ok(connection.clone());
+        }
+        // What is large and rare stands apart: every call carries the rest.
+        Box::pin(self.connected(life)).await
+    }
+
+    async fn connected(&self, mut life: MutexGuard<'_, Life>) -> Result<Arc<Connection>, Unusable> {
         if let Some(connection) = &life.connection {
-            if !connection.is_closed() {
-                return Ok(connection.clone());
-            }
             // It has died. The next start is at once, a pause comes only after that fails too.
             connection.close().await;
             life.connection = None;
@@ -371,10 +378,13 @@ impl McpTool {
             if called.may_be_task()
                 && let Some(begun) = task::begun(raw)
             {
-                return self.followed(&call, connection, begun).await;
+                return Box::pin(self.followed(&call, connection, begun)).await;
             }
             // In the modern era a server asks by answering; then it is called again with the word.
-            answers = self.word_of_a_person(&slot, &called).await;
+            answers = match called.forms() {
+                None => None,
+                Some(forms) => Box::pin(self.word_of_a_person(&slot, forms)).await,
+            };
             if answers.is_none() {
                 return self.result(&called, &connection);
             }
@@ -399,14 +409,13 @@ impl McpTool {
         }
     }
 
-    /// What people answer to what a server asks in place of an answer; nothing when it does not ask,
-    /// or asks for what nobody gives.
+    /// What people answer to what a server asks in place of an answer; nothing when it asks for what
+    /// nobody gives.
     async fn word_of_a_person(
         &self,
         slot: &Slot,
-        called: &Called<'_>,
+        (forms, state): Forms,
     ) -> Option<(InputResponses, Option<String>)> {
-        let (forms, state) = called.forms()?;
         let mut words = InputResponses::new();
         for (name, form) in forms {
             let data = slot.ask_person(&self.server.config.name, &form).await?;
