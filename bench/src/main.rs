@@ -57,8 +57,11 @@ fn main() -> Result<(), String> {
         ["durable", parts @ ..] if parts.iter().all(|part| durable::PARTS.contains(part)) => {
             measure::print(&measure::table(&durable::rows(parts)));
         }
-        ["mcp"] => mcp::report()?,
-        ["mcp", "pinned"] => mcp::pinned(),
+        ["mcp"] => mcp::report(&mcp::PARTS)?,
+        ["mcp", "pinned", parts @ ..] => mcp::pinned(parts),
+        ["mcp", parts @ ..] if parts.iter().all(|part| mcp::PARTS.contains(part)) => {
+            mcp::report(parts)?;
+        }
         ["scale"] => scale::report()?,
         ["scale", case, size] => {
             let size = size.parse().map_err(|_| format!("`{size}` is not a number"))?;
@@ -66,7 +69,7 @@ fn main() -> Result<(), String> {
         }
         ["large"] => count::large(),
         _ => {
-            return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | mcp | \
+            return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | mcp [PART…] | \
                         scale [CASE SIZE] | large"
                 .to_owned());
         }
@@ -103,7 +106,7 @@ fn everything() -> Result<(), String> {
     let durable = measure::table(&durable::rows(&durable::PARTS));
     measure::print(&durable);
     measure::write(&measure::page(&memory, &durable));
-    mcp::report()
+    mcp::report(&mcp::PARTS)
 }
 
 fn timed(workload: Workload) -> Row {

@@ -285,25 +285,36 @@ fn counted(way: Way) -> Option<Row> {
     })
 }
 
-/// Measures everything in a process that has one core, and writes its part of the page.
-pub(crate) fn report() -> Result<(), String> {
+/// What can be measured by itself.
+pub(crate) const PARTS: [&str; 3] = ["instructions", "time", "at-once"];
+
+/// Measures in a process that has one core. If it is everything, its part of the page is written.
+pub(crate) fn report(parts: &[&str]) -> Result<(), String> {
     let status = Command::new("taskset")
         .args(["-c", "0"])
         .arg(this_program())
         .args(["mcp", "pinned"])
+        .args(parts)
         .status()
         .map_err(|error| format!("taskset: {error}"))?;
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
 /// The same, in that process.
-pub(crate) fn pinned() {
-    let mut rows: Vec<Row> = Way::ALL.into_iter().filter_map(counted).collect();
-    rows.extend(Way::ALL.map(timed));
-    rows.extend(Way::ALL.map(at_once));
+pub(crate) fn pinned(parts: &[&str]) {
+    let mut rows = Vec::new();
+    for part in parts {
+        match *part {
+            "instructions" => rows.extend(Way::ALL.into_iter().filter_map(counted)),
+            "time" => rows.extend(Way::ALL.map(timed)),
+            _ => rows.extend(Way::ALL.map(at_once)),
+        }
+    }
     let table = measure::table(&rows);
     measure::print(&table);
-    measure::write_section("Through MCP", &format!("{MCP}\n{table}"));
+    if parts == PARTS {
+        measure::write_section("Through MCP", &format!("{MCP}\n{table}"));
+    }
 }
 
 const MCP: &str = "**The floor** is the bare client of the protocol library (rmcp) in a loop: ten calls, each with what the
