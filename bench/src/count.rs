@@ -49,7 +49,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 /// Instructions of one run of a workload: the difference of two counts.
-fn instructions(key: &str, side: &str) -> Option<f64> {
+pub(crate) fn instructions(key: &str, side: &str) -> Option<f64> {
     let few = collected(key, side, FEW)?;
     let many = collected(key, side, MANY)?;
     Some((many - few) as f64 / (MANY - FEW) as f64)

@@ -5,14 +5,17 @@
 //! beside the clock, and are the same on a busy machine.
 //!
 //! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it: `instructions`
-//! counts only, `time w1` times one workload, `durable` measures the store, `durable w3` a part of it, `repeat w1 engine 1000`
-//! and `repeat durable w1 1000` do the work for a profiler. Apart from it: `scale` checks large runs and their memory.
+//! counts only, `time w1` times one workload, `durable` measures the store, `durable w3` a part of it, `mcp` measures
+//! calls of MCP servers, `repeat w1 engine 1000` and `repeat durable w1 1000` do the work for a profiler. Apart from it:
+//! `scale` checks large runs and their memory.
 
 mod count;
 mod durable;
+mod echo;
 mod floor;
 mod graph;
 mod journal;
+mod mcp;
 mod measure;
 mod scale;
 mod start;
@@ -30,19 +33,18 @@ const HEAP: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "2000000000"), ("MALLOC_MMAP_THRESHOLD_", "2000000000")];
 
 fn main() -> Result<(), String> {
-    if std::env::var_os(HEAP[0].0).is_none() {
-        return again_with_heap();
-    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] => everything(),
+        ["echo-server", "stdio"] => return echo::on_stdio(),
+        ["echo-server", "http"] => return echo::on_http(),
+        _ if std::env::var_os(HEAP[0].0).is_none() => return again_with_heap(),
+        [] => everything()?,
         ["instructions"] => measure::print(&measure::table(&count::rows())),
         ["time", key] => {
             let workload = workload::named(key).ok_or_else(|| format!("no workload `{key}`"))?;
             measure::print(&measure::table(&[timed(workload)]));
         }
-
         ["repeat", "durable", part, times] => {
             let times = times.parse().map_err(|_| format!("`{times}` is not a number"))?;
             durable::repeat(part, times)?;
@@ -55,6 +57,11 @@ fn main() -> Result<(), String> {
         ["durable", parts @ ..] if parts.iter().all(|part| durable::PARTS.contains(part)) => {
             measure::print(&measure::table(&durable::rows(parts)));
         }
+        ["mcp"] => mcp::report(&mcp::PARTS)?,
+        ["mcp", "pinned", parts @ ..] => mcp::pinned(parts),
+        ["mcp", parts @ ..] if parts.iter().all(|part| mcp::PARTS.contains(part)) => {
+            mcp::report(parts)?;
+        }
         ["scale"] => scale::report()?,
         ["scale", case, size] => {
             let size = size.parse().map_err(|_| format!("`{size}` is not a number"))?;
@@ -62,7 +69,7 @@ fn main() -> Result<(), String> {
         }
         ["large"] => count::large(),
         _ => {
-            return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | \
+            return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | mcp [PART…] | \
                         scale [CASE SIZE] | large"
                 .to_owned());
         }
@@ -81,7 +88,7 @@ fn again_with_heap() -> Result<(), String> {
     }
 }
 
-fn everything() {
+fn everything() -> Result<(), String> {
     let mut rows = count::rows();
     rows.push(timed(workload::chain(10)));
     rows.push(timed(workload::wide()));
@@ -98,10 +105,8 @@ fn everything() {
     measure::print(&memory);
     let durable = measure::table(&durable::rows(&durable::PARTS));
     measure::print(&durable);
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/RESULTS.md");
-    if let Err(error) = std::fs::write(file, measure::page(&memory, &durable)) {
-        measure::print(&format!("cannot write {file}: {error}"));
-    }
+    measure::write(&measure::page(&memory, &durable));
+    mcp::report(&mcp::PARTS)
 }
 
 fn timed(workload: Workload) -> Row {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -28,6 +29,8 @@ pub(crate) struct Pairs(Vec<(Duration, Duration)>);
 pub(crate) enum Clock {
     /// The time that this process had a processor for: what others do meanwhile does not count.
     Processor,
+    /// The same of this process and of those that it has started, together.
+    Family,
     /// The time that passed.
     Wall,
 }
@@ -35,11 +38,30 @@ pub(crate) enum Clock {
 impl Clock {
     fn now(self) -> Duration {
         let now = clock_gettime(match self {
-            Clock::Processor => ClockId::ProcessCPUTime,
+            Clock::Processor | Clock::Family => ClockId::ProcessCPUTime,
             Clock::Wall => ClockId::Monotonic,
         });
-        Duration::try_from(now).expect("no clock runs before its beginning")
+        let now = Duration::try_from(now).expect("no clock runs before its beginning");
+        if matches!(self, Clock::Family) { now + children() } else { now }
     }
+}
+
+/// The time that the processes that this one has started had a processor for, as the kernel tells it
+/// in files.
+fn children() -> Duration {
+    let tasks = |process: &str| {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+        tasks.flatten().map(|task| task.path())
+    };
+    let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let children = tasks("self").map(|task| read(task.join("children")));
+    let children: Vec<String> = children
+        .flat_map(|ids| ids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let nanos = children.iter().flat_map(|child| tasks(child)).filter_map(|task| {
+        read(task.join("schedstat")).split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanos.sum())
 }
 
 /// Measures `floor` against `engine`, alternating.
@@ -74,6 +96,15 @@ impl Pairs {
             target: format!("≤ {most}×"),
             met: Some(ratio <= most),
         }
+    }
+
+    /// What the engine takes more than the floor, per one of `parts`, in microseconds, and between
+    /// what bounds that is.
+    pub(crate) fn added_micros(&self, parts: usize) -> (f64, f64, f64) {
+        let added = |(a, b): &(Duration, Duration)| (b.as_secs_f64() - a.as_secs_f64()) * 1e6;
+        let added: Vec<f64> = self.0.iter().map(|pair| added(pair) / parts as f64).collect();
+        let (low, high) = interval(&added);
+        (median(&added), low, high)
     }
 
     /// How long the engine takes.
@@ -154,6 +185,25 @@ pub(crate) fn table(rows: &[Row]) -> String {
 /// The page around the tables: what was measured, and against what.
 pub(crate) fn page(memory: &str, durable: &str) -> String {
     format!("{PREFACE}\n## In memory\n\n{MEMORY}\n{memory}\n## Durable\n\n{DURABLE}\n{durable}")
+}
+
+/// Where the page is.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/RESULTS.md");
+
+/// Writes the page anew.
+pub(crate) fn write(page: &str) {
+    if let Err(error) = std::fs::write(PAGE, page) {
+        print(&format!("cannot write {PAGE}: {error}"));
+    }
+}
+
+/// Writes one section of the page anew, and leaves the others as they are. A new one comes last.
+pub(crate) fn write_section(heading: &str, body: &str) {
+    let page = std::fs::read_to_string(PAGE).unwrap_or_default();
+    let begin = format!("\n## {heading}\n");
+    let (before, rest) = page.split_once(&begin).unwrap_or((&page, ""));
+    let after = rest.find("\n## ").map_or("", |at| &rest[at..]);
+    write(&format!("{before}{begin}\n{body}{after}"));
 }
 
 const PREFACE: &str = "# Results

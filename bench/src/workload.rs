@@ -24,6 +24,7 @@ use tokio::runtime::Runtime;
 
 use crate::floor::{self, FloorStep, Flow, From, record};
 use crate::graph;
+use crate::mcp::{self, Way};
 
 /// Runs at once in W3.
 const RUNS: usize = 64;
@@ -198,13 +199,13 @@ pub(crate) fn named(key: &str) -> Option<Workload> {
         "w4" => Some(map(1_000)),
         "w5" => Some(layered()),
         "w6" => Some(large()),
-        _ => None,
+        _ => Way::named(key).map(|way| mcp::chain(way, 1)),
     }
 }
 
 /// Work on something that is made when it is first needed, so that each side has a heap of its own
 /// when it is counted alone.
-fn lazily<T: 'static>(
+pub(crate) fn lazily<T: 'static>(
     make: impl Fn() -> T + 'static,
     work: impl Fn(&T) + 'static,
 ) -> Box<dyn FnMut()> {

@@ -20,6 +20,8 @@ mod gate;
 mod http;
 #[cfg(unix)]
 mod mcp;
+#[cfg(unix)]
+mod mcp_http;
 mod recover;
 mod runners;
 mod server;

@@ -14,7 +14,7 @@ use segue_core::tool::Backend;
 use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::tools::mcp::{Listing, Reach, Server, ServerConfig, StdioConfig};
+use segue_runtime::tools::mcp::{Listing, Local, Reach, Server, ServerConfig, StdioConfig};
 use segue_runtime::tools::{Call, ToolError};
 
 fn limits() -> Limits {
@@ -45,7 +45,8 @@ fn server(behaviour: &str) -> Arc<Server> {
     server_with(behaviour, &limits(), None)
 }
 
-fn call(args: Value) -> Call {
+/// A call of the tool `t`.
+pub(crate) fn call(args: Value) -> Call {
     Call {
         tool: ToolId::new("h", "t"),
         args,
@@ -206,9 +207,19 @@ async fn every_misbehaviour_has_its_outcome() {
 }
 
 /// Gives the same answer to every question, and remembers what was asked.
-struct Helpful {
+pub(crate) struct Helpful {
     data: Value,
     asked: Mutex<Vec<String>>,
+}
+
+impl Helpful {
+    pub(crate) fn new(data: Value) -> Helpful {
+        Helpful { data, asked: Mutex::default() }
+    }
+
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
 }
 
 #[async_trait::async_trait]
@@ -233,14 +244,12 @@ async fn a_server_asks_a_person_in_the_middle_of_a_call() {
             let text = "name: c\nsteps: [{ id: a, tool: 'h:t' }]\noutput: '{{ a }}'\n";
             let (plan, findings) = engine.plan(&Source::new("c.yaml", text));
             let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
-            let helpful =
-                Helpful { data: Value::object([("name", name)]), asked: Mutex::default() };
+            let helpful = Helpful::new(Value::object([("name", name)]));
             let mut request = RunRequest::new(plan, Value::empty_object());
             request.confirmer = &helpful;
             request.options.approved = true;
             let view = engine.run(request).await.unwrap();
-            let asked = helpful.asked.lock().unwrap().clone();
-            assert_eq!(asked, ["a: the MCP server `h` asks: Which name?"], "{behaviour}");
+            assert_eq!(helpful.asked(), ["a: the MCP server `h` asks: Which name?"], "{behaviour}");
             match expected {
                 Some(expected) => assert_eq!(view.output, Value::from(expected), "{behaviour}"),
                 None => {
@@ -412,4 +421,67 @@ async fn what_was_seen_is_recorded() {
     // Another command line is another server.
     let other = ServerConfig { identity: "abd".into(), ..config };
     assert!(Server::new(other, &limits(), Some(folder.path())).recorded().is_none());
+}
+
+/// A server in this process whose only tool answers when 64 calls of it are under way.
+#[derive(Clone)]
+struct Patient(Arc<tokio::sync::Barrier>);
+
+impl rmcp::ServerHandler for Patient {
+    fn get_info(&self) -> rmcp::model::ServerConfig {
+        use rmcp::model::{ServerCapabilities, ServerConfig};
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<rmcp::model::PaginatedRequestParams>,
+        _context: rmcp::service::RequestContext<rmcp::RoleServer>,
+    ) -> Result<rmcp::model::ListToolsResult, rmcp::ErrorData> {
+        let tool = rmcp::model::Tool::new("t", "waits for others", rmcp::model::JsonObject::new());
+        Ok(rmcp::model::ListToolsResult::with_all_items(vec![tool]))
+    }
+
+    async fn call_tool(
+        &self,
+        params: rmcp::model::CallToolRequestParams,
+        _context: rmcp::service::RequestContext<rmcp::RoleServer>,
+    ) -> Result<rmcp::model::CallToolResponse, rmcp::ErrorData> {
+        self.0.wait().await;
+        let given = serde_json::Value::Object(params.arguments.unwrap_or_default());
+        Ok(rmcp::model::CallToolResult::structured(given).into())
+    }
+}
+
+/// Calls on one connection do not wait for each other: none is answered before the last one has come.
+/// A server of this process is one like any other: it is opened when it is needed, and again after it
+/// was closed.
+#[tokio::test]
+async fn calls_at_once_are_all_under_way() {
+    let open = || {
+        let (ours, theirs) = tokio::io::duplex(4096);
+        tokio::spawn(async move {
+            use rmcp::ServiceExt as _;
+            let patient = Patient(Arc::new(tokio::sync::Barrier::new(64)));
+            if let Ok(service) = patient.serve(theirs).await {
+                let _ = service.waiting().await;
+            }
+        });
+        ours
+    };
+    let reach = Reach::Local(Local::new(open));
+    let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
+    let server = Arc::new(Server::new(config, &limits(), None));
+    let listing = server.listing().await.unwrap();
+    for _ in 0..2 {
+        let calls = (0..64_i64).map(|n| {
+            let (server, listing) = (&server, &listing);
+            async move { call_t(server, listing, serde_json::json!({ "n": n }).into()).await }
+        });
+        let answers = futures_util::future::join_all(calls).await;
+        for (n, answer) in answers.into_iter().enumerate() {
+            assert_eq!(answer.unwrap().to_json(), format!("{{\"n\":{n}}}"));
+        }
+        server.close().await;
+    }
 }

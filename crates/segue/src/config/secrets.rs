@@ -20,10 +20,11 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
 /// without the first.
 pub(super) fn of_server(server: &ServerConfig) -> impl Iterator<Item = String> {
     let given = match &server.reach {
-        Reach::Stdio(stdio) => &stdio.env,
-        Reach::Http(http) => &http.headers,
+        Reach::Stdio(stdio) => Some(&stdio.env),
+        Reach::Http(http) => Some(&http.headers),
+        Reach::Local(_) => None,
     };
-    let given = given.iter().filter(|(name, _)| is_secret_name(name));
+    let given = given.into_iter().flatten().filter(|(name, _)| is_secret_name(name));
     given.flat_map(|(_, value)| {
         let credential = value.split_once(' ').map(|(_, rest)| rest.trim().to_owned());
         std::iter::once(value.clone()).chain(credential)

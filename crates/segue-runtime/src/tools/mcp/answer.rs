@@ -1,5 +1,6 @@
 //! What a server answered → the value of the call, or why there is none.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use segue_core::compile::document::read_json_value;
@@ -15,29 +16,85 @@ use crate::tools::ToolError;
 
 /// The fields of an answer that decide.
 #[derive(Deserialize)]
-struct Called<'a> {
+pub(super) struct Called<'a> {
     #[serde(borrow, default, rename = "structuredContent")]
     structured: Option<&'a RawValue>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
     #[serde(default, rename = "isError")]
     is_error: Option<bool>,
-    #[serde(default, rename = "resultType")]
-    kind: Option<String>,
+    #[serde(borrow, default, rename = "resultType")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    task: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "inputRequests")]
     input_requests: Option<&'a RawValue>,
     #[serde(default, rename = "requestState")]
     state: Option<String>,
 }
 
-/// What a server asks people in place of an answer, by name, and what it wants to hear again.
-/// Nothing when it does not ask, or asks for something else than forms.
-pub(super) fn forms(raw: &RawValue) -> Option<(BTreeMap<String, Form>, Option<String>)> {
-    let called: Called<'_> = object(raw).ok()?;
-    if called.kind.as_deref() != Some("input_required") {
-        return None;
+/// What is asked, by name, and what a server wants to hear again.
+pub(super) type Forms = (BTreeMap<String, Form>, Option<String>);
+
+impl<'a> Called<'a> {
+    /// Reads an answer. The error says what is wrong with it.
+    pub(super) fn read(raw: &'a RawValue) -> Result<Called<'a>, String> {
+        object(raw)
     }
-    Some((forms_in(called.input_requests?)?, called.state))
+
+    /// Whether it may stand for a task that was begun.
+    pub(super) fn may_be_task(&self) -> bool {
+        self.task.is_some() || self.kind.as_deref() == Some("task")
+    }
+
+    /// What a server asks people in place of an answer, by name, and what it wants to hear again.
+    /// Nothing when it does not ask, or asks for something else than forms.
+    pub(super) fn forms(&self) -> Option<Forms> {
+        if self.kind.as_deref() != Some("input_required") {
+            return None;
+        }
+        Some((forms_in(self.input_requests?)?, self.state.clone()))
+    }
+
+    /// The value of a call: `structuredContent`; else a single text as JSON; else that text; else
+    /// the items; else null. An answer that says it is an error is one.
+    pub(super) fn value(&self, server: &str, limits: &Limits) -> Result<Value, ToolError> {
+        let unread = |error: &dyn std::fmt::Display| malformed(server, error);
+        match self.kind.as_deref() {
+            None | Some("complete") => {}
+            Some("input_required") => return Err(wants_input(server, self.input_requests)),
+            Some(kind) => return Err(unread(&format!("a result of type `{}`", visible(kind, 64)))),
+        }
+        let read = |raw: &RawValue| {
+            read_json_value(raw.get(), limits).map_err(|finding| {
+                ToolError::refused(
+                    finding.code,
+                    format!("the answer of `{server}`: {}", finding.message),
+                )
+            })
+        };
+        let content = self.content.map(read).transpose()?.unwrap_or(Value::Null);
+        if self.is_error == Some(true) {
+            return Err(ToolError::failed(text_of(&content).unwrap_or_else(|| {
+                let structured = self.structured.map(|raw| raw.get().to_owned());
+                structured.unwrap_or_else(|| "the tool failed and did not say why".to_owned())
+            })));
+        }
+        if let Some(structured) = self.structured {
+            return read(structured);
+        }
+        match content {
+            Value::Null => Ok(Value::Null),
+            Value::Array(items) if items.is_empty() => Ok(Value::Null),
+            Value::Array(items) => match single_text(&items) {
+                Some(text) => {
+                    Ok(read_json_value(text, limits).unwrap_or_else(|_| Value::from(text)))
+                }
+                None => Ok(Value::Array(items)),
+            },
+            other => Err(unread(&format!("`content` is {} and not a list", other.kind()))),
+        }
+    }
 }
 
 /// The forms of input requests, by name. Nothing when there is something else among them.
@@ -64,45 +121,6 @@ pub(super) fn forms_in(requests: &RawValue) -> Option<BTreeMap<String, Form>> {
         (method == "elicitation/create" && is_form).then_some((name, form))
     };
     asked.into_iter().map(form).collect()
-}
-
-/// The value of a call: `structuredContent`; else a single text as JSON; else that text; else the
-/// items; else null. An answer that says it is an error is one.
-pub(super) fn value(raw: &RawValue, server: &str, limits: &Limits) -> Result<Value, ToolError> {
-    let unread = |error: &dyn std::fmt::Display| malformed(server, error);
-    let called: Called<'_> = object(raw).map_err(|error| unread(&error))?;
-    match called.kind.as_deref() {
-        None | Some("complete") => {}
-        Some("input_required") => return Err(wants_input(server, called.input_requests)),
-        Some(kind) => return Err(unread(&format!("a result of type `{}`", visible(kind, 64)))),
-    }
-    let read = |raw: &RawValue| {
-        read_json_value(raw.get(), limits).map_err(|finding| {
-            ToolError::refused(
-                finding.code,
-                format!("the answer of `{server}`: {}", finding.message),
-            )
-        })
-    };
-    let content = called.content.map(read).transpose()?.unwrap_or(Value::Null);
-    if called.is_error == Some(true) {
-        return Err(ToolError::failed(text_of(&content).unwrap_or_else(|| {
-            let structured = called.structured.map(|raw| raw.get().to_owned());
-            structured.unwrap_or_else(|| "the tool failed and did not say why".to_owned())
-        })));
-    }
-    if let Some(structured) = called.structured {
-        return read(structured);
-    }
-    match content {
-        Value::Null => Ok(Value::Null),
-        Value::Array(items) if items.is_empty() => Ok(Value::Null),
-        Value::Array(items) => match single_text(&items) {
-            Some(text) => Ok(read_json_value(text, limits).unwrap_or_else(|_| Value::from(text))),
-            None => Ok(Value::Array(items)),
-        },
-        other => Err(unread(&format!("`content` is {} and not a list", other.kind()))),
-    }
 }
 
 fn single_text(items: &[Value]) -> Option<&str> {
@@ -150,12 +168,13 @@ mod tests {
     use segue_core::limits::Limits;
     use serde_json::value::RawValue;
 
-    use super::value;
+    use super::{Called, malformed};
     use crate::tools::ToolError;
 
     fn read(json: &str) -> Result<String, ToolError> {
         let raw = RawValue::from_string(json.to_owned()).unwrap();
-        value(&raw, "s", &Limits::default()).map(|value| value.to_json())
+        let called = Called::read(&raw).map_err(|error| malformed("s", &error))?;
+        called.value("s", &Limits::default()).map(|value| value.to_json())
     }
 
     #[test]
@@ -204,5 +223,26 @@ mod tests {
             panic!("not declined")
         };
         assert!(message.contains("`s`") && message.contains("Your card number?"));
+    }
+
+    /// What stands beside the value is held to the same limits, although nobody reads it.
+    #[test]
+    fn items_beside_a_structure_are_refused_when_they_are_wrong() {
+        let deep = format!("{}{}", "[".repeat(2_000), "]".repeat(2_000));
+        for content in [r#"[{"a":1,"a":2}]"#, r#"["\ud800"]"#, deep.as_str()] {
+            let json = format!(r#"{{"structuredContent":{{"b":1}},"content":{content}}}"#);
+            assert!(matches!(read(&json), Err(ToolError::Refused { .. })), "{content:.40}");
+        }
+    }
+
+    /// A key is what it means, however it is spelled.
+    #[test]
+    fn a_question_is_known_however_it_is_spelled() {
+        let asked = r#"{"a":{"method":"elicitation/create","params":{"message":"Name?"}}}"#;
+        let json =
+            format!(r#"{{"resultType":"input\u005frequired","input\u0052equests":{asked}}}"#);
+        let raw = RawValue::from_string(json).unwrap();
+        let (forms, state) = Called::read(&raw).unwrap().forms().unwrap();
+        assert_eq!((forms["a"].message.as_str(), state), ("Name?", None));
     }
 }

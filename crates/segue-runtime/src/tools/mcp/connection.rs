@@ -1,56 +1,47 @@
 //! A connection to a server: which era it speaks, its tools, one call.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ElicitationCapability, ErrorData, FormElicitationCapability,
-    Implementation, InputResponses, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-    Request, RequestMetaObject, SubscriptionFilter, TASKS_EXTENSION_ID,
+    CallToolRequestParams, CancelledNotificationParam, ClientCapabilities, ClientConfig,
+    ClientRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    ErrorData, FormElicitationCapability, Implementation, InputResponses, ListToolsRequest,
+    PaginatedRequestParams, ProtocolVersion, Request, RequestId, RequestMetaObject,
+    SubscriptionFilter, TASKS_EXTENSION_ID,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
     RequestContext, RequestHandle, RoleClient, RunningService, ServiceError,
 };
 use rmcp::transport::Transport;
-use segue_core::compile::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::definition::Listing;
-use super::desk::{Answer, Desk, Form, Slot, object};
+use super::desk::{Answer, Desk, Form, Slot};
 use super::digits::marked;
+use super::http::Post;
+use super::line::{self, KEY, TRACEPARENT};
+use super::pages::Pages;
 use super::record::Era;
-use super::stdio::{Process, Traces};
+use super::stdio::{Input, Pipes, Traces};
 use super::{Reach, ServerConfig, http, login};
 use crate::tools::Asker;
 use crate::tools::secret::Secrets;
 
-/// Pages of one list.
-const PAGES_MAX: usize = 1_000;
-
-/// Bytes of one list.
-const LIST_BYTES_MAX: usize = 64 * 1024 * 1024;
-
 /// How long somebody who has stopped waiting still tries to say so.
 pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
 
+/// How long the library may take to let go of a server that was lost.
+const LET_GO_MAX: Duration = Duration::from_secs(4);
+
 /// How long the end of a process is waited for, to say how it ended.
 const TRACE_MAX: Duration = Duration::from_millis(300);
-
-/// The key of a call in its metadata: the same for every attempt of the same work.
-const KEY: &str = "segue/idempotencyKey";
-
-/// Where a call stands in a trace, in its metadata.
-const TRACEPARENT: &str = "traceparent";
 
 /// Us, to a server.
 struct Client {
@@ -90,6 +81,14 @@ impl ClientHandler for Client {
     }
 }
 
+/// How calls get to a server, past the library.
+enum Way {
+    /// They are written.
+    Pipes(Input),
+    /// They are posted.
+    Http(Post),
+}
+
 /// A server that answers.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
@@ -97,8 +96,8 @@ pub(super) struct Connection {
     desk: Arc<Desk>,
     traces: Arc<Traces>,
     pub(super) era: Era,
-    /// Whether arguments have to be readable for the library, which makes headers of some.
-    is_http: bool,
+    /// How calls get to the server.
+    way: Way,
     listing: BlockingMutex<Arc<Listing>>,
     /// What no definition may tell.
     secrets: Secrets,
@@ -145,6 +144,8 @@ pub(super) struct Patience {
 pub(super) struct Calling<'a> {
     pub(super) tool: &'a str,
     pub(super) args: Value,
+    /// Whether some of them go into headers, where there are any.
+    pub(super) has_headers: bool,
     pub(super) key: &'a str,
     pub(super) traceparent: Option<&'a str>,
     pub(super) asker: Option<Asker>,
@@ -166,25 +167,28 @@ impl Connection {
         let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
         let bytes_max = limits.mcp_message_bytes_max;
         let us = Client { server: server.name.clone(), desk: desk.clone() };
-        let opened = match &server.reach {
+        let (opened, way) = match &server.reach {
             Reach::Stdio(config) => {
-                let process = Process::start(
-                    config,
-                    desk.clone(),
-                    traces.clone(),
-                    bytes_max,
-                    known.is_none(),
-                )
-                .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
-                serve(us, process, known).await
+                let (desk, traces) = (desk.clone(), traces.clone());
+                let pipes = Pipes::start(config, desk, traces, bytes_max, known.is_none())
+                    .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
+                let way = Way::Pipes(pipes.input());
+                (serve(us, pipes, known).await, way)
+            }
+            Reach::Local(local) => {
+                let (desk, traces) = (desk.clone(), traces.clone());
+                let pipes = Pipes::open(local, desk, traces, bytes_max, known.is_none());
+                let way = Way::Pipes(pipes.input());
+                (serve(us, pipes, known).await, way)
             }
             Reach::Http(config) => {
                 let login = match tokens.filter(|_| !config.has_credentials()) {
                     None => None,
                     Some(file) => login::kept(file, &config.url).await?,
                 };
-                let transport = http::transport(config, login, desk.clone(), bytes_max).await?;
-                serve(us, transport, known).await
+                let (transport, post) =
+                    http::transport(config, login, desk.clone(), bytes_max).await?;
+                (serve(us, transport, known).await, Way::Http(post))
             }
         };
         let service = match opened {
@@ -207,7 +211,7 @@ impl Connection {
             desk,
             traces,
             era: if legacy { Era::Legacy } else { Era::Modern },
-            is_http: matches!(server.reach, Reach::Http(_)),
+            way,
             listing: BlockingMutex::default(),
             secrets,
             listing_again: Mutex::default(),
@@ -226,7 +230,7 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.peer.is_transport_closed()
+        self.peer.is_transport_closed() || self.desk.is_over()
     }
 
     /// The tools as they were last listed.
@@ -241,6 +245,18 @@ impl Connection {
     /// The tools, listed again if the server said that they changed. The flag says whether they
     /// were.
     pub(super) async fn fresh_listing(
+        &self,
+        server: &ServerConfig,
+        limits: &Limits,
+    ) -> Result<(Arc<Listing>, bool), String> {
+        if !self.desk.has_changed() && self.listing_again.try_lock().is_ok() {
+            return Ok((self.listing(), false));
+        }
+        // What is large and rare stands apart: every call carries the rest.
+        Box::pin(self.listed_again(server, limits)).await
+    }
+
+    async fn listed_again(
         &self,
         server: &ServerConfig,
         limits: &Limits,
@@ -270,10 +286,69 @@ impl Connection {
         calling: Calling<'_>,
         patience: Patience,
     ) -> Result<Arc<Slot>, Lost> {
+        let past = match &self.way {
+            Way::Http(_) if calling.has_headers => None,
+            way => self.call_past(way, &calling, patience).await?,
+        };
+        match past {
+            Some(slot) => Ok(slot),
+            None => Box::pin(self.call_through(calling, patience)).await,
+        }
+    }
+
+    /// Calls a tool past the library. Nothing when that cannot be, and nobody has heard it.
+    async fn call_past(
+        &self,
+        way: &Way,
+        calling: &Calling<'_>,
+        patience: Patience,
+    ) -> Result<Option<Arc<Slot>>, Lost> {
+        let slot = Slot::own(calling.asker.clone());
+        let Some(id) = self.desk.enlist(&slot) else {
+            let why = said("the connection was lost", &self.traces, &self.desk).await;
+            return Err(Lost::Unsent(why));
+        };
+        let text = line::call(id, calling, self.desk.manner());
+        let asked = self.asked(RequestId::Number(id), &slot);
+        let mut is_heard = true;
+        match way {
+            Way::Pipes(input) => {
+                let answered = async {
+                    let written = input.write(text, Some(&slot)).await;
+                    written.map_err(|error| error.to_string())?;
+                    self.desk.settled(&slot).await
+                };
+                self.wait(asked, answered, patience).await?;
+            }
+            Way::Http(post) => {
+                let answered = Box::pin(async {
+                    tokio::select! {
+                        biased;
+                        heard = post.call(calling.tool, id, text, &slot) => is_heard = heard,
+                        // An answer may come in another stream.
+                        settled = self.desk.settled(&slot) => settled?,
+                    }
+                    Ok(())
+                });
+                let waited = self.wait(asked, answered, patience).await;
+                if is_heard {
+                    waited?;
+                } else {
+                    self.desk.forget(&RequestId::Number(id));
+                }
+            }
+        }
+        Ok(is_heard.then_some(slot))
+    }
+
+    /// Calls a tool through the library, which makes headers of some arguments.
+    async fn call_through(
+        &self,
+        calling: Calling<'_>,
+        patience: Patience,
+    ) -> Result<Arc<Slot>, Lost> {
         let mut params = CallToolRequestParams::new(calling.tool.to_owned());
-        if self.is_http
-            && let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args)
-        {
+        if let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args) {
             params = params.with_arguments(map);
         }
         if let Some((responses, state)) = calling.answers {
@@ -330,16 +405,48 @@ impl Connection {
         meta: RequestMetaObject,
         patience: Patience,
     ) -> Result<(), Lost> {
-        let until = Instant::now() + patience.total;
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer.send_request_with_option(request, options).await;
-        let handle = handle.map_err(|error| Lost::Unsent(failure(&error)))?;
-        let mut asked = Asked(Some(handle), self.cancelling.clone());
-        let mut idle = Instant::now() + patience.idle;
+        let RequestHandle { id, rx, .. } = handle.map_err(|error| Lost::Unsent(failure(&error)))?;
+        let answered = async {
+            match rx.await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(failure(&error)),
+                Err(_) => Err("the connection was lost".to_owned()),
+            }
+        };
+        self.wait(self.asked(id, slot), answered, patience).await
+    }
+
+    /// How a server ended is known once the library has let go of it.
+    async fn let_go(&self) {
+        let until = Instant::now() + LET_GO_MAX;
+        while self.desk.is_over() && !self.peer.is_transport_closed() && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn asked(&self, id: RequestId, slot: &Arc<Slot>) -> Asked {
+        let (peer, desk) = (self.peer.clone(), self.desk.clone());
+        let cancelling = self.cancelling.clone();
+        Asked { id: Some(id), slot: slot.clone(), peer, desk, cancelling }
+    }
+
+    /// Waits until a request is answered; what the answer is, its slot knows.
+    async fn wait(
+        &self,
+        mut asked: Asked,
+        answered: impl Future<Output = Result<(), String>>,
+        patience: Patience,
+    ) -> Result<(), Lost> {
+        let slot = asked.slot.clone();
+        let begun = Instant::now();
+        let (until, mut idle) = (begun + patience.total, begun + patience.idle);
+        let mut answered = std::pin::pin!(answered);
         let outcome = loop {
             tokio::select! {
                 biased;
-                outcome = asked.answered() => break outcome,
+                outcome = &mut answered => break outcome,
                 () = slot.progressed() => {
                     idle = Instant::now() + patience.idle;
                     slot.tell_progress();
@@ -359,13 +466,14 @@ impl Connection {
                 }
             }
         };
-        asked.0 = None;
+        asked.id = None;
         match (slot.answer(), outcome) {
             (Some(Answer::Lost(why)), _) if slot.was_sent() => Err(Lost::Silent(why.clone())),
             (Some(Answer::Lost(why)), _) => Err(Lost::Unsent(why.clone())),
             (Some(_), _) => Ok(()),
             (None, Ok(())) => Err(Lost::Silent("there is no answer".to_owned())),
             (None, Err(why)) => {
+                self.let_go().await;
                 let why = said(&why, &self.traces, &self.desk).await;
                 Err(if slot.was_sent() { Lost::Silent(why) } else { Lost::Unsent(why) })
             }
@@ -452,6 +560,7 @@ impl Connection {
         if let Some(service) = self.service.lock().await.take() {
             let _ = service.cancel().await;
         }
+        self.desk.end();
     }
 }
 
@@ -527,87 +636,48 @@ async fn said(why: &str, traces: &Traces, desk: &Desk) -> String {
 }
 
 /// A request that is waited for. Dropping it tells the server to stop.
-struct Asked(Option<RequestHandle<RoleClient>>, Arc<RwLock<()>>);
+struct Asked {
+    /// Nothing when it is not waited for any longer.
+    id: Option<RequestId>,
+    slot: Arc<Slot>,
+    peer: Peer<RoleClient>,
+    desk: Arc<Desk>,
+    cancelling: Arc<RwLock<()>>,
+}
 
 impl Asked {
-    /// Resolves when the library has an answer; what it is, the slot knows.
-    async fn answered(&mut self) -> Result<(), String> {
-        let Some(handle) = &mut self.0 else { return std::future::pending().await };
-        match (&mut handle.rx).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(failure(&error)),
-            Err(_) => Err("the connection was lost".to_owned()),
+    async fn cancel(&mut self) {
+        if let Some(cancelling) = self.cancellation("the caller has stopped waiting") {
+            let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
         }
     }
 
-    async fn cancel(&mut self) {
-        if let Some(handle) = self.0.take() {
-            let cancelling = handle.cancel(Some("the caller has stopped waiting".to_owned()));
-            let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
+    /// Tells the server to stop, if it may have heard.
+    fn cancellation(&mut self, why: &str) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let id = self.id.take()?;
+        if self.slot.is_own() {
+            self.desk.forget(&id);
+            if !self.slot.was_sent() {
+                return None;
+            }
         }
+        let peer = self.peer.clone();
+        let params = CancelledNotificationParam::new(Some(id), Some(why.to_owned()));
+        Some(async move {
+            let _ = peer.notify_cancelled(params).await;
+        })
     }
 }
 
 impl Drop for Asked {
     // Work in `Drop`, because a call ends by being dropped and there is no later moment.
     fn drop(&mut self) {
-        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let turn = self.1.clone().try_read_owned();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Some(cancelling) = self.cancellation("the caller has gone away") else { return };
+        let turn = self.cancelling.clone().try_read_owned();
         runtime.spawn(async move {
             let _turn = turn;
-            let _ = handle.cancel(Some("the caller has gone away".to_owned())).await;
+            cancelling.await;
         });
-    }
-}
-
-/// The pages of a list.
-#[derive(Default)]
-struct Pages {
-    tools: Vec<Value>,
-    notes: Vec<String>,
-    seen: HashSet<String>,
-    count: usize,
-    bytes: usize,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow)]
-    tools: Vec<&'a RawValue>,
-    #[serde(rename = "nextCursor")]
-    next: Option<String>,
-}
-
-impl Pages {
-    /// Takes a page; what is returned leads to the next one.
-    fn add(&mut self, raw: &RawValue, limits: &Limits) -> Result<Option<String>, String> {
-        let page: Page<'_> =
-            object(raw).map_err(|error| format!("its list of tools cannot be read: {error}"))?;
-        self.count += 1;
-        self.bytes += raw.get().len();
-        for tool in page.tools {
-            if self.tools.len() >= limits.mcp_tools_max {
-                let max = limits.mcp_tools_max;
-                self.notes.push(format!("it has more than {max} tools; the rest is left out"));
-                return Ok(None);
-            }
-            match read_json_value(tool.get(), limits) {
-                Ok(tool) => self.tools.push(tool),
-                Err(finding) => self.notes.push(format!("a tool: {}", finding.message)),
-            }
-        }
-        let Some(next) = page.next else { return Ok(None) };
-        if !self.seen.insert(next.clone()) {
-            self.notes.push("its list of tools runs in a circle".to_owned());
-            return Ok(None);
-        }
-        if self.count >= PAGES_MAX || self.bytes > LIST_BYTES_MAX {
-            self.notes.push("its list of tools does not end".to_owned());
-            return Ok(None);
-        }
-        Ok(Some(next))
     }
 }

@@ -6,27 +6,25 @@
 //! What a server says unasked is sorted here too, so that a flood of it ends here.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData,
-    GetExtensions as _, GetMeta as _, InputResponses, ProgressToken, RequestId,
+    GetExtensions as _, GetMeta as _, ProgressToken, RequestId, RequestMetaObject,
     ServerJsonRpcMessage, ServerResult,
 };
 use segue_core::schema::Schema;
 use segue_core::value::Value;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::definition::visible;
-use super::digits::unmarked;
 use super::frame::seeming_id;
+use super::progress::{Heard, Progressed};
 use super::tail::Tail;
-use crate::tools::{Asker, Progress};
+use crate::tools::Asker;
 
 /// Requests of a server that may wait for our answer at once.
 const REQUESTS_MAX: usize = 64;
@@ -34,14 +32,11 @@ const REQUESTS_MAX: usize = 64;
 /// Length of a question to a person.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
-/// Length of what a server says of its progress.
-pub(super) const PROGRESS_CHARS_MAX: usize = 300;
-
-/// The shortest time between two words on the progress of a call.
-const PROGRESS_MIN: Duration = Duration::from_millis(200);
-
 /// Messages in one batch.
 const BATCH_MAX: usize = 1_000;
+
+/// Where the ids of our own requests begin. The library counts its own from zero.
+const OWN_IDS_FROM: i64 = 1_000_000_000;
 
 /// An answer as it came.
 #[derive(Clone, Debug)]
@@ -71,31 +66,26 @@ pub(super) struct Form {
     pub(super) schema: Value,
 }
 
-/// A request that waits for its answer. It travels with the request, and stays with who asked.
+/// A request that waits for its answer. It travels with the request, if the library sends it, and
+/// stays with who asked.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The arguments of a call, exactly.
     pub(super) arguments: Option<Value>,
     /// For how long the call is wanted as a task, in milliseconds, if it is.
-    task_ms: Option<u64>,
+    pub(super) task_ms: Option<u64>,
     /// How a call reaches a person.
     asker: Option<Asker>,
     /// Questions to a person that are not answered.
     asking: AtomicUsize,
     sent: AtomicBool,
     answer: OnceLock<Answer>,
+    /// Whether the library knows nothing of the request.
+    is_own: bool,
+    /// There is an answer, or there will be none.
+    settled: Notify,
     progressed: Notify,
     progress: Mutex<Heard>,
-}
-
-/// What was heard of how far a call has got.
-#[derive(Debug, Default)]
-struct Heard {
-    /// How far it had got last.
-    last: Option<f64>,
-    /// What nobody was told yet.
-    untold: Option<Progress>,
-    told_at: Option<Instant>,
 }
 
 impl Slot {
@@ -112,6 +102,11 @@ impl Slot {
         Arc::new(Slot { arguments: Some(arguments), asker, task_ms, ..Slot::default() })
     }
 
+    /// For a call that goes past the library.
+    pub(super) fn own(asker: Option<Asker>) -> Arc<Slot> {
+        Arc::new(Slot { asker, is_own: true, ..Slot::default() })
+    }
+
     /// Asks a person on behalf of the call; nothing when nobody answers as the schema wants it.
     pub(super) async fn ask_person(&self, server: &str, form: &Form) -> Option<Value> {
         let asker = self.asker.as_ref()?;
@@ -122,6 +117,11 @@ impl Slot {
         let answer = asker.ask(message.into(), schema).await;
         self.asking.fetch_sub(1, Ordering::SeqCst);
         answer
+    }
+
+    /// Whether the library knows nothing of the request.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// Whether a person thinks about a question, so that nobody else may become impatient.
@@ -146,6 +146,7 @@ impl Slot {
     /// The first answer counts.
     pub(super) fn settle(&self, answer: Answer) {
         let _ = self.answer.set(answer);
+        self.settled.notify_one();
     }
 
     pub(super) fn answer(&self) -> Option<&Answer> {
@@ -157,13 +158,10 @@ impl Slot {
         self.progressed.notified().await;
     }
 
-    /// A server that repeats itself gets no further.
-    fn note_progress(&self, now: f64, total: Option<f64>, message: Option<&str>) {
+    /// A server says how far it is.
+    fn note_progress(&self, said: &Progressed) {
         let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.last.is_none_or(|last| now > last) {
-            heard.last = Some(now);
-            let message = message.map(|message| visible(message, PROGRESS_CHARS_MAX).into());
-            heard.untold = Some(Progress { progress: Some(now), total, message });
+        if heard.note(said) {
             self.progressed.notify_one();
         }
     }
@@ -172,20 +170,17 @@ impl Slot {
     pub(super) fn tell_progress(&self) {
         let Some(asker) = &self.asker else { return };
         let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.told_at.is_some_and(|at| at.elapsed() < PROGRESS_MIN) {
-            return;
-        }
-        if let Some(progress) = heard.untold.take() {
-            heard.told_at = Some(Instant::now());
-            asker.tell_progress(progress);
-        }
+        heard.take().into_iter().for_each(|progress| asker.tell_progress(progress));
     }
 }
 
 /// The desk of one connection.
-#[derive(Default)]
 pub(super) struct Desk {
     waiting: Mutex<Waiting>,
+    /// The id of our own next request.
+    next_id: AtomicI64,
+    /// What every request tells of us: members of its metadata, in JSON, each with a comma behind it.
+    manner: OnceLock<String>,
     /// The server said that its tools changed.
     changed: AtomicBool,
     /// The server is of the modern era, and said so too late.
@@ -200,8 +195,26 @@ pub(super) struct Desk {
     pub(super) noise: Tail,
 }
 
+impl Default for Desk {
+    fn default() -> Desk {
+        Desk {
+            waiting: Mutex::default(),
+            next_id: AtomicI64::new(OWN_IDS_FROM),
+            manner: OnceLock::new(),
+            changed: AtomicBool::default(),
+            late_modern: AtomicBool::default(),
+            takes_tasks: AtomicBool::default(),
+            asked: AtomicUsize::default(),
+            declined: Mutex::default(),
+            noise: Tail::default(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Waiting {
+    /// Nothing more comes.
+    is_over: bool,
     slots: HashMap<RequestId, Weak<Slot>>,
     tokens: HashMap<ProgressToken, (RequestId, Weak<Slot>)>,
     /// Requests of the library itself, whose answers it reads.
@@ -213,11 +226,21 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn of_token(&self, token: &ProgressToken) -> Option<Arc<Slot>> {
+        match self.tokens.get(token) {
+            Some((_, slot)) => slot.upgrade(),
+            None => self.slots.get(&token.0)?.upgrade().filter(|slot| slot.is_own),
+        }
+    }
+
     fn forget(&mut self, id: &RequestId) -> Option<Arc<Slot>> {
         self.plain.remove(id);
-        let slot = self.slots.remove(id)?;
-        self.tokens.retain(|_, (of, _)| of != id);
-        slot.upgrade()
+        let slot = self.slots.remove(id)?.upgrade();
+        // The token of our own requests is their id.
+        if slot.as_ref().is_none_or(|slot| !slot.is_own) {
+            self.tokens.retain(|_, (of, _)| of != id);
+        }
+        slot
     }
 }
 
@@ -239,17 +262,6 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Progressed {
-    #[serde(rename = "progressToken")]
-    token: ProgressToken,
-    progress: f64,
-    #[serde(default)]
-    total: Option<f64>,
-    #[serde(default)]
-    message: Option<String>,
-}
-
 /// An error of JSON-RPC.
 #[derive(Deserialize)]
 pub(super) struct WireError {
@@ -266,6 +278,11 @@ impl Desk {
     /// Whether the server said that its tools changed, since this was last asked.
     pub(super) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether the server said that its tools changed, and nobody has looked yet.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed.load(Ordering::SeqCst)
     }
 
     pub(super) fn mark_changed(&self) {
@@ -285,6 +302,64 @@ impl Desk {
         self.declined.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Takes in a request of our own. Its id is its progress token too. Nothing when the connection
+    /// is lost.
+    pub(super) fn enlist(&self, slot: &Arc<Slot>) -> Option<i64> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut waiting = self.waiting();
+        if waiting.is_over {
+            return None;
+        }
+        waiting.slots.insert(RequestId::Number(id), Arc::downgrade(slot));
+        Some(id)
+    }
+
+    /// Resolves when a request of our own has its answer. The error is why there is none.
+    pub(super) async fn settled(&self, slot: &Slot) -> Result<(), String> {
+        while slot.answer().is_none() {
+            if self.is_over() {
+                return Err("the connection was lost".to_owned());
+            }
+            slot.settled.notified().await;
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes: whoever waits is told.
+    pub(super) fn end(&self) {
+        let slots: Vec<Arc<Slot>> = {
+            let mut waiting = self.waiting();
+            waiting.is_over = true;
+            waiting.slots.values().filter_map(Weak::upgrade).collect()
+        };
+        for slot in slots {
+            slot.settled.notify_one();
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.waiting().is_over
+    }
+
+    /// What every request tells of us.
+    pub(super) fn manner(&self) -> &str {
+        self.manner.get().map_or("", String::as_str)
+    }
+
+    /// Learns from a request of the library what every request tells of us.
+    fn learn_manner(&self, meta: &RequestMetaObject) {
+        self.manner.get_or_init(|| {
+            let members = meta.iter().filter(|(name, _)| *name != "progressToken");
+            members.fold(String::new(), |mut manner, (name, value)| {
+                Value::from(name.as_str()).write_json(&mut manner);
+                manner.push(':');
+                Value::from(value.clone()).write_json(&mut manner);
+                manner.push(',');
+                manner
+            })
+        });
+    }
+
     /// Notes what is about to leave. Returns the slot that it carries.
     pub(super) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<Slot>> {
         match message {
@@ -297,6 +372,9 @@ impl Desk {
                     waiting.plain.insert(request.id.clone());
                     return None;
                 };
+                if matches!(request.request, ClientRequest::ListToolsRequest(_)) {
+                    self.learn_manner(request.request.get_meta());
+                }
                 if let Some(token) = request.request.get_meta().get_progress_token() {
                     let entry = (request.id.clone(), Arc::downgrade(slot));
                     waiting.tokens.insert(token, entry);
@@ -399,8 +477,7 @@ impl Desk {
         };
         let id = only?;
         let slot = self.waiting().forget(&id)?;
-        slot.settle(Answer::TooLarge);
-        Some(stand_in(id))
+        tell(&slot, id, Answer::TooLarge)
     }
 
     fn message(&self, text: &str) -> Result<Sorted, String> {
@@ -450,12 +527,10 @@ impl Desk {
         match method {
             "notifications/progress" => {
                 let params = params.and_then(|p| object::<Progressed>(p).ok());
-                if let Some(Progressed { token, progress, total, message }) = params {
-                    let slot =
-                        self.waiting().tokens.get(&token).and_then(|(_, slot)| slot.upgrade());
-                    if let Some(slot) = slot {
-                        slot.note_progress(progress, total, message.as_deref());
-                    }
+                if let Some(said) = params
+                    && let Some(slot) = self.waiting().of_token(&said.token)
+                {
+                    slot.note_progress(&said);
                 }
                 Vec::new()
             }
@@ -488,7 +563,7 @@ impl Desk {
             (waiting.forget(&id), plain)
         };
         if let Some(slot) = slot {
-            slot.settle(match (result, error) {
+            let answer = match (result, error) {
                 (Some(result), None) => Answer::Result(result.to_owned()),
                 (None, Some(error)) => match object::<WireError>(error) {
                     Ok(WireError { code, message }) => Answer::Error { code, message },
@@ -500,8 +575,8 @@ impl Desk {
                 (None, None) => {
                     Answer::Malformed("it has neither a result nor an error".to_owned())
                 }
-            });
-            return vec![stand_in(id)];
+            };
+            return Vec::from_iter(tell(&slot, id, answer));
         }
         if plain {
             self.note_tasks(result);
@@ -548,11 +623,16 @@ impl Desk {
             (waiting.plain.contains(&id), waiting.forget(&id))
         };
         if let Some(slot) = slot {
-            slot.settle(answer());
-            return Some(stand_in(id));
+            return tell(&slot, id, answer());
         }
         plain.then(|| unreadable(ErrorData::internal_error("the answer cannot be read", None), id))
     }
+}
+
+/// Gives an answer to who waits for it. What is returned is what the library gets, if it waits too.
+fn tell(slot: &Slot, id: RequestId, answer: Answer) -> Option<ServerJsonRpcMessage> {
+    slot.settle(answer);
+    (!slot.is_own).then(|| stand_in(id))
 }
 
 /// Reads an object. A list is none, although its items could be taken for the fields.
@@ -585,61 +665,4 @@ pub(super) fn stand_in(id: RequestId) -> ServerJsonRpcMessage {
 
 fn unreadable(error: ErrorData, id: RequestId) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(error, Some(id))
-}
-
-/// The text of a message that leaves, with the arguments of a call exactly as they are.
-pub(super) fn encode(
-    message: &ClientJsonRpcMessage,
-    slot: Option<&Slot>,
-) -> Result<String, serde_json::Error> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        name: &'a str,
-        arguments: &'a Value,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        input_responses: Option<&'a InputResponses>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        request_state: Option<&'a String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        task: Option<Wanted>,
-        #[serde(rename = "_meta")]
-        meta: &'a rmcp::model::RequestMetaObject,
-    }
-    #[derive(Serialize)]
-    struct Wanted {
-        ttl: u64,
-    }
-    #[derive(Serialize)]
-    struct Line<'a> {
-        jsonrpc: &'static str,
-        id: &'a RequestId,
-        method: &'static str,
-        params: Params<'a>,
-    }
-    if let ClientJsonRpcMessage::Request(request) = message
-        && let ClientRequest::CallToolRequest(call) = &request.request
-        && let Some(arguments) = slot.and_then(|slot| slot.arguments.as_ref())
-    {
-        let line = serde_json::to_string(&Line {
-            jsonrpc: "2.0",
-            id: &request.id,
-            method: "tools/call",
-            params: Params {
-                name: &call.params.name,
-                arguments,
-                input_responses: call.params.input_responses.as_ref(),
-                request_state: call.params.request_state.as_ref(),
-                task: slot.and_then(|slot| slot.task_ms).map(|ttl| Wanted { ttl }),
-                meta: request.request.get_meta(),
-            },
-        });
-        return if call.params.input_responses.is_some() { line.map(exact) } else { line };
-    }
-    serde_json::to_string(message).map(exact)
-}
-
-/// What people answered, with all its digits.
-fn exact(line: String) -> String {
-    String::from_utf8(unmarked(line.into_bytes())).expect("digits in place of a mark are a text")
 }

@@ -11,6 +11,9 @@ const ENDS_BYTES_MAX: usize = 4 * 1024;
 /// How many times the bound is skipped in search of the end of a line.
 const SKIP_FACTOR: usize = 16;
 
+/// What some programs begin a text with.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
@@ -92,10 +95,12 @@ impl<R: AsyncBufRead + Unpin> Frames<R> {
         if !ended {
             return None;
         }
-        let line = std::mem::take(&mut self.line);
-        let line = line.strip_suffix(b"\r").map_or(line.as_slice(), |line| line);
-        let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-        (!line.iter().all(u8::is_ascii_whitespace)).then(|| Frame::Line(line.to_vec()))
+        let mut line = std::mem::take(&mut self.line);
+        line.pop_if(|last| *last == b'\r');
+        if line.starts_with(MARK) {
+            line.drain(..MARK.len());
+        }
+        (!line.iter().all(u8::is_ascii_whitespace)).then_some(Frame::Line(line))
     }
 }
 

@@ -1,36 +1,51 @@
 //! A server at an address: streamable HTTP, in both eras.
 //!
-//! Requests, sessions, streams and headers are the library's. Only the exchanges whose answers are
+//! Sessions and the headers that say how to speak are the library's. The exchanges whose answers are
 //! taken raw go through here: their bodies are read with a bound, and what kept a request from
-//! leaving is told apart from what kept its answer from coming.
+//! leaving is told apart from what kept its answer from coming. Calls are posted past the library,
+//! in the way in which it last asked for something.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::stream::{BoxStream, StreamExt as _};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
-use reqwest::{Client, Response, StatusCode};
+use futures_util::FutureExt as _;
+use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
 };
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::auth::{AuthError, AuthorizationManager};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
 };
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use sse_stream::{Sse, SseStream};
+use tokio::sync::{Semaphore, mpsc};
 
 use super::PROBE_MAX;
-use super::desk::{Answer, Desk, Slot, encode, not_known, says_nothing, stand_in};
-use super::plain::Posting;
+use super::bounded::{Bounded, TOO_LARGE, body};
+use super::desk::{Answer, Desk, Slot, not_known, says_nothing, stand_in};
+use super::line::encode;
+use super::plain::Posting as Plain;
 use crate::tools::http::connect::{trusting, trusting_nobody};
 
 /// Requests of one server that may be under way at once.
 const REQUESTS_MAX: usize = 64;
 
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// How long the end of a stream is waited for, once it is of no more use.
+const DRAIN_MAX: Duration = Duration::from_millis(50);
+
+/// The first pause before a stream is taken up again, and the longest.
+const RESUME_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What a server asks during calls that go past the library, and was not yet taken.
+const INBOX_MAX: usize = 64;
 
 /// Where a server is.
 // No `Debug`: headers hold secrets.
@@ -55,7 +70,7 @@ pub(super) async fn transport(
     login: Option<Arc<AuthorizationManager>>,
     desk: Arc<Desk>,
     bytes_max: usize,
-) -> Result<StreamableHttpClientTransport<Post>, String> {
+) -> Result<(Posting, Post), String> {
     let https = config.url.starts_with("https://");
     let tls = if https {
         // The first time takes milliseconds of reading files.
@@ -85,8 +100,78 @@ pub(super) async fn transport(
         .max_concurrent_requests(REQUESTS_MAX)
         .custom_headers(headers);
     settings.max_sse_event_size = bytes_max;
-    let post = Post { client, login, desk, bytes_max };
-    Ok(StreamableHttpClientTransport::with_client(post, settings))
+    let (library, inbox) = mpsc::channel(INBOX_MAX);
+    let (address, turns) = (Arc::default(), Arc::new(Semaphore::new(REQUESTS_MAX)));
+    let post = Post { client, login, desk, bytes_max, address, turns, library };
+    let inner = StreamableHttpClientTransport::with_client(post.clone(), settings);
+    Ok((Posting { inner, inbox }, post))
+}
+
+/// The library's transport, and what calls that go past it are asked by the server.
+pub(super) struct Posting {
+    inner: StreamableHttpClientTransport<Post>,
+    inbox: mpsc::Receiver<ServerJsonRpcMessage>,
+}
+
+impl Transport<RoleClient> for Posting {
+    type Error = <StreamableHttpClientTransport<Post> as Transport<RoleClient>>::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        tokio::select! {
+            message = self.inner.receive() => message,
+            Some(message) = self.inbox.recv() => Some(message),
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}
+
+/// How the library last asked for something.
+struct Address {
+    url: Url,
+    session: Option<Arc<str>>,
+    headers: HeaderMap,
+    /// Whether headers name the method and the tool, too.
+    names_tool: bool,
+}
+
+impl Address {
+    fn new(
+        uri: &str,
+        session: Option<Arc<str>>,
+        headers: &HashMap<HeaderName, HeaderValue>,
+    ) -> Option<Address> {
+        let url = Url::parse(uri).ok()?;
+        // What is said of one request only.
+        let is_general = |name: &HeaderName| {
+            let name = name.as_str();
+            name != METHOD && name != NAME && !name.starts_with(PARAMETER)
+        };
+        let general = headers.iter().filter(|(name, _)| is_general(name));
+        let general = general.map(|(name, value)| (name.clone(), value.clone()));
+        // Not by looking it up: a name has another hash than its text.
+        let names_tool = headers.keys().any(|name| name == METHOD);
+        Some(Address { url, session, headers: general.collect(), names_tool })
+    }
+}
+
+/// Headers that name what is asked for.
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+const PARAMETER: &str = "mcp-param-";
+
+/// Whether the name of a tool stands for itself in a header.
+fn is_plain(tool: &str) -> bool {
+    tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte))
 }
 
 /// The client that the library sends through.
@@ -97,6 +182,11 @@ pub(super) struct Post {
     login: Option<Arc<AuthorizationManager>>,
     desk: Arc<Desk>,
     bytes_max: usize,
+    address: Arc<Mutex<Option<Arc<Address>>>>,
+    /// For calls that go past the library.
+    turns: Arc<Semaphore>,
+    /// What a server says to such a call that is no answer.
+    library: mpsc::Sender<ServerJsonRpcMessage>,
 }
 
 pub(super) type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
@@ -108,6 +198,48 @@ impl Post {
         match &self.login {
             None => Ok(None),
             Some(login) => login.get_access_token().await.map(Some),
+        }
+    }
+
+    fn address(&self) -> Option<Arc<Address>> {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_address(&self, address: Option<Address>) {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address.map(Arc::new);
+    }
+
+    /// Posts a call past the library and waits until its slot has an answer. False when nobody has
+    /// heard it, because the session is over or the library has to find the words.
+    pub(super) async fn call(&self, tool: &str, id: i64, body: String, slot: &Arc<Slot>) -> bool {
+        let Some(address) = self.address().filter(|_| is_plain(tool)) else { return false };
+        let exchange = Exchange { post: self, id: RequestId::Number(id), slot: slot.clone() };
+        let token = match self.token().await {
+            Ok(token) => token,
+            Err(error) => {
+                exchange.settle(Answer::Lost(error.to_string()));
+                return true;
+            }
+        };
+        let mut request = self.client.post(address.url.clone()).headers(address.headers.clone());
+        if address.names_tool {
+            request = request.header(METHOD, "tools/call").header(NAME, tool);
+        }
+        // It is never closed.
+        let turn = self.turns.acquire().await;
+        let sent = exchange.send(request, body, address.session.as_deref(), token).await;
+        drop(turn);
+        match sent {
+            Sent::Answered(response) if is_stream(&response) => {
+                exchange.follow(response, &address).await;
+                true
+            }
+            Sent::Answered(response) => {
+                exchange.take(response).await;
+                true
+            }
+            Sent::Settled => true,
+            Sent::Expired => false,
         }
     }
 }
@@ -126,14 +258,18 @@ impl StreamableHttpClient for Post {
         let slot = self.desk.outgoing(&message);
         let auth_header = self.token().await;
         if let (Some(slot), ClientJsonRpcMessage::Request(request)) = (slot, &message) {
+            self.set_address(Address::new(&uri, session_id.clone(), &custom_headers));
             let exchange = Exchange { post: self, id: request.id.clone(), slot };
             return match auth_header {
                 Ok(token) => exchange.run(&uri, &message, session_id, token, custom_headers).await,
-                Err(error) => Ok(exchange.settled(Answer::Lost(error.to_string()))),
+                Err(error) => {
+                    exchange.settle(Answer::Lost(error.to_string()));
+                    Ok(exchange.stand_in())
+                }
             };
         }
         let auth_header = auth_header?;
-        let posting = Posting {
+        let posting = Plain {
             client: &self.client,
             desk: &self.desk,
             uri: &uri,
@@ -218,11 +354,10 @@ impl StreamableHttpClient for Post {
 }
 
 /// An event → what of it goes on to the library.
-fn sort(desk: &Desk, event: Sse) -> Vec<Sse> {
-    let Some(data) = &event.data else { return vec![event] };
-    if data.trim().is_empty() {
+fn sort(desk: &Desk, mut event: Sse) -> Vec<Sse> {
+    let Some(data) = event.data.take_if(|data| !data.trim().is_empty()) else {
         return vec![event];
-    }
+    };
     let messages = desk.incoming(data.as_bytes()).unwrap_or_default();
     let texts = messages.iter().filter_map(|message| serde_json::to_string(message).ok());
     texts.map(|text| Sse { data: Some(text), ..event.clone() }).collect()
@@ -235,6 +370,15 @@ struct Exchange<'a> {
     slot: Arc<Slot>,
 }
 
+/// What became of a request.
+enum Sent {
+    Answered(Response),
+    /// There will be no answer, and who waits for it was told.
+    Settled,
+    /// The session is over. Nobody has heard the request.
+    Expired,
+}
+
 impl Exchange<'_> {
     async fn run(
         self,
@@ -245,22 +389,34 @@ impl Exchange<'_> {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Posted {
         let body = encode(message, Some(&self.slot))?;
-        let mut request = self
-            .post
-            .client
-            .post(uri)
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header(CONTENT_TYPE, "application/json")
-            .body(body);
+        let mut request = self.post.client.post(uri);
         for (name, value) in headers {
             request = request.header(name, value);
         }
+        match self.send(request, body, session_id.as_deref(), token).await {
+            Sent::Answered(response) => Ok(self.read(response, matches_list(message)).await),
+            Sent::Settled => Ok(self.stand_in()),
+            // The library begins a new session and sends again.
+            Sent::Expired => Err(StreamableHttpError::SessionExpired),
+        }
+    }
+
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        body: String,
+        session_id: Option<&str>,
+        token: Option<String>,
+    ) -> Sent {
+        let mut request = request
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        let has_session = session_id.is_some();
         if let Some(session_id) = session_id {
-            request = request.header("mcp-session-id", &*session_id);
+            request = request.header("mcp-session-id", session_id);
         }
         self.slot.mark_sent();
         let response = match request.send().await {
@@ -269,52 +425,61 @@ impl Exchange<'_> {
                 if error.is_connect() || error.is_builder() {
                     self.slot.mark_unsent();
                 }
-                return Ok(self.settled(Answer::Lost(reason(&error))));
+                self.settle(Answer::Lost(reason(&error)));
+                return Sent::Settled;
             }
         };
-        if response.status() == StatusCode::NOT_FOUND && has_session {
-            // The library begins a new session and sends again: nobody has heard this one.
+        if response.status() == StatusCode::NOT_FOUND && session_id.is_some() {
             self.slot.mark_unsent();
-            return Err(StreamableHttpError::SessionExpired);
+            return Sent::Expired;
         }
-        self.read(response, matches_list(message)).await
+        Sent::Answered(response)
     }
 
     /// Ends the exchange with an answer of our own.
-    fn settled(&self, answer: Answer) -> StreamableHttpPostResponse {
+    fn settle(&self, answer: Answer) {
         self.slot.settle(answer);
         self.post.desk.forget(&self.id);
+    }
+
+    fn stand_in(&self) -> StreamableHttpPostResponse {
         StreamableHttpPostResponse::Json(stand_in(self.id.clone()), None)
     }
 
-    async fn read(self, response: Response, typed: bool) -> Posted {
-        let status = response.status();
-        let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec());
-        let kind = kind.unwrap_or_default();
-        if kind.starts_with(b"text/event-stream") && status.is_success() {
-            return Ok(StreamableHttpPostResponse::Sse(self.events(response, typed), None));
+    async fn read(self, response: Response, typed: bool) -> StreamableHttpPostResponse {
+        if is_stream(&response) {
+            return StreamableHttpPostResponse::Sse(self.events(response, typed), None);
         }
+        // The library looks into lists itself, for headers that arguments go into.
+        let body = self.take(response).await.filter(|_| typed);
+        let list = body.and_then(|body| serde_json::from_slice(&body).ok());
+        list.map_or_else(|| self.stand_in(), |list| StreamableHttpPostResponse::Json(list, None))
+    }
+
+    /// Takes an answer that is no stream. What is returned is its text, if it is an answer.
+    async fn take(&self, response: Response) -> Option<Vec<u8>> {
+        let status = response.status();
+        let is_json = has_kind(&response, b"application/json");
         let body = match body(response, self.post.bytes_max).await {
             Ok(Some(body)) => body,
-            Ok(None) => return Ok(self.settled(Answer::TooLarge)),
-            Err(error) => return Ok(self.settled(Answer::Lost(reason(&error)))),
+            Ok(None) => {
+                self.settle(Answer::TooLarge);
+                return None;
+            }
+            Err(error) => {
+                self.settle(Answer::Lost(reason(&error)));
+                return None;
+            }
         };
-        if kind.starts_with(b"application/json") {
+        if is_json {
             // Unless it is the answer, what comes is of no use to a request that waits for one.
             let _ = self.post.desk.incoming(&body);
             if self.slot.answer().is_some() {
-                // The library looks into lists itself, for headers that arguments go into.
-                let list = typed.then(|| serde_json::from_slice(&body).ok()).flatten();
-                let message = list.unwrap_or_else(|| stand_in(self.id.clone()));
-                return Ok(StreamableHttpPostResponse::Json(message, None));
+                return Some(body);
             }
         }
         let said = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_owned();
-        Ok(self.settled(match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Answer::Error {
-                code: i64::from(status.as_u16()),
-                message: format!("the server answers {status}: {said}"),
-            },
+        self.settle(match status {
             status if status.is_client_error() => Answer::Error {
                 code: i64::from(status.as_u16()),
                 message: format!("the server answers {status}: {said}"),
@@ -323,12 +488,78 @@ impl Exchange<'_> {
                 Answer::Malformed(format!("it is no message: `{said}`"))
             }
             status => Answer::Lost(format!("the server answers {status}: {said}")),
-        }))
+        });
+        None
     }
 
-    /// The events of an answer. When they end without it and cannot be taken up again, it is lost.
-    fn events(self, response: Response, typed: bool) -> Events {
-        let (desk, slot, id) = (self.post.desk.clone(), self.slot, self.id);
+    /// Reads events until one of them is the answer. A stream that ends before is taken up again, if
+    /// the server said how: whoever waits has patience, or has not.
+    async fn follow(&self, response: Response, address: &Address) {
+        let desk = &self.post.desk;
+        let mut events = self.raw_events(response).boxed();
+        let (mut last, mut pause) = (None, RESUME_PAUSE.0);
+        loop {
+            match events.next().await {
+                Some(Ok(event)) => {
+                    last = event.id.or(last);
+                    pause = event.retry.map_or(pause, Duration::from_millis);
+                    let data = event.data.unwrap_or_default();
+                    if data.trim().is_empty() {
+                        continue;
+                    }
+                    for message in desk.incoming(data.as_bytes()).unwrap_or_default() {
+                        // Without the library there is nobody to answer.
+                        let _ = self.post.library.send(message).await;
+                    }
+                    if self.slot.answer().is_some() {
+                        return drain(events);
+                    }
+                }
+                Some(Err(error)) if error.to_string().contains(TOO_LARGE) => {
+                    return self.settle(Answer::TooLarge);
+                }
+                ended => {
+                    let why = match ended {
+                        Some(Err(error)) => error.to_string(),
+                        _ => "the answer ended early".to_owned(),
+                    };
+                    let Some(last) = &last else { return self.settle(Answer::Lost(why)) };
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RESUME_PAUSE.1);
+                    match self.resumed(last, address).await {
+                        Ok(resumed) => events = resumed,
+                        // Nobody is there just now.
+                        Err(StreamableHttpError::Client(_)) => {}
+                        Err(_) => return self.settle(Answer::Lost(why)),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn resumed(
+        &self,
+        last: &str,
+        address: &Address,
+    ) -> Result<Events, StreamableHttpError<reqwest::Error>> {
+        let headers = address.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let (client, token) = (&self.post.client, self.post.token().await?);
+        client
+            .get_stream_with_max_sse_event_size(
+                address.url.as_str().into(),
+                address.session.clone(),
+                Some(last.to_owned()),
+                token,
+                headers.collect(),
+                self.post.bytes_max,
+            )
+            .await
+    }
+
+    fn raw_events(
+        &self,
+        response: Response,
+    ) -> impl Stream<Item = Result<Sse, SseError>> + Send + 'static {
         let bounded = Bounded::new(self.post.bytes_max);
         let bytes = response.bytes_stream().scan(bounded, |bounded, chunk| {
             let chunk = match chunk {
@@ -338,7 +569,13 @@ impl Exchange<'_> {
             };
             std::future::ready(chunk)
         });
-        let events = SseStream::from_bytes_stream(bytes.boxed());
+        SseStream::from_bytes_stream(bytes.boxed())
+    }
+
+    /// The events of an answer. When they end without it and cannot be taken up again, it is lost.
+    fn events(self, response: Response, typed: bool) -> Events {
+        let events = self.raw_events(response).boxed();
+        let (desk, slot, id) = (self.post.desk.clone(), self.slot, self.id);
         let state = (events, desk, slot, id, false, false);
         let sorted = futures_util::stream::unfold(state, move |state| async move {
             let (mut events, desk, slot, id, mut resumable, over) = state;
@@ -349,10 +586,11 @@ impl Exchange<'_> {
                 Some(Ok(event)) => {
                     resumable |= event.id.is_some();
                     let before = slot.answer().is_some();
-                    let sorted = sort(&desk, event.clone());
                     // The library looks into lists itself, for headers that arguments go into.
-                    let is_list = typed && !before && slot.answer().is_some();
-                    (if is_list { vec![event] } else { sorted }, false)
+                    let list = (typed && !before).then(|| event.clone());
+                    let sorted = sort(&desk, event);
+                    let list = list.filter(|_| slot.answer().is_some());
+                    (list.map_or(sorted, |list| vec![list]), false)
                 }
                 ended => {
                     let why = match ended {
@@ -381,56 +619,29 @@ impl Exchange<'_> {
     }
 }
 
-pub(super) const TOO_LARGE: &str = "the event is too large";
+fn has_kind(response: &Response, kind: &[u8]) -> bool {
+    response.headers().get(CONTENT_TYPE).is_some_and(|said| said.as_bytes().starts_with(kind))
+}
+
+/// Whether an answer comes in events.
+fn is_stream(response: &Response) -> bool {
+    response.status().is_success() && has_kind(response, b"text/event-stream")
+}
+
+/// Reads what follows an answer, so that the connection can be used again.
+fn drain(mut events: Events) {
+    if let Some(None) = events.next().now_or_never() {
+        return;
+    }
+    tokio::spawn(tokio::time::timeout(DRAIN_MAX, async move {
+        while let Some(Ok(_)) = events.next().await {}
+    }));
+}
 
 /// Whether a request asks for the list of tools.
 fn matches_list(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request)
         if matches!(request.request, ClientRequest::ListToolsRequest(_)))
-}
-
-/// A body, unless it is larger than the bound.
-pub(super) async fn body(
-    mut response: Response,
-    bytes_max: usize,
-) -> Result<Option<Vec<u8>>, reqwest::Error> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > bytes_max {
-            return Ok(None);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(Some(body))
-}
-
-/// Counts the bytes of the present event.
-pub(super) struct Bounded {
-    bytes_max: usize,
-    bytes: usize,
-    line_is_empty: bool,
-}
-
-impl Bounded {
-    pub(super) fn new(bytes_max: usize) -> Bounded {
-        Bounded { bytes_max, bytes: 0, line_is_empty: true }
-    }
-
-    pub(super) fn admits(&mut self, chunk: &[u8]) -> bool {
-        for byte in chunk {
-            self.bytes += 1;
-            match byte {
-                b'\n' if self.line_is_empty => self.bytes = 0,
-                b'\n' => self.line_is_empty = true,
-                b'\r' => {}
-                _ => self.line_is_empty = false,
-            }
-            if self.bytes > self.bytes_max {
-                return false;
-            }
-        }
-        true
-    }
 }
 
 /// An error with what caused it, without the address: it may hold secrets.
@@ -442,17 +653,4 @@ fn reason(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     if text.is_empty() { "the request failed".to_owned() } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Bounded;
-
-    #[test]
-    fn only_one_event_counts() {
-        let mut bounded = Bounded::new(12);
-        assert!(bounded.admits(b"data: aa\n\ndata: bb\r\n\r\n"));
-        assert!(bounded.admits(b"data: cc"));
-        assert!(!bounded.admits(b"dddddddd"));
-    }
 }

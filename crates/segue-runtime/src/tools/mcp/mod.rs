@@ -2,27 +2,33 @@
 //!
 //! ```text
 //! server.rs ── connection.rs ── stdio.rs, http.rs      a life, a connection, the ways to a server
-//!     │             └─ desk.rs, frame.rs               answers off the wire, as they came
+//!     │             └─ desk.rs, frame.rs, line.rs      answers off the wire, as they came; what leaves
 //!     │                plain.rs, digits.rs             what the library would not keep
+//!     │                bounded.rs, progress.rs         not too much, and not too often
 //!     └─ definition.rs, answer.rs, record.rs           what they mean; what was seen before
 //!        task.rs, login.rs                             calls that take long, followed to their end; tokens
 //! ```
 //!
-//! The protocol library matches requests and answers, shakes hands and speaks HTTP. What it reads
-//! into its own types is read again here from the raw text, with bounds.
+//! The protocol library shakes hands, lists tools, follows tasks and answers what servers ask. What
+//! it reads into its own types is read again here from the raw text, with bounds. Calls go past it:
+//! they are most of what is said, and need nothing of it.
 //!
 //! Not here: which servers may start at all (trust is the command line's), what a refusal leads to
 //! (the core's).
 
 mod answer;
+mod bounded;
 mod connection;
 mod definition;
 mod desk;
 mod digits;
 mod frame;
 mod http;
+mod line;
 mod login;
+mod pages;
 mod plain;
+mod progress;
 mod record;
 mod server;
 mod stdio;
@@ -38,7 +44,7 @@ pub use frame::{Frame, Frames, seeming_id};
 pub use http::HttpConfig;
 pub use record::Era;
 pub use server::{Change, Server, ServerFigures, Unusable};
-pub use stdio::StdioConfig;
+pub use stdio::{Local, StdioConfig};
 pub use task::Support;
 
 /// How long the question which era a server is of waits for its answer.
@@ -49,6 +55,8 @@ const PROBE_MAX: Duration = Duration::from_millis(2_500);
 pub enum Reach {
     /// A process that is started here.
     Stdio(StdioConfig),
+    /// A server in this process.
+    Local(Local),
     /// An address.
     Http(HttpConfig),
 }

@@ -14,9 +14,10 @@ use rmcp::model::{ClientJsonRpcMessage, ClientRequest};
 use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
 use sse_stream::SseStream;
 
+use super::bounded::{Bounded, TOO_LARGE, body};
 use super::desk::Desk;
 use super::digits::unmarked;
-use super::http::{Bounded, Posted, TOO_LARGE, body};
+use super::http::Posted;
 
 /// Where a session is named.
 const SESSION: &str = "mcp-session-id";

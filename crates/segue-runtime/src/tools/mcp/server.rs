@@ -11,10 +11,10 @@ use rmcp::model::InputResponses;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::answer;
+use super::answer::{self, Called, Forms};
 use super::connection::{Calling, Connection, Lost, Patience};
 use super::definition::{Definition, Listing};
 use super::desk::{Answer, Slot};
@@ -33,6 +33,9 @@ const TASK_FROM: Duration = Duration::from_mins(1);
 
 /// How often a server may ask a person within one call.
 const ROUNDS_MAX: usize = 8;
+
+/// What marks an argument that goes into a header, in a schema.
+const HEADER: &str = "x-mcp-header";
 
 /// A server, running or not.
 pub struct Server {
@@ -227,6 +230,7 @@ impl Server {
                 name: name.clone(),
                 pin: pin.clone(),
                 read_only: spec.annotations.read_only == Some(true),
+                has_headers: spec.input.json().to_json().contains(HEADER),
                 task: *task,
             }),
         });
@@ -240,11 +244,18 @@ impl Server {
 
     /// The connection, made if there is none. Whoever comes meanwhile waits for the same one.
     async fn connection(&self) -> Result<Arc<Connection>, Unusable> {
-        let mut life = self.life.lock().await;
+        let life = self.life.lock().await;
+        if let Some(connection) = &life.connection
+            && !connection.is_closed()
+        {
+            return Ok(connection.clone());
+        }
+        // What is large and rare stands apart: every call carries the rest.
+        Box::pin(self.connected(life)).await
+    }
+
+    async fn connected(&self, mut life: MutexGuard<'_, Life>) -> Result<Arc<Connection>, Unusable> {
         if let Some(connection) = &life.connection {
-            if !connection.is_closed() {
-                return Ok(connection.clone());
-            }
             // It has died. The next start is at once, a pause comes only after that fails too.
             connection.close().await;
             life.connection = None;
@@ -335,6 +346,8 @@ struct McpTool {
     name: Arc<str>,
     pin: Arc<str>,
     read_only: bool,
+    /// Whether its schema says that some arguments go into headers.
+    has_headers: bool,
     task: Support,
 }
 
@@ -366,6 +379,7 @@ impl McpTool {
             let calling = Calling {
                 tool: &self.name,
                 args: call.args.clone(),
+                has_headers: self.has_headers,
                 key: &call.key,
                 traceparent: call.traceparent.as_deref(),
                 asker: call.asker.clone(),
@@ -373,18 +387,27 @@ impl McpTool {
                 task_ms: self.task_ms(&connection),
             };
             let slot = self.called(&call, &connection, calling).await?;
-            if let Some(Answer::Result(raw)) = slot.answer()
+            let Some(Answer::Result(raw)) = slot.answer() else {
+                return self.value(slot.answer(), &connection);
+            };
+            let Ok(called) = Called::read(raw) else {
+                return self.value(slot.answer(), &connection);
+            };
+            if called.may_be_task()
                 && let Some(begun) = task::begun(raw)
             {
                 if let Some(asker) = &call.asker {
                     asker.tell_handle(begun.handle());
                 }
-                return self.followed(&call, connection, begun).await;
+                return Box::pin(self.followed(&call, connection, begun)).await;
             }
             // In the modern era a server asks by answering; then it is called again with the word.
-            answers = self.word_of_a_person(&slot).await;
+            answers = match called.forms() {
+                None => None,
+                Some(forms) => Box::pin(self.word_of_a_person(&slot, forms)).await,
+            };
             if answers.is_none() {
-                return self.value(slot.answer(), &connection);
+                return self.result(&called, &connection);
             }
         }
         let message = format!("the server asks more than {ROUNDS_MAX} times");
@@ -407,11 +430,13 @@ impl McpTool {
         }
     }
 
-    /// What people answer to what a server asks in place of an answer; nothing when it does not ask,
-    /// or asks for what nobody gives.
-    async fn word_of_a_person(&self, slot: &Slot) -> Option<(InputResponses, Option<String>)> {
-        let Some(Answer::Result(raw)) = slot.answer() else { return None };
-        let (forms, state) = answer::forms(raw)?;
+    /// What people answer to what a server asks in place of an answer; nothing when it asks for what
+    /// nobody gives.
+    async fn word_of_a_person(
+        &self,
+        slot: &Slot,
+        (forms, state): Forms,
+    ) -> Option<(InputResponses, Option<String>)> {
         let mut words = InputResponses::new();
         for (name, form) in forms {
             let data = slot.ask_person(&self.server.config.name, &form).await?;
@@ -473,33 +498,35 @@ impl McpTool {
         }
     }
 
+    /// What an answer gives.
+    fn result(&self, called: &Called<'_>, connection: &Connection) -> Result<Value, ToolError> {
+        let server = &self.server.config.name;
+        let value = called.value(server, &self.server.limits);
+        // A tool that failed after its question was declined failed because of that.
+        match (value, connection.take_declined()) {
+            (Err(ToolError::Refused { message, code: Code::ToolError, .. }), Some(asked)) => {
+                let ToolError::Refused { code, message: why, retryable } =
+                    answer::declined(server, &asked)
+                else {
+                    return Err(ToolError::failed(message));
+                };
+                let message = format!("{message} ({why})");
+                Err(ToolError::Refused { code, message, retryable })
+            }
+            (value, _) => value,
+        }
+    }
+
     fn value(&self, answer: Option<&Answer>, connection: &Connection) -> Result<Value, ToolError> {
         let server = &self.server.config.name;
         let limits = &self.server.limits;
-        let declined = connection.take_declined();
+        if let Some(Answer::Result(raw)) = answer {
+            let called = Called::read(raw).map_err(|error| answer::malformed(server, &error))?;
+            return self.result(&called, connection);
+        }
+        // Nobody asks for what a call before this one was asked.
+        connection.take_declined();
         match answer {
-            Some(Answer::Result(raw)) => {
-                let value = answer::value(raw, server, limits);
-                // A tool that failed after its question was declined failed because of that.
-                match (value, declined) {
-                    (
-                        Err(ToolError::Refused { message, code: Code::ToolError, .. }),
-                        Some(asked),
-                    ) => {
-                        let ToolError::Refused { code, message: why, retryable } =
-                            answer::declined(server, &asked)
-                        else {
-                            return Err(ToolError::failed(message));
-                        };
-                        Err(ToolError::Refused {
-                            code,
-                            message: format!("{message} ({why})"),
-                            retryable,
-                        })
-                    }
-                    (value, _) => value,
-                }
-            }
             Some(Answer::Error { code, message }) => {
                 // Wrong parameters and unknown tools stay wrong.
                 let retryable = !matches!(code, -32602 | -32601 | -32600 | 400..=499);
@@ -512,7 +539,9 @@ impl McpTool {
             )),
             Some(Answer::Malformed(why)) => Err(answer::malformed(server, why)),
             Some(Answer::Lost(why)) => Err(ToolError::Silent { message: why.clone() }),
-            None => Err(ToolError::Silent { message: "there is no answer".to_owned() }),
+            Some(Answer::Result(_)) | None => {
+                Err(ToolError::Silent { message: "there is no answer".to_owned() })
+            }
         }
     }
 

@@ -1,16 +1,19 @@
-//! A server as a process: messages on its standard input and output, a line each.
+//! A server at the end of two pipes: messages on its input and output, a line each. It is a process,
+//! or a part of this one.
 //!
-//! The process is the first of a group of its own, so that `npx` and whatever it starts end
+//! A process is the first of a group of its own, so that `npx` and whatever it starts end
 //! together. It ends as the protocol wants it: its input is closed, then it is asked to end, then it
-//! is ended. One task reads its output and sorts it ([`Desk`]); one keeps the end of its standard
-//! error.
+//! is ended. One task reads the output and sorts it ([`Desk`]); one keeps the end of a process's
+//! standard error.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -18,14 +21,17 @@ use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::Transport;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
+};
+use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use super::PROBE_MAX;
-use super::desk::{Desk, encode};
+use super::desk::{Desk, Slot};
 use super::frame::{Frame, Frames};
+use super::line::encode;
 use super::tail::Tail;
 use crate::tools::command::{ENV_KEPT, Group, describe};
 
@@ -52,6 +58,26 @@ pub struct StdioConfig {
     pub cwd: Option<PathBuf>,
 }
 
+/// A server in this process.
+#[derive(Clone)]
+pub struct Local(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
+
+impl Local {
+    /// A server that `open` starts, every time that there is no connection to it. What is returned
+    /// is our end of the stream between us. It is called within a runtime.
+    pub fn new(open: impl Fn() -> DuplexStream + Send + Sync + 'static) -> Local {
+        Local(Arc::new(open))
+    }
+}
+
+impl PartialEq for Local {
+    fn eq(&self, other: &Local) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Local {}
+
 /// What is known of a process beside its messages.
 #[derive(Default)]
 pub(super) struct Traces {
@@ -77,12 +103,67 @@ impl Traces {
     }
 }
 
-/// A process that serves.
-pub(super) struct Process {
-    // The group stands first: it is ended while its first process is still ours.
-    group: Group,
-    child: Child,
-    input: Arc<Mutex<Option<ChildStdin>>>,
+type Sink = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// What a server reads: whole lines, one after the other. Nothing when it is closed.
+#[derive(Clone)]
+pub(super) struct Input(Arc<Mutex<Option<Sink>>>);
+
+impl Input {
+    /// Writes a line. One that was begun is finished, even when nobody waits for that any longer.
+    pub(super) async fn write(&self, mut line: String, slot: Option<&Slot>) -> io::Result<()> {
+        line.push('\n');
+        let mut sink = self.0.clone().lock_owned().await;
+        let Some(open) = sink.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        if let Some(slot) = slot {
+            slot.mark_sent();
+        }
+        let mut written = 0;
+        let at_once = |context: &mut Context<'_>| {
+            Poll::Ready(write_on(open, line.as_bytes(), &mut written, context))
+        };
+        // Most lines fit into a pipe.
+        if let Poll::Ready(done) = std::future::poll_fn(at_once).await {
+            return done;
+        }
+        let rest = tokio::spawn(async move {
+            let Some(open) = sink.as_mut() else { return Ok(()) };
+            let rest =
+                |context: &mut Context<'_>| write_on(open, line.as_bytes(), &mut written, context);
+            std::future::poll_fn(rest).await
+        });
+        rest.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
+    async fn close(&self) {
+        if let Some(mut sink) = self.0.lock().await.take() {
+            let _ = sink.shutdown().await;
+        }
+    }
+}
+
+/// Goes on writing.
+fn write_on(
+    sink: &mut Sink,
+    bytes: &[u8],
+    written: &mut usize,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while *written < bytes.len() {
+        match ready!(Pin::new(&mut *sink).poll_write(context, &bytes[*written..]))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            count => *written += count,
+        }
+    }
+    Pin::new(sink).poll_flush(context)
+}
+
+/// A server at the end of two pipes.
+pub(super) struct Pipes {
+    /// The process behind them, if it is not this one. The group stands first: it is ended while
+    /// its first process is still ours.
+    process: Option<(Group, Child)>,
+    input: Input,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
     desk: Arc<Desk>,
     traces: Arc<Traces>,
@@ -92,14 +173,15 @@ pub(super) struct Process {
     probe: Option<(RequestId, Instant)>,
 }
 
-impl Process {
+impl Pipes {
+    /// To a process that is started here.
     pub(super) fn start(
         config: &StdioConfig,
         desk: Arc<Desk>,
         traces: Arc<Traces>,
         bytes_max: usize,
         is_guess: bool,
-    ) -> io::Result<Process> {
+    ) -> io::Result<Pipes> {
         let mut command = Command::new(&config.command);
         command.args(&config.args).env_clear();
         for name in ENV_KEPT.iter().chain(ENV_KEPT_TOO) {
@@ -117,44 +199,84 @@ impl Process {
         command.process_group(0);
         let mut child = command.spawn()?;
         let group = Group(child.id());
-        let (sender, inbox) = mpsc::channel(INBOX_MAX);
-        if let Some(output) = child.stdout.take() {
-            tokio::spawn(read(output, desk.clone(), traces.clone(), sender, bytes_max));
-        }
         if let Some(errors) = child.stderr.take() {
             tokio::spawn(listen(errors, traces.clone()));
         }
-        let input = Arc::new(Mutex::new(child.stdin.take()));
-        Ok(Process { group, child, input, inbox, desk, traces, is_guess, probe: None })
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let mut pipes = Pipes::between(input, output, desk, traces, bytes_max, is_guess);
+        pipes.process = Some((group, child));
+        Ok(pipes)
+    }
+
+    /// To a server in this process.
+    pub(super) fn open(
+        local: &Local,
+        desk: Arc<Desk>,
+        traces: Arc<Traces>,
+        bytes_max: usize,
+        is_guess: bool,
+    ) -> Pipes {
+        let (output, input) = tokio::io::split((local.0)());
+        Pipes::between(input, output, desk, traces, bytes_max, is_guess)
+    }
+
+    fn between(
+        input: impl AsyncWrite + Send + Unpin + 'static,
+        output: impl AsyncRead + Send + Unpin + 'static,
+        desk: Arc<Desk>,
+        traces: Arc<Traces>,
+        bytes_max: usize,
+        is_guess: bool,
+    ) -> Pipes {
+        let (sender, inbox) = mpsc::channel(INBOX_MAX);
+        let reading = read(output, desk.clone(), traces.clone(), sender, bytes_max);
+        let ended = desk.clone();
+        tokio::spawn(async move {
+            reading.await;
+            ended.end();
+        });
+        let sink: Sink = Box::new(input);
+        let input = Input(Arc::new(Mutex::new(Some(sink))));
+        Pipes { process: None, input, inbox, desk, traces, is_guess, probe: None }
+    }
+
+    /// Where calls are written, which go past the library.
+    pub(super) fn input(&self) -> Input {
+        self.input.clone()
     }
 
     /// Closes the input, asks, ends: whatever is needed, no more.
     async fn end(&mut self) {
-        self.input.lock().await.take();
+        self.input.close().await;
+        let Some((group, child)) = &mut self.process else { return };
         for patience in END_MAX {
-            if let Ok(status) = tokio::time::timeout(patience, self.child.wait()).await {
+            if let Ok(status) = tokio::time::timeout(patience, child.wait()).await {
                 self.traces.note_end(status.map_or_else(|error| error.to_string(), describe));
                 break;
             }
-            self.group.terminate();
+            group.terminate();
         }
-        self.group.end();
-        let _ = tokio::time::timeout(END_MAX[1], self.child.wait()).await;
+        group.end();
+        let _ = tokio::time::timeout(END_MAX[1], child.wait()).await;
     }
 }
 
-impl Drop for Process {
+impl Drop for Pipes {
     /// A handshake that fails drops the process; how it ended may be the reason.
     fn drop(&mut self) {
-        if let Ok(Some(status)) = self.child.try_wait() {
+        if let Some((_, child)) = &mut self.process
+            && let Ok(Some(status)) = child.try_wait()
+        {
             self.traces.note_end(describe(status));
         }
     }
 }
 
-/// Reads messages until there are no more, or until somebody talks too much.
+/// Reads messages until there are no more, until somebody talks too much, or until nobody listens.
 async fn read(
-    output: ChildStdout,
+    output: impl AsyncRead + Unpin,
     desk: Arc<Desk>,
     traces: Arc<Traces>,
     inbox: mpsc::Sender<ServerJsonRpcMessage>,
@@ -163,7 +285,12 @@ async fn read(
     let mut frames = Frames::new(BufReader::with_capacity(64 * 1024, output), bytes_max);
     let mut settled = false;
     loop {
-        let sorted = match frames.next().await {
+        let frame = tokio::select! {
+            biased;
+            frame = frames.next() => frame,
+            () = inbox.closed() => return,
+        };
+        let sorted = match frame {
             Frame::Line(line) => desk.incoming(&line),
             Frame::TooLong(head) => {
                 let message = desk.too_long(&head);
@@ -202,7 +329,7 @@ async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<Traces>) {
     traces.is_silent.store(true, Ordering::Release);
 }
 
-impl Transport<RoleClient> for Process {
+impl Transport<RoleClient> for Pipes {
     type Error = io::Error;
 
     fn send(
@@ -218,19 +345,7 @@ impl Transport<RoleClient> for Process {
         let slot = self.desk.outgoing(&message);
         let line = encode(&message, slot.as_deref());
         let input = self.input.clone();
-        async move {
-            let mut line = line?;
-            line.push('\n');
-            let mut input = input.lock().await;
-            let Some(input) = input.as_mut() else {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            };
-            if let Some(slot) = &slot {
-                slot.mark_sent();
-            }
-            input.write_all(line.as_bytes()).await?;
-            input.flush().await
-        }
+        async move { input.write(line?, slot.as_deref()).await }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {

@@ -22,8 +22,9 @@ use tokio::time::Instant;
 use super::answer::forms_in;
 use super::connection::{CANCEL_MAX, Connection, Lost, Patience};
 use super::definition::visible;
-use super::desk::{Answer, Form, PROGRESS_CHARS_MAX, Slot, WireError, object};
+use super::desk::{Answer, Form, Slot, WireError, object};
 use super::digits::marked;
+use super::progress::PROGRESS_CHARS_MAX;
 use crate::tools::{Asker, Progress};
 
 /// How long to wait between two looks at a task: at least, when the server does not say, at most.
