@@ -520,10 +520,10 @@ impl Desk {
         match method {
             "notifications/progress" => {
                 let params = params.and_then(|p| object::<Progress>(p).ok());
-                if let Some(Progress { token, progress }) = params {
-                    if let Some(slot) = self.waiting().of_token(&token) {
-                        slot.note_progress(progress);
-                    }
+                if let Some(Progress { token, progress }) = params
+                    && let Some(slot) = self.waiting().of_token(&token)
+                {
+                    slot.note_progress(progress);
                 }
                 Vec::new()
             }
