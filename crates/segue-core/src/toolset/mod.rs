@@ -57,6 +57,20 @@ pub struct ToolsetBuilder {
     guards: Guards,
 }
 
+/// Two are the same when they choose alike from the same tools.
+impl PartialEq for ToolsetBuilder {
+    fn eq(&self, other: &ToolsetBuilder) -> bool {
+        let tools = |of: &ToolsetBuilder| -> Option<Vec<*const ToolSpec>> {
+            of.source.as_ref().map(|tools| tools.iter().map(Arc::as_ptr).collect())
+        };
+        self.name == other.name
+            && self.filters == other.filters
+            && self.policy == other.policy
+            && self.guards == other.guards
+            && tools(self) == tools(other)
+    }
+}
+
 impl ToolsetBuilder {
     /// Takes these tools; of equal ids the last one counts.
     #[must_use]

@@ -12,25 +12,41 @@ use crate::value::{Map, Value};
 
 /// Somebody's own yes or no. It must be safe to ask from any thread, because toolsets are shared.
 #[derive(Clone)]
-pub struct Predicate(Arc<dyn Fn(&ToolSpec) -> bool + Send + Sync>);
+pub struct Predicate {
+    ask: Arc<dyn Fn(&ToolSpec) -> bool + Send + Sync>,
+    /// The expression that it is, when it is one.
+    text: Option<Arc<str>>,
+}
+
+/// Two are the same when they are known to be: the same expression, or the same function.
+impl PartialEq for Predicate {
+    fn eq(&self, other: &Predicate) -> bool {
+        match (&self.text, &other.text) {
+            (Some(text), Some(other)) => text == other,
+            _ => Arc::ptr_eq(&self.ask, &other.ask),
+        }
+    }
+}
 
 impl Predicate {
     /// The answer of a function.
     pub fn new(ask: impl Fn(&ToolSpec) -> bool + Send + Sync + 'static) -> Predicate {
-        Predicate(Arc::new(ask))
+        Predicate { ask: Arc::new(ask), text: None }
     }
 
     /// The answer of an expression over `tool`: its definition, with `namespace`, `name` and `category`.
     /// Yes is `true` and nothing else; what cannot be evaluated is no.
     pub fn expression(text: &str, limits: &Limits) -> Result<Predicate, String> {
         let text = if text.contains("{{") { text.to_owned() } else { format!("{{{{ {text} }}}}") };
+        let known = Some(Arc::from(text.as_str()));
         // Of the names that expressions have, `args` is what they are asked about.
         let template = Template::over(&Value::from(text), &[("tool", Root::Args)], limits)?;
         let limits = limits.clone();
-        Ok(Predicate::new(move |tool| {
+        let predicate = Predicate::new(move |tool| {
             let scope = About(described(tool));
             template.eval(&scope, &limits).is_ok_and(|value| value == Value::Bool(true))
-        }))
+        });
+        Ok(Predicate { text: known, ..predicate })
     }
 }
 
@@ -124,7 +140,7 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
 /// What belongs to a toolset.
 ///
 /// "One of these" of nothing is nothing; "all of these" and "none of these" of nothing is everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// Tools of one of these namespaces.
     Namespaces(Vec<Arc<str>>),
@@ -159,13 +175,13 @@ impl Filter {
             }
             Filter::Allow(patterns) => patterns.iter().any(fits),
             Filter::Deny(patterns) => !patterns.iter().any(fits),
-            Filter::Custom(Predicate(ask)) => ask(tool),
+            Filter::Custom(predicate) => (predicate.ask)(tool),
         }
     }
 }
 
 /// What of a toolset may be used: yes or no, nothing between. Richer ones are made of these.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Policy {
     /// Everything.
     #[default]
@@ -195,7 +211,7 @@ impl Policy {
             }
             Policy::DenyTags(tags) => !tags.iter().any(|tag| tool.tags.contains(tag)),
             Policy::AllowScopes(scopes) => tool.scopes.iter().all(|scope| scopes.contains(scope)),
-            Policy::Custom(Predicate(ask)) => ask(tool),
+            Policy::Custom(predicate) => (predicate.ask)(tool),
             Policy::Every(policies) => policies.iter().all(|policy| policy.allows(tool)),
         }
     }
@@ -213,13 +229,29 @@ mod tests {
         tool.tags.push("safe".into());
         let ask = |text: &str| {
             let predicate = Predicate::expression(text, &Limits::default()).unwrap();
-            (predicate.0)(&tool)
+            (predicate.ask)(&tool)
         };
         assert!(ask("tool.annotations.read_only"));
         assert!(ask("{{ tool.namespace == 'crm' and 'safe' in tool.tags }}"));
         assert!(!ask("tool.category == 'x'") && !ask("tool.nothing.at.all") && !ask("tool.name"));
         assert!(Predicate::expression("tool.", &Limits::default()).is_err());
         assert!(Predicate::expression("input.x", &Limits::default()).is_err());
+    }
+
+    /// Whoever asks whether rules have changed is told so: also when only an expression has.
+    #[test]
+    fn rules_are_the_same_when_they_say_the_same() {
+        let custom =
+            |text: &str| Filter::Custom(Predicate::expression(text, &Limits::default()).unwrap());
+        assert_eq!(custom("tool.name == 'a'"), custom("{{ tool.name == 'a' }}"));
+        assert_ne!(custom("tool.name == 'a'"), custom("tool.name == 'b'"));
+        let function = Predicate::new(|_| true);
+        assert_eq!(function, function.clone());
+        assert_ne!(function, Predicate::new(|_| true));
+        let of = |filter: Filter| crate::toolset::Toolset::builder("t").filter(filter);
+        assert!(of(custom("tool.a")) == of(custom("tool.a")));
+        assert!(of(custom("tool.a")) != of(custom("tool.b")));
+        assert!(of(custom("tool.a")) != of(custom("tool.a")).from_tools([]));
     }
 
     #[test]

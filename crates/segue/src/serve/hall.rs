@@ -209,8 +209,8 @@ impl Hall {
         let before = self.stock();
         let offers = Arc::new(Offers::of(&engine, &self.taken));
         // Whether a toolset leaves something else now is known by asking it; who listens asks anyway.
-        let is_same = offers.fingerprint() == before.all.offers.fingerprint()
-            && format!("{toolsets:?}") == format!("{:?}", before.toolsets);
+        let is_same =
+            offers.fingerprint() == before.all.offers.fingerprint() && toolsets == before.toolsets;
         let all = Served { engine, offers, library };
         let stock = Arc::new(Stock { all, toolsets, within: Mutex::default() });
         *self.stock.write().unwrap_or_else(PoisonError::into_inner) = stock;
