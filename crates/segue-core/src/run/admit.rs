@@ -5,15 +5,15 @@ use crate::plan::Plan;
 use crate::value::Value;
 use crate::view::ErrorView;
 
-/// The input with its defaults filled in, or everything that is wrong with it.
+/// The input with its defaults filled in, or everything that is wrong with it. How something is given
+/// depends on who is asked for it, so no hints are given here.
 pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<ErrorView>> {
     let composition = &plan.composition;
     let mut errors = Vec::new();
     for key in &composition.requires_context {
         if context.get(key).is_none_or(Value::is_null) {
             let message = format!("the context must carry `{key}`");
-            let hint = format!("give it with `--context {key}=…`");
-            errors.push(ErrorView::check(Code::PolicyViolation, message, Some(hint)));
+            errors.push(ErrorView::check(Code::PolicyViolation, message, None));
         }
     }
     if !matches!(input, Value::Object(_)) {
@@ -27,10 +27,8 @@ pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<Er
     };
     if let Some(schema) = &composition.input {
         for violation in schema.violations(&input) {
-            let hint =
-                "`-i name=value` gives an input, `segue plan` shows which there are".to_owned();
             let message = format!("the input does not fit: {violation}");
-            errors.push(ErrorView::check(Code::InputSchema, message, Some(hint)));
+            errors.push(ErrorView::check(Code::InputSchema, message, None));
         }
     }
     if errors.is_empty() { Ok(input) } else { Err(errors) }

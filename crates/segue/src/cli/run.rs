@@ -526,7 +526,18 @@ pub(super) fn show_errors(view: &RunView) {
         };
         let doubt = if error.in_doubt { " — it may have done its work nevertheless" } else { "" };
         let message = format!("[{}] {place}{}{doubt}", error.code, error.message);
-        complain(&message, error.hint.as_deref());
+        complain(&message, error.hint.as_deref().or_else(|| hint_for(error)));
+    }
+}
+
+/// How something is given here that a run could not begin without.
+fn hint_for(error: &ErrorView) -> Option<&'static str> {
+    match (error.phase, error.code) {
+        ("check", Code::InputSchema) => {
+            Some("`-i name=value` gives an input, `segue plan` shows which there are")
+        }
+        ("check", Code::PolicyViolation) => Some("`--context name=value` gives it"),
+        _ => None,
     }
 }
 

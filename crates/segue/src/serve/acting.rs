@@ -26,6 +26,20 @@ pub enum Deed {
     Approve(Verdict),
 }
 
+impl Deed {
+    /// Going on, as it is described: with `assume`, perhaps `value` and `step`.
+    pub fn resuming(described: &Value) -> Deed {
+        let assumed = described.get("assume").and_then(Value::as_str);
+        Deed::Resume(assumed.map(|word| Verdict::of(described, word == "done", "value")))
+    }
+
+    /// An answer, as it is described: with `approved`, perhaps `data` and `step`.
+    pub fn approving(described: &Value) -> Deed {
+        let granted = described.get("approved").and_then(Value::as_bool).unwrap_or(true);
+        Deed::Approve(Verdict::of(described, granted, "data"))
+    }
+}
+
 /// An answer to a question of a run.
 pub struct Verdict {
     /// The step that asks, when several do.
@@ -34,6 +48,13 @@ pub struct Verdict {
     pub granted: bool,
     /// What belongs to a yes.
     pub data: Value,
+}
+
+impl Verdict {
+    fn of(described: &Value, granted: bool, data: &str) -> Verdict {
+        let step = described.get("step").and_then(Value::as_str).map(Arc::from);
+        Verdict { step, granted, data: described.get(data).cloned().unwrap_or_default() }
+    }
 }
 
 /// Why nothing was done to a run.

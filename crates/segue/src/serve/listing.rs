@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
+use segue_core::access::Principal;
 use segue_core::expose::{Export, Loss, Unconverted};
 use segue_core::plan::explain::effect_word;
-use segue_core::tool::{DeclaredRollback, ToolSpec};
+use segue_core::tool::{DeclaredRollback, Impact, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, Timestamp};
 use segue_runtime::store::RunRow;
 use serde::Serialize;
+
+use super::hall::Hall;
 
 /// A run in short.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -50,6 +53,37 @@ impl From<&RunRow> for RunLine {
             principal: run.caller.as_ref().map(|caller| caller.principal.clone()),
         }
     }
+}
+
+/// A composition that is served.
+#[derive(Clone, Serialize, JsonSchema)]
+pub struct CompositionLine {
+    /// What it is run under.
+    pub name: Arc<str>,
+    /// What it does, calls and leaves behind.
+    pub description: String,
+    /// JSON Schema of its input.
+    pub input: Value,
+    /// JSON Schema of its result.
+    pub output: Value,
+    /// What it does to the world, at worst.
+    pub effect: Impact,
+    /// The hash of its plan.
+    pub plan_hash: Arc<str>,
+}
+
+/// The compositions that are served to somebody.
+pub fn compositions(hall: &Hall, who: &Principal) -> Vec<CompositionLine> {
+    let offers = hall.served(who).offers;
+    let lines = offers.iter().map(|offer| CompositionLine {
+        name: offer.composition.clone(),
+        description: offer.description.clone(),
+        input: offer.input.clone(),
+        output: offer.output.clone(),
+        effect: offer.plan.impact(),
+        plan_hash: offer.plan.hash().clone(),
+    });
+    lines.collect()
 }
 
 /// Whether the name and the description of a tool have all of these words.

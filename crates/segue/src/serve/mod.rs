@@ -6,7 +6,9 @@
 //! hall.rs, active.rs                  which compositions are served; runs that are under way
 //! offer.rs, told.rs, question.rs      a composition as a tool; a run as an answer; what is asked
 //! execution.rs, listing.rs            a run that somebody describes; tools and runs as they are listed
+//! executing.rs, keys.rs               having it run, once for each key
 //! acting.rs, plans.rs                 what is wanted of a run; plans from words
+//! following.rs                        what happens in a run, as it happens
 //! own.rs                              tools of ours beside the compositions
 //! audit.rs                            who did what, in a line
 //! ```
@@ -18,10 +20,13 @@ pub mod acting;
 pub mod active;
 pub mod audit;
 pub mod content;
+pub mod executing;
 pub mod execution;
+pub mod following;
 pub mod graphql;
 pub mod hall;
 pub mod http;
+pub mod keys;
 pub mod listing;
 pub mod mcp;
 pub mod offer;

@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use segue_core::access::Principal;
+use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::value::Value;
-use segue_core::view::PlanView;
+use segue_core::view::{PlanView, RunView};
 use segue_core::words::{PlanRecord, PlanState};
 use segue_runtime::engine::{AskRequest, PlanError, Planned, Reuse};
 
+use super::acting::seen;
 use super::active::Active;
 use super::hall::{Hall, Wanted};
 use super::own::{Desk, json_of};
@@ -32,6 +34,10 @@ pub enum Unbegun {
     /// Too much is going on.
     Busy(String),
 }
+
+/// A plan cannot be written as a composition.
+#[derive(Debug)]
+pub struct Unwritten;
 
 /// Makes a plan of words and keeps it. `args` says which: `query`, and perhaps `request_id`, `use` and
 /// `fresh`.
@@ -77,6 +83,36 @@ pub fn standing(hall: &Hall, who: &Principal, mut record: PlanRecord) -> PlanRec
     record
 }
 
+/// The plans of a request from the first, or all of them from the last, as they stand.
+pub async fn listed(
+    hall: &Hall,
+    who: &Principal,
+    request_id: Option<&str>,
+    state: Option<PlanState>,
+) -> Result<Vec<PlanRecord>, PlanError> {
+    let records = match request_id {
+        Some(request_id) => hall.plans_of_request(who, &request_id.into()).await?,
+        None => hall.plans(who, usize::MAX).await?,
+    };
+    let records = records.into_iter().map(|record| standing(hall, who, record));
+    Ok(records.filter(|record| state.is_none_or(|state| record.state == state)).collect())
+}
+
+/// The run that executed a plan, or does; nothing when it is forgotten.
+pub async fn result_of(hall: &Hall, who: &Principal, record: &PlanRecord) -> Option<RunView> {
+    let stored = hall.stored(who, record.run_id.as_deref()?).await.ok()?;
+    Some(seen(hall, who, &stored))
+}
+
+/// A plan as a composition of this name.
+pub fn written(
+    record: &PlanRecord,
+    name: Option<&str>,
+    limits: &Limits,
+) -> Result<Arc<str>, Unwritten> {
+    record.composition(&format!("{}.yaml", name.unwrap_or("plan")), limits).ok_or(Unwritten)
+}
+
 impl Desk<'_> {
     /// `plan_ask`
     pub(super) async fn ask(&self, args: &Value) -> Told {
@@ -89,15 +125,12 @@ impl Desk<'_> {
     /// `plan_get`
     pub(super) async fn look_at_plan(&self, args: &Value) -> Told {
         let record = match self.record(args).await {
-            Ok(record) => record,
+            Ok(record) => standing(self.hall, self.who, record),
             Err(told) => return told,
         };
         let mut value = value_of(&record);
         // A run that is forgotten, or somebody else's, has no result here.
-        let result = match &record.run_id {
-            Some(run_id) => self.hall.stored(self.who, run_id).await.ok().map(|run| run.view()),
-            None => None,
-        };
+        let result = result_of(self.hall, self.who, &record).await;
         if let (Value::Object(members), Some(view)) = (&value, &result) {
             let mut members = (**members).clone();
             members.insert("result".into(), run_value(view, false));

@@ -15,11 +15,10 @@ use super::types::catalog::Template;
 use super::types::plan::Plan;
 use super::types::run::Run;
 use crate::serve::acting::{Deed, act};
+use crate::serve::executing;
 use crate::serve::execution::keep_template;
 use crate::serve::plans::ask;
 use crate::serve::rest::problem::Problem;
-use crate::serve::rest::runs::{approving, resuming};
-use crate::serve::rest::{compositions, plans};
 
 /// What can be done.
 pub(super) struct Mutation;
@@ -177,8 +176,9 @@ impl Mutation {
         caller.rest.fits("executePlan", &body).map_err(fault)?;
         let record = hall.find_plan(who, &id).await.map_err(fault)?;
         let patience = caller.patience(respond_async);
-        let ran = plans::executed(hall, (who, &caller.origin), &record, &body, patience).await;
-        let view = told(caller, "executePlan", ran, |view| Some(view))?;
+        let by = (who, &caller.origin);
+        let ran = executing::execute_plan(hall, by, &record, &body, patience).await;
+        let view = told(caller, "executePlan", ran.map_err(Problem::from), |view| Some(view))?;
         let record = hall.plan_record(who, &record.plan_id).await.map_err(fault)?;
         Ok(Some(Plan::of(caller, record).after(view)))
     }
@@ -209,7 +209,8 @@ impl Mutation {
         let (body, key) = (Value::from(request), idempotency_key.as_deref());
         caller.rest.fits("executeComposition", &body).map_err(fault)?;
         let (by, patience) = ((&caller.who, &caller.origin), caller.patience(respond_async));
-        let ran = compositions::executed(caller.hall(), by, key, &body, patience).await;
+        let ran = executing::execute(caller.hall(), by, key, &body, patience).await;
+        let ran = ran.map_err(Problem::from);
         let view = told(caller, "executeComposition", ran, |view| Some(view))?;
         Ok(Some(view.into()))
     }
@@ -245,7 +246,7 @@ impl Mutation {
             ("value", value.map(|json| json.0)),
             ("step", step.map(Value::from)),
         ]);
-        done(ctx, "resumeRun", &run_id, &resuming(&body), respond_async).await
+        done(ctx, "resumeRun", &run_id, &Deed::resuming(&body), respond_async).await
     }
 
     /// Takes back what a run did.
@@ -277,7 +278,7 @@ impl Mutation {
             ("data", data.map(|json| json.0)),
             ("step", step.map(Value::from)),
         ]);
-        done(ctx, "approveRun", &run_id, &approving(&body), respond_async).await
+        done(ctx, "approveRun", &run_id, &Deed::approving(&body), respond_async).await
     }
 
     /// Keeps a template, after checking its composition.

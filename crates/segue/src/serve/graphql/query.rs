@@ -13,9 +13,8 @@ use super::types::catalog::{Composition, CompositionPage, Template, TemplatePage
 use super::types::plan::{Plan, PlanPage, PlanSummary, State};
 use super::types::run::{Run, RunPage, Status};
 use crate::serve::acting::seen;
-use crate::serve::listing::{RunLine, has_words};
-use crate::serve::rest::compositions::lines;
-use crate::serve::rest::plans::listed;
+use crate::serve::listing::{RunLine, compositions, has_words};
+use crate::serve::plans::listed;
 use crate::serve::rest::problem::Problem;
 
 /// What can be looked at.
@@ -147,7 +146,7 @@ impl Query {
         #[graphql(desc = "`next` of the page before")] after: Option<String>,
     ) -> Result<CompositionPage> {
         let caller = Caller::of(ctx)?;
-        let lines = lines(caller.hall(), &caller.who);
+        let lines = compositions(caller.hall(), &caller.who);
         let (lines, next) = caller.page(&lines, &Wanted { first, after }, |line| &line.name)?;
         Ok(CompositionPage { nodes: lines.into_iter().map(Composition::from).collect(), next })
     }

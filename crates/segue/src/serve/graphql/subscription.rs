@@ -7,7 +7,7 @@ use segue_core::access::Right;
 
 use super::caller::{Caller, May, fault};
 use super::types::run::RunEvent;
-use crate::serve::rest::events::{Follower, News};
+use crate::serve::following::{Follower, News};
 
 /// What can be followed.
 pub(super) struct Subscription;
@@ -24,7 +24,7 @@ impl Subscription {
     ) -> Result<impl Stream<Item = RunEvent> + use<>> {
         let Caller { rest, who, .. } = Caller::of(ctx)?;
         let next = after.map_or(0, |after| after.saturating_add(1));
-        let follower = Follower::open(rest, who, &run_id, next).await.map_err(fault)?;
+        let follower = Follower::open(&rest.followers, who, &run_id, next).await.map_err(fault)?;
         Ok(stream::unfold(follower, |mut follower| async {
             loop {
                 let event = match follower.next().await? {

@@ -34,6 +34,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::hall::Hall;
+use super::keys;
 use super::mcp::{self, Guests};
 use super::rest::routes::ROUTES;
 use super::rest::{self, Rest};
@@ -138,7 +139,7 @@ async fn with_right(request: Request, next: Next) -> Response {
 async fn tidy(hall: &Hall) {
     loop {
         // What could not be forgotten now is forgotten next time.
-        let _ = rest::forget_keys(hall).await;
+        let _ = keys::forget(hall).await;
         tokio::time::sleep(TIDY_EVERY).await;
     }
 }

@@ -15,15 +15,14 @@
     reason = "handlers have one shape, also those that cannot fail"
 )]
 
-pub(super) mod compositions;
-pub(super) mod events;
-mod keys;
+mod compositions;
+mod events;
 pub mod openapi;
 mod page;
-pub(super) mod plans;
+mod plans;
 pub mod problem;
 pub mod routes;
-pub(super) mod runs;
+mod runs;
 mod server;
 pub mod shapes;
 mod templates;
@@ -42,9 +41,10 @@ use segue_core::access::{Principal, Right};
 use segue_core::diagnostic::Code;
 use segue_core::schema::Schema;
 use segue_core::value::Value;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::audit;
+use super::following::Followers;
 use super::hall::Hall;
 use super::http::Resource;
 use crate::observe::Origin;
@@ -53,25 +53,14 @@ use routes::{Handler, ROUTES, Route, Verb};
 use server::RunId;
 use visit::{Answer, Visit};
 
-pub use keys::forget as forget_keys;
-
-/// Journals that are read for followers at once.
-const READERS: usize = 2;
-
 /// What the door works with.
 pub struct Rest {
     /// The hall.
     pub hall: Arc<Hall>,
     /// What we are to those who look for somebody to give them a token.
     pub resource: Resource,
-    /// Becomes true when nobody is told of runs any more.
-    pub leaving: watch::Receiver<bool>,
-    /// How many more may follow runs.
-    followers: Arc<Semaphore>,
-    /// How many may follow runs in all.
-    followers_max: usize,
-    /// How many more journals may be read for them.
-    readers: Semaphore,
+    /// Who follows runs.
+    pub followers: Arc<Followers>,
     /// What bodies are held against, by the name of their route.
     bodies: BTreeMap<&'static str, Schema>,
 }
@@ -79,13 +68,10 @@ pub struct Rest {
 impl Rest {
     /// A door to a hall.
     pub fn new(hall: Arc<Hall>, resource: Resource, leaving: watch::Receiver<bool>) -> Rest {
-        let limits = hall.limits();
-        let followers_max = limits.served_streams_max;
-        let followers = Arc::new(Semaphore::new(followers_max));
+        let followers = Followers::new(hall.clone(), leaving);
         let bodies = ROUTES.iter().filter_map(|route| Some((route.name, openapi::checked(route)?)));
         let bodies = bodies.collect();
-        let readers = Semaphore::new(READERS);
-        Rest { hall, resource, leaving, followers, followers_max, readers, bodies }
+        Rest { hall, resource, followers, bodies }
     }
 
     /// What is wrong with a body of the route of this name.

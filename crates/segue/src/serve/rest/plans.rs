@@ -1,30 +1,23 @@
 //! Plans: what a composition would do, before it does, and those that are made of words.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
-use segue_core::limits::Limits;
-use segue_core::run::admit;
-use segue_core::value::Value;
-use segue_core::view::{PlanView, RunView};
+use segue_core::view::PlanView;
 use segue_core::words::{PlanRecord, PlanState};
-use segue_runtime::engine::PlanError;
 
-use super::compositions::{rehearsed, result};
+use super::compositions::result;
 use super::problem::Problem;
 use super::shapes::{KeptPlan, PlanList};
 use super::visit::{Answer, Visit, json};
-use crate::observe::Origin;
-use crate::serve::acting::{awaited, seen};
-use crate::serve::active::Asking;
-use crate::serve::execution::{described_plan, is_dry, options};
-use crate::serve::hall::{Hall, Wanted};
+use crate::serve::executing::execute_plan;
+use crate::serve::execution::described_plan;
+use crate::serve::hall::Hall;
 use crate::serve::listing::page;
-use crate::serve::plans::{self, Kept, standing};
+use crate::serve::plans::{self, listed, result_of, standing, written};
 
 /// Plans on a page unless said otherwise.
 const PAGE: usize = 50;
@@ -89,72 +82,12 @@ pub(super) async fn composition(visit: Visit) -> Answer {
     Ok(response)
 }
 
-/// A plan as a composition of this name.
-pub(in crate::serve) fn written(
-    record: &PlanRecord,
-    name: Option<&str>,
-    limits: &Limits,
-) -> Result<Arc<str>, Problem> {
-    let text = record.composition(&format!("{}.yaml", name.unwrap_or("plan")), limits);
-    let detail = "the plan cannot be written as a composition";
-    text.ok_or_else(|| Problem::wrong(Code::Conversion, detail))
-}
-
 /// `POST /api/v1/plans/{id}/execute`
 pub(super) async fn execute(visit: Visit) -> Answer {
     let (hall, who) = (&visit.rest.hall, &visit.who);
     let record = hall.find_plan(who, visit.part("id")).await?;
-    result(executed(hall, (who, &visit.origin), &record, &visit.body, visit.patience()).await?)
-}
-
-/// Executes a plan as a body describes it, and waits for it so long.
-pub(in crate::serve) async fn executed(
-    hall: &Arc<Hall>,
-    (who, origin): (&Principal, &Origin),
-    record: &PlanRecord,
-    described: &Value,
-    patience: Duration,
-) -> Result<RunView, Problem> {
-    let (_, plan, _) = hall.served(who).engine.plan_of(record)?;
-    let given = described.get("context").filter(|context| !context.is_null());
-    let context = given.cloned().unwrap_or_else(Value::empty_object);
-    let input = Value::empty_object();
-    if is_dry(described) {
-        return rehearsed(hall, who, &plan, input, context);
-    }
-    admit(&plan, input.clone(), &context).map_err(Problem::refused)?;
-    let again = described.get("again").and_then(Value::as_bool).unwrap_or(false);
-    let kept = Kept { plan_id: record.plan_id.clone(), again };
-    let options = options(described)?;
-    let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
-    let wanted = Wanted { plan, input, context, options, asking, run_id, origin };
-    let active = plans::begin(hall, who, &kept, wanted).await?;
-    Ok(awaited(&active, patience).await?)
-}
-
-/// The plans of a request from the first, or all of them from the last, as they stand.
-pub(in crate::serve) async fn listed(
-    hall: &Hall,
-    who: &Principal,
-    request_id: Option<&str>,
-    state: Option<PlanState>,
-) -> Result<Vec<PlanRecord>, PlanError> {
-    let records = match request_id {
-        Some(request_id) => hall.plans_of_request(who, &request_id.into()).await?,
-        None => hall.plans(who, usize::MAX).await?,
-    };
-    let records = records.into_iter().map(|record| standing(hall, who, record));
-    Ok(records.filter(|record| state.is_none_or(|state| record.state == state)).collect())
-}
-
-/// The run that executed a plan, or does; nothing when it is forgotten.
-pub(in crate::serve) async fn result_of(
-    hall: &Hall,
-    who: &Principal,
-    record: &PlanRecord,
-) -> Option<RunView> {
-    let stored = hall.stored(who, record.run_id.as_deref()?).await.ok()?;
-    Some(seen(hall, who, &stored))
+    let by = (who, &visit.origin);
+    result(execute_plan(hall, by, &record, &visit.body, visit.patience()).await?)
 }
 
 /// Everything about a plan, and its id.

@@ -14,8 +14,11 @@ use segue_runtime::store::StoreError;
 use serde::Serialize;
 
 use crate::serve::acting::Unacted;
+use crate::serve::executing::Unexecuted;
 use crate::serve::execution::Undescribed;
-use crate::serve::plans::Unbegun;
+use crate::serve::following::Unfollowed;
+use crate::serve::keys::Unclaimed;
+use crate::serve::plans::{Unbegun, Unwritten};
 
 /// The media type of problems.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -104,7 +107,13 @@ impl Problem {
         let (code, detail) = errors
             .first()
             .map_or((Code::Internal, String::new()), |error| (error.code, error.message.clone()));
+        let help = match code {
+            Code::InputSchema => Some("`input` of the request is what the run is given"),
+            Code::PolicyViolation => Some("`context` of the request is what its caller brings"),
+            _ => None,
+        };
         let mut problem = Problem::wrong(code, detail);
+        problem.view.help = help.map(str::to_owned);
         problem.view.errors = errors;
         problem
     }
@@ -339,6 +348,53 @@ impl From<Unbegun> for Problem {
         match error {
             Unbegun::Plan(error) => error.into(),
             Unbegun::Busy(detail) => Problem::busy(detail),
+        }
+    }
+}
+
+impl From<Unclaimed> for Problem {
+    fn from(error: Unclaimed) -> Problem {
+        match error {
+            Unclaimed::Unfit { chars_max } => {
+                let detail = format!("`Idempotency-Key` has 1 to {chars_max} characters");
+                Problem::wrong(Code::InvalidField, detail)
+            }
+            Unclaimed::Taken => {
+                let detail = "this `Idempotency-Key` came with another body before";
+                Problem::wrong(Code::Conflict, detail)
+            }
+            Unclaimed::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Unexecuted> for Problem {
+    fn from(error: Unexecuted) -> Problem {
+        match error {
+            Unexecuted::Undescribed(error) => error.into(),
+            Unexecuted::Refused(errors) => Problem::refused(errors),
+            Unexecuted::Unclaimed(error) => error.into(),
+            Unexecuted::Unbegun(error) => error.into(),
+            Unexecuted::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<Unwritten> for Problem {
+    fn from(Unwritten: Unwritten) -> Problem {
+        Problem::wrong(Code::Conversion, "the plan cannot be written as a composition")
+    }
+}
+
+impl From<Unfollowed> for Problem {
+    fn from(error: Unfollowed) -> Problem {
+        match error {
+            Unfollowed::Full => Problem::busy("too many follow runs (`served_streams_max`)"),
+            Unfollowed::Engine(error) => error.into(),
+            Unfollowed::Lost => {
+                let detail = "the journal could not be read";
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
+            }
         }
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use segue_core::diagnostic::Code;
-use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::store::RunQuery;
 
@@ -12,7 +11,7 @@ use super::compositions::run_answer;
 use super::problem::Problem;
 use super::shapes::RunList;
 use super::visit::{Answer, Visit, json};
-use crate::serve::acting::{Deed, Verdict, act, seen};
+use crate::serve::acting::{Deed, act, seen};
 
 /// Runs on a page unless said otherwise.
 const PAGE: usize = 50;
@@ -65,29 +64,12 @@ pub(super) async fn rollback(visit: Visit) -> Answer {
 
 /// `POST /api/v1/runs/{id}/resume`
 pub(super) async fn resume(visit: Visit) -> Answer {
-    done(&visit, &resuming(&visit.body)).await
+    done(&visit, &Deed::resuming(&visit.body)).await
 }
 
 /// `POST /api/v1/runs/{id}/approve`
 pub(super) async fn approve(visit: Visit) -> Answer {
-    done(&visit, &approving(&visit.body)).await
-}
-
-/// What the body of a request to go on means.
-pub(in crate::serve) fn resuming(body: &Value) -> Deed {
-    let assumed = body.get("assume").and_then(Value::as_str);
-    Deed::Resume(assumed.map(|word| verdict(body, word == "done", "value")))
-}
-
-/// What the body of an answer means.
-pub(in crate::serve) fn approving(body: &Value) -> Deed {
-    let granted = body.get("approved").and_then(Value::as_bool).unwrap_or(true);
-    Deed::Approve(verdict(body, granted, "data"))
-}
-
-fn verdict(body: &Value, granted: bool, data: &str) -> Verdict {
-    let step = body.get("step").and_then(Value::as_str).map(Arc::from);
-    Verdict { step, granted, data: body.get(data).cloned().unwrap_or_default() }
+    done(&visit, &Deed::approving(&visit.body)).await
 }
 
 async fn done(visit: &Visit, deed: &Deed) -> Answer {

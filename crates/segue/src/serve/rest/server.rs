@@ -90,7 +90,7 @@ pub(super) async fn metrics(visit: Visit) -> Answer {
     let figures = Figures {
         active: hall.under_way(&everybody),
         waiting: engine.store().runs(&query).await?.runs.len(),
-        followers: rest.followers_max - rest.followers.available_permits(),
+        followers: rest.followers.count(),
         store: engine.store().figures(),
     };
     let mut response = Response::new(Body::from(metrics.render(&figures)));

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use segue_core::diagnostic::DiagnosticView;
-use segue_core::plan::Plan;
 use segue_core::template::TemplateView;
-use segue_core::tool::Impact;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, PlanView, RunStatus, RunView, StepView, Timestamp, WaitView};
 use segue_core::words::PlannedView;
 use serde::Serialize;
 
-use crate::serve::listing::RunLine;
+use crate::serve::listing::{CompositionLine, RunLine};
 
 /// A run that is wanted: one of `composition`, `template_id` and `name`.
 #[derive(JsonSchema)]
@@ -288,37 +286,6 @@ pub struct TemplateList {
 pub struct CompositionList {
     /// By name.
     pub compositions: Vec<CompositionLine>,
-}
-
-/// A composition that is served.
-#[derive(Clone, Serialize, JsonSchema)]
-pub struct CompositionLine {
-    /// What it is run under.
-    pub name: Arc<str>,
-    /// What it does, calls and leaves behind.
-    pub description: String,
-    /// JSON Schema of its input.
-    pub input: Value,
-    /// JSON Schema of its result.
-    pub output: Value,
-    /// What it does to the world, at worst.
-    pub effect: Impact,
-    /// The hash of its plan.
-    pub plan_hash: Arc<str>,
-}
-
-impl CompositionLine {
-    /// A composition that is offered with these words.
-    pub fn new(name: &Arc<str>, description: &str, schemas: (&Value, &Value), plan: &Plan) -> Self {
-        CompositionLine {
-            name: name.clone(),
-            description: description.to_owned(),
-            input: schemas.0.clone(),
-            output: schemas.1.clone(),
-            effect: plan.impact(),
-            plan_hash: plan.hash().clone(),
-        }
-    }
 }
 
 /// Runs, newest first, a page at a time.

@@ -8,9 +8,8 @@ use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 
 use crate::serve::graphql::json::Json;
-use crate::serve::listing::definition;
+use crate::serve::listing::{CompositionLine, definition};
 use crate::serve::own::json_of;
-use crate::serve::rest::shapes::CompositionLine;
 
 /// The word for something.
 fn word(what: &impl serde::Serialize) -> String {

@@ -11,8 +11,7 @@ use super::run::{Run, RunError, Status, shown};
 use crate::serve::graphql::caller::{Caller, fault};
 use crate::serve::graphql::json::Json;
 use crate::serve::own::json_of;
-use crate::serve::plans::standing;
-use crate::serve::rest::plans::{listed, result_of, written};
+use crate::serve::plans::{listed, result_of, standing, written};
 
 /// How a plan stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]

@@ -1,4 +1,4 @@
-//! Keys of requests that may come twice: `Idempotency-Key`.
+//! Keys of requests that may come twice.
 //!
 //! A key is claimed, with the id of the run that it will have, before the run begins. Whoever comes with
 //! it again finds that run, also after a crash in between: then it begins, under the id that it was
@@ -8,17 +8,35 @@ use std::sync::Arc;
 
 use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
-use segue_core::diagnostic::Code;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 use segue_runtime::driver::now_ms;
 use segue_runtime::store::{Expect, Item, Shelf, StoreError};
 
-use super::problem::Problem;
-use crate::serve::hall::Hall;
+use super::hall::Hall;
 
 /// The longest key.
 const KEY_CHARS_MAX: usize = 255;
+
+/// Why a key is of no use.
+#[derive(Debug)]
+pub enum Unclaimed {
+    /// It is empty or too long.
+    Unfit {
+        /// How many characters it may have.
+        chars_max: usize,
+    },
+    /// It came with something else before.
+    Taken,
+    /// It cannot be kept, or looked up.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Unclaimed {
+    fn from(error: StoreError) -> Unclaimed {
+        Unclaimed::Store(error)
+    }
+}
 
 /// What a key stands for.
 pub(super) enum Claim {
@@ -34,10 +52,9 @@ pub(super) async fn claim(
     who: &Principal,
     key: &str,
     body: &Value,
-) -> Result<Claim, Problem> {
+) -> Result<Claim, Unclaimed> {
     if key.is_empty() || key.chars().count() > KEY_CHARS_MAX {
-        let detail = format!("`Idempotency-Key` has 1 to {KEY_CHARS_MAX} characters");
-        return Err(Problem::wrong(Code::InvalidField, detail));
+        return Err(Unclaimed::Unfit { chars_max: KEY_CHARS_MAX });
     }
     let store = hall.store();
     let shelves = store.shelves();
@@ -58,8 +75,7 @@ pub(super) async fn claim(
     let kept = kept.and_then(|item| read_json_value(&item.text, &hall.limits()).ok());
     let kept = kept.unwrap_or_default();
     if kept.get("asked").and_then(Value::as_str) != Some(&asked) {
-        let detail = "this `Idempotency-Key` came with another body before";
-        return Err(Problem::wrong(Code::Conflict, detail));
+        return Err(Unclaimed::Taken);
     }
     let run_id: Arc<str> = kept.get("run_id").and_then(Value::as_str).unwrap_or("").into();
     let has_begun = hall.active(who, &run_id).is_some() || store.run(&run_id).await?.is_some();
