@@ -221,6 +221,7 @@ impl EngineBuilder {
             self.registry.specs().map(|spec| &**spec),
             &self.concurrency,
             &limits,
+            self.before.as_ref().map(|before| &*before.inner.gate),
         ));
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));

@@ -35,7 +35,8 @@ pub struct Concurrency {
 
 /// Where calls wait before they leave.
 pub struct Gate {
-    all: Semaphore,
+    all: Arc<Bound>,
+    sources: BTreeMap<Arc<str>, Arc<Bound>>,
     lanes: BTreeMap<ToolId, Lane>,
     /// What time is counted from.
     since: Instant,
@@ -43,10 +44,25 @@ pub struct Gate {
     retry_percent_max: u32,
 }
 
+/// So many at once.
+struct Bound {
+    max: usize,
+    slots: Semaphore,
+}
+
+impl Bound {
+    /// A bound of so many: the one before, if it was that, so that those who are behind it count.
+    fn of(max: usize, before: Option<&Arc<Bound>>) -> Arc<Bound> {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        let same = before.filter(|before| before.max == max).cloned();
+        same.unwrap_or_else(|| Arc::new(Bound { max, slots: Semaphore::new(max) }))
+    }
+}
+
 /// What concerns the calls of one tool.
 struct Lane {
-    tool: Option<Semaphore>,
-    source: Option<Arc<Semaphore>>,
+    tool: Option<Arc<Bound>>,
+    source: Option<Arc<Bound>>,
     /// Whether its calls wait for calls of other tools. They hold no slot that those need.
     waits_for_parts: bool,
     /// Built-in tools have none: they are this process, or reach a different host each time.
@@ -54,27 +70,35 @@ struct Lane {
 }
 
 impl Gate {
-    /// A gate for these tools.
+    /// A gate for these tools. Whoever is behind a gate `before` it counts here, too, where the bound is
+    /// the same.
     pub fn new<'a>(
         tools: impl Iterator<Item = &'a ToolSpec>,
         concurrency: &Concurrency,
         limits: &Limits,
+        before: Option<&Gate>,
     ) -> Gate {
-        let semaphore = |max: &u32| Semaphore::new(*max as usize);
-        let sources: BTreeMap<&str, Arc<Semaphore>> = concurrency
+        let known = |name: &Arc<str>| before.and_then(|gate| gate.sources.get(name));
+        let sources: BTreeMap<Arc<str>, Arc<Bound>> = concurrency
             .sources
             .iter()
-            .map(|(name, max)| (&**name, Arc::new(semaphore(max))))
+            .map(|(name, max)| (name.clone(), Bound::of(*max as usize, known(name))))
             .collect();
-        let lane = |tool: &ToolSpec| Lane {
-            tool: concurrency.tools.get(&tool.id).map(semaphore),
-            source: sources.get(tool.id.namespace()).filter(|_| tool.composed.is_none()).cloned(),
-            waits_for_parts: tool.composed.is_some(),
-            health: (tool.id.namespace() != BUILTIN).then(|| Mutex::new(Health::new(limits))),
+        let lane = |tool: &ToolSpec| {
+            let known = before.and_then(|gate| gate.lanes.get(&tool.id)?.tool.as_ref());
+            let bound = |max: &u32| Bound::of(*max as usize, known);
+            let source = sources.get(tool.id.namespace());
+            Lane {
+                tool: concurrency.tools.get(&tool.id).map(bound),
+                source: source.filter(|_| tool.composed.is_none()).cloned(),
+                waits_for_parts: tool.composed.is_some(),
+                health: (tool.id.namespace() != BUILTIN).then(|| Mutex::new(Health::new(limits))),
+            }
         };
         Gate {
-            all: Semaphore::new(limits.calls_max.min(Semaphore::MAX_PERMITS)),
+            all: Bound::of(limits.calls_max, before.map(|gate| &gate.all)),
             lanes: tools.map(|tool| (tool.id.clone(), lane(tool))).collect(),
+            sources,
             since: Instant::now(),
             retry_percent_max: limits.retry_percent_max,
         }
@@ -93,7 +117,7 @@ impl Gate {
             health.check(now).map_err(|refusal| self.refuse(tool, refusal))?;
         }
         let slots = [
-            acquire(lane.tool.as_ref()).await,
+            acquire(lane.tool.as_deref()).await,
             acquire(lane.source.as_deref()).await,
             acquire(self.all(lane)).await,
         ];
@@ -137,16 +161,16 @@ impl Gate {
 
     /// Every slot that a call needs, when nobody waits for any of them.
     fn free_slots<'a>(&'a self, lane: &'a Lane) -> Option<Slots<'a>> {
-        let free = |slots: Option<&'a Semaphore>| match slots {
+        let free = |bound: Option<&'a Bound>| match bound {
             None => Some(None),
-            Some(slots) => slots.try_acquire().ok().map(Some),
+            Some(bound) => bound.slots.try_acquire().ok().map(Some),
         };
-        Some([free(lane.tool.as_ref())?, free(lane.source.as_deref())?, free(self.all(lane))?])
+        Some([free(lane.tool.as_deref())?, free(lane.source.as_deref())?, free(self.all(lane))?])
     }
 
     /// The slots of the process, for a call that takes one.
-    fn all(&self, lane: &Lane) -> Option<&Semaphore> {
-        (!lane.waits_for_parts).then_some(&self.all)
+    fn all(&self, lane: &Lane) -> Option<&Bound> {
+        (!lane.waits_for_parts).then_some(&*self.all)
     }
 
     fn millis(&self, at: Instant) -> u64 {
@@ -178,8 +202,8 @@ impl Lane {
     }
 }
 
-async fn acquire(slots: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
-    Some(slots?.acquire().await.expect("nobody closes a gate"))
+async fn acquire(bound: Option<&Bound>) -> Option<SemaphorePermit<'_>> {
+    Some(bound?.slots.acquire().await.expect("nobody closes a gate"))
 }
 
 /// A call that may leave, with the slots that it holds until it is over.
@@ -217,6 +241,40 @@ impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if !self.settled {
             self.tell(Sign::None, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::schema::Schema;
+
+    use super::*;
+
+    fn gate(spec: &ToolSpec, [calls, source, tool]: [u32; 3], before: Option<&Gate>) -> Gate {
+        let concurrency = Concurrency {
+            tools: [(spec.id.clone(), tool)].into(),
+            sources: [(spec.id.namespace().into(), source)].into(),
+        };
+        let limits = Limits { calls_max: calls as usize, ..Limits::default() };
+        Gate::new([spec].into_iter(), &concurrency, &limits, before)
+    }
+
+    /// Calls that are under way when another configuration comes count against its bounds, unless
+    /// these are others.
+    #[tokio::test]
+    async fn who_is_behind_the_gate_before_counts() {
+        let id = ToolId::new("crm", "find");
+        let spec = ToolSpec::new(id.clone(), "", Schema::any_object());
+        for bounds in [[1, 9, 9], [9, 1, 9], [9, 9, 1]] {
+            let old = gate(&spec, bounds, None);
+            let pass = old.enter(&id, false).await.unwrap();
+            let new = gate(&spec, bounds, Some(&old));
+            assert!(new.try_enter(&id, false).is_none(), "{bounds:?}");
+            let wider = gate(&spec, bounds.map(|bound| bound + 1), Some(&new));
+            assert!(wider.try_enter(&id, false).is_some(), "{bounds:?}");
+            pass.settle(true);
+            assert!(new.try_enter(&id, false).is_some(), "{bounds:?}");
         }
     }
 }
