@@ -163,14 +163,24 @@ impl Engine {
     /// Goes on with every run that nobody has, all at once. A run that cannot be read, or belongs
     /// to somebody, delays none of the others.
     pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
-        let found = self.inner.store.unfinished().await?;
+        self.recover_watched(|_| Unobserved).await
+    }
+
+    /// The same, with somebody who watches each of them.
+    pub async fn recover_watched<O: Observer>(
+        &self,
+        watch: impl Fn(&RunRow) -> O,
+    ) -> Result<Vec<Recovered>, EngineError> {
+        let (found, watch) = (self.inner.store.unfinished().await?, &watch);
         let damaged = found.damaged.into_iter().map(|error| ("?".into(), Err(error.into())));
         let mut recovered: Vec<Recovered> = damaged.collect();
         let mut under_way: FuturesUnordered<_> = found
             .runs
             .into_iter()
-            .map(|row| async {
-                let outcome = self.resume(ResumeRequest::new(row.run_id.clone())).await;
+            .map(|row| async move {
+                let observer = watch(&row);
+                let request = ResumeRequest::new(row.run_id.clone());
+                let outcome = self.resume(ResumeRequest { observer: &observer, ..request }).await;
                 (row.run_id, outcome)
             })
             .collect();

@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use segue_core::run::{Question, QuestionKind};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
-use segue_runtime::driver::Later;
+use segue_runtime::driver::{Later, Unobserved};
 use segue_runtime::engine::{EngineError, ResumeRequest, Stored, Wish};
-use segue_runtime::store::{StoreError, TakeOver};
+use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::app::App;
 use super::prompt::confirmer;
@@ -267,8 +267,10 @@ fn resume_all(global: &Global) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
+    let observing = app.observing();
     app.runtime().block_on(async {
-        let found = match app.engine.recover().await {
+        let watch = |row: &RunRow| observing.watch(&Unobserved, &row.name, &Origin::default());
+        let found = match app.engine.recover_watched(watch).await {
             Ok(found) => found,
             Err(error) => {
                 complain(&error.to_string(), None);

@@ -41,6 +41,8 @@ pub struct Origin {
     pub request_id: Option<Arc<str>>,
     /// The trace that the request is a part of.
     pub trace: Option<Trace>,
+    /// The session of MCP in which it was asked for.
+    pub session_id: Option<Arc<str>>,
 }
 
 impl Observing {
@@ -65,6 +67,7 @@ impl Observing {
             observing: self.clone(),
             composition: composition.unwrap_or_default(),
             request_id: origin.request_id.clone(),
+            session_id: origin.session_id.clone(),
             account: Mutex::default(),
         }
     }
@@ -78,6 +81,7 @@ pub struct Watch<'a> {
     observing: Observing,
     composition: Label,
     request_id: Option<Arc<str>>,
+    session_id: Option<Arc<str>>,
     account: Mutex<Account>,
 }
 
@@ -87,7 +91,7 @@ impl Watch<'_> {
             metrics.told(run, &self.composition, at_ms, told);
         }
         if let (Some(traces), Some(trace)) = (&self.observing.traces, run.trace()) {
-            traces.told(run, trace, at_ms, told);
+            traces.told(run, trace, self.session_id.as_deref(), at_ms, told);
         }
         log::told(run, self.request_id.as_deref(), at_ms, told);
     }

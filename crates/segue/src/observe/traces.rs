@@ -97,8 +97,15 @@ impl Traces {
     }
 
     /// Makes the span of what has ended.
-    pub(super) fn told(&self, run: &Run, trace: &Trace, at_ms: u64, told: &Told<'_>) {
-        let teller = Teller { run, trace, at_ms };
+    pub(super) fn told(
+        &self,
+        run: &Run,
+        trace: &Trace,
+        session_id: Option<&str>,
+        at_ms: u64,
+        told: &Told<'_>,
+    ) {
+        let teller = Teller { run, trace, session_id, at_ms };
         let span = match told {
             Told::Ended { began_ms, before, status, code } => {
                 teller.run_span(*began_ms, *before, *status, code.map(Code::as_str))
@@ -193,6 +200,8 @@ fn time(ms: u64) -> SystemTime {
 struct Teller<'a> {
     run: &'a Run,
     trace: &'a Trace,
+    /// The session of MCP in which the run was asked for.
+    session_id: Option<&'a str>,
     at_ms: u64,
 }
 
@@ -236,6 +245,8 @@ impl Teller<'_> {
             KeyValue::new("segue.request.id", self.run.request_id().to_owned()),
             KeyValue::new("segue.run.status", status.as_str()),
         ]);
+        let session_id = self.session_id.map(str::to_owned);
+        span.attributes.extend(session_id.map(|id| KeyValue::new("mcp.session.id", id)));
         span.error = code.or((status != RunStatus::Success).then_some(status.as_str()));
         span
     }

@@ -143,6 +143,11 @@ fn the_environment_says_where_spans_go() {
 /// A run that was interrupted goes on in its trace: what began before has its beginning.
 #[test]
 fn a_run_that_goes_on_stays_in_its_trace() {
+    goes_on_in_its_trace("last");
+    goes_on_in_its_trace("--all");
+}
+
+fn goes_on_in_its_trace(which: &str) {
     let collector = Collector::start();
     let world = traced(&collector, "");
     world.file(
@@ -153,7 +158,7 @@ fn a_run_that_goes_on_stays_in_its_trace() {
     let env = [("TRACEPARENT", GIVEN)];
     let crashed = run(&world, &env, &["run", "two.yaml", "--inject", "crash-after=2"]);
     assert_ne!(crashed.code, Some(0), "{crashed:?}");
-    run(&world, &[], &["resume", "last"]).exits(0);
+    run(&world, &[], &["resume", which]).exits(0);
     let spans = collector.spans();
     assert!(spans.iter().all(|span| span.trace_id == GIVEN[3..35]), "{spans:#?}");
     let root = only(&spans, "run two");
@@ -165,6 +170,26 @@ fn a_run_that_goes_on_stays_in_its_trace() {
     assert_eq!(attempts.len(), 2, "{spans:#?}");
     assert_eq!((attempts[0].attribute("error.type"), attempts[0].began), ("lost", b.began));
     assert_eq!((attempts[1].attribute("segue.attempt"), attempts[1].status), ("2", 1));
+}
+
+/// The span of a run that was asked for in a session of MCP names the session.
+#[test]
+fn a_session_is_named() {
+    let collector = Collector::start();
+    let world = World::new();
+    let otlp = format!("observe: {{ otlp: {{ endpoint: '{}' }} }}\n", collector.address);
+    world.file("segue.yaml", format!("{CONFIG}server: {{ token: {TOKEN} }}\n{otlp}"));
+    world.file("lib/double.yaml", DOUBLE);
+    let served = Served::start(&world, "memory", &[]);
+    let session = served.mcp_session();
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "double_it", "arguments": { "n": 1 } } });
+    assert_eq!(served.mcp(Some(&session), &call).status, 200);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(served.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(served.wait().success());
+    let spans = collector.spans();
+    assert_eq!(only(&spans, "run double-it").attribute("mcp.session.id"), session);
 }
 
 /// A configuration that was merely found sends nothing anywhere until it is trusted.

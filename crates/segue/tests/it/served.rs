@@ -205,6 +205,30 @@ impl Served {
         self.send("POST", path, &[], body)
     }
 
+    /// What a message of MCP is answered, in a session or before there is one.
+    pub(crate) fn mcp(&self, session: Option<&str>, message: &Json) -> Answer {
+        let bearer = format!("Bearer {TOKEN}");
+        let mut headers = vec![
+            ("Authorization", &*bearer),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        headers.extend(session.map(|id| ("Mcp-Session-Id", id)));
+        self.ask("POST", "/mcp", &headers, &message.to_string())
+    }
+
+    /// Begins a session of MCP.
+    pub(crate) fn mcp_session(&self) -> String {
+        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": { "name": "raw", "version": "1" } } });
+        let answer = self.mcp(None, &hello);
+        let session = answer.headers["mcp-session-id"].clone();
+        let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(self.mcp(Some(&session), &begun).status, 202);
+        session
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().unwrap()

@@ -34,8 +34,8 @@ impl Asked {
     pub(super) fn of(request: &Request) -> Asked {
         let headers = request.headers();
         let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-        let origin =
-            Origin { request_id: Some(named(headers)), trace: traceparent.and_then(Trace::parse) };
+        let (request_id, trace) = (Some(named(headers)), traceparent.and_then(Trace::parse));
+        let origin = Origin { request_id, trace, session_id: None };
         Asked { origin, at: Instant::now(), method: request.method().clone() }
     }
 

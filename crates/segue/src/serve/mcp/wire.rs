@@ -38,6 +38,9 @@ const CONTEXT: &str = "segue/context";
 /// What the trace that a request is a part of is carried in.
 const TRACEPARENT: &str = "traceparent";
 
+/// The header that carries the id of a session.
+const SESSION: &str = "mcp-session-id";
+
 /// A composition, as a tool of the protocol.
 pub(super) fn tool_of_offer(offer: &Offer) -> Tool {
     let tool = Tool::new(offer.name.clone(), offer.description.clone(), object(&offer.input));
@@ -155,9 +158,11 @@ pub(super) fn arguments(
 
 /// Where a run comes from: the metadata of the request says it, or the HTTP request that it came by.
 pub(super) fn origin(context: &RequestContext<RoleServer>) -> Origin {
-    let by_http = context.extensions.get::<Parts>();
-    let by_http = by_http.and_then(|parts| parts.extensions.get::<Origin>());
+    let parts = context.extensions.get::<Parts>();
+    let by_http = parts.and_then(|parts| parts.extensions.get::<Origin>());
     let mut origin = by_http.cloned().unwrap_or_default();
+    let session = parts.and_then(|parts| parts.headers.get(SESSION)?.to_str().ok());
+    origin.session_id = session.map(Arc::from);
     let traceparent = context.meta.get(TRACEPARENT).and_then(serde_json::Value::as_str);
     origin.trace = traceparent.and_then(Trace::parse).or(origin.trace);
     origin
