@@ -50,6 +50,13 @@ impl Secrets {
         Secrets::new(self.values.iter().cloned().chain(others))
     }
 
+    /// These and those.
+    pub(crate) fn with(&self, others: &Secrets) -> Secrets {
+        let more = others.values.iter().filter(|value| !self.values.contains(value));
+        let more: Vec<String> = more.cloned().collect();
+        if more.is_empty() { self.clone() } else { self.and(more) }
+    }
+
     /// What a tool answered, without them.
     pub(crate) fn clean_outcome(
         &self,

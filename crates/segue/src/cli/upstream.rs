@@ -143,6 +143,7 @@ impl Upstream {
             };
             let same = before.and_then(|before| before.servers.get(&name));
             let same = same.filter(|same| same.is_of(server, &config.limits)).cloned();
+            same.iter().for_each(|same| same.learn(&secrets));
             let server = same.unwrap_or_else(|| {
                 let server = Server::new(server.clone(), &config.limits, folder.as_deref());
                 Arc::new(server.discreet(secrets.clone()))

@@ -2,8 +2,8 @@
 //! again when it has died, and left alone for a while when it keeps dying.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,7 +44,7 @@ pub struct Server {
     /// Where its definitions are kept.
     record: Option<PathBuf>,
     /// What it may echo and nobody may see.
-    secrets: Secrets,
+    secrets: RwLock<Secrets>,
     life: Mutex<Life>,
     counts: Counts,
 }
@@ -110,7 +110,7 @@ impl Server {
     /// A server that nobody has started yet. Its definitions are kept in a folder, if there is one.
     pub fn new(config: ServerConfig, limits: &Limits, folder: Option<&std::path::Path>) -> Server {
         let record = folder.map(|folder| record::file(folder, &config.name, &config.identity));
-        let (limits, secrets) = (limits.clone(), Secrets::default());
+        let (limits, secrets) = (limits.clone(), RwLock::default());
         let (life, counts) = (Mutex::default(), Counts::default());
         Server { config, limits, record, secrets, life, counts }
     }
@@ -118,7 +118,17 @@ impl Server {
     /// The same, which tells nothing of these when it cannot be used.
     #[must_use]
     pub fn discreet(self, secrets: Secrets) -> Server {
-        Server { secrets, ..self }
+        Server { secrets: RwLock::new(secrets), ..self }
+    }
+
+    /// Tells nothing of these either, from now on: it outlives the configuration that it was made of.
+    pub fn learn(&self, secrets: &Secrets) {
+        let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        *known = known.with(secrets);
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether it is configured just so.
@@ -208,9 +218,9 @@ impl Server {
         match (&self.config.reach, self.tokens()) {
             (Reach::Http(http), Some(file)) => {
                 let tokens = login::told(&file, &http.url);
-                if tokens.is_empty() { self.secrets.clone() } else { self.secrets.and(tokens) }
+                if tokens.is_empty() { self.secrets() } else { self.secrets().and(tokens) }
             }
-            _ => self.secrets.clone(),
+            _ => self.secrets(),
         }
     }
 

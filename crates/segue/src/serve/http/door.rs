@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use super::asked::Asked;
 use super::oidc::METADATA;
+use super::pass::{Pass, Stay};
 use super::token::{Keyring, Refusal};
 use crate::observe::Origin as Asker;
 use crate::observe::metrics::Metrics;
@@ -88,7 +89,7 @@ impl Origin {
 
 impl Door {
     /// Who comes in with this request.
-    async fn admit(&self, request: &Parts) -> Result<Principal, Problem> {
+    async fn admit(&self, request: &Parts) -> Result<Pass, Problem> {
         let headers = &request.headers;
         let host = host_of(&request.uri, headers).ok_or_else(|| {
             Problem::new(StatusCode::BAD_REQUEST, Code::InvalidField, "a `Host` is needed")
@@ -107,7 +108,7 @@ impl Door {
         let path = request.uri.path();
         // A browser sends no token with it; and what is the same everywhere needs none.
         if is_preflight(request) || self.open.contains(&path) {
-            return Ok(Principal::stranger());
+            return Ok(Pass::lasting(Principal::stranger()));
         }
         let keyring = self.keyring.borrow().clone();
         let who = keyring.who(headers, now_ms()).await;
@@ -246,16 +247,19 @@ async fn within(
     origin: Asker,
 ) -> Result<Response, Problem> {
     let (mut parts, mut body) = request.into_parts();
-    let who = door.admit(&parts).await?;
+    // Before they are let in, so that no change is missed.
+    let keyring = door.keyring.clone();
+    let pass = door.admit(&parts).await?;
     if is_preflight(&parts) {
         return Ok(preflight());
     }
-    parts.extensions.insert(who);
+    parts.extensions.insert(pass.who.clone());
+    let stay = Stay { pass, credentials: Stay::credentials(&parts.headers), keyring };
     parts.extensions.insert(origin);
     if !body.is_end_stream() {
         body = Body::from(door.read(&parts.headers, body).await?);
     }
-    Ok(next.run(Request::from_parts(parts, body)).await)
+    Ok(stay.bound(next.run(Request::from_parts(parts, body)).await))
 }
 
 #[cfg(test)]

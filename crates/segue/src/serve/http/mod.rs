@@ -4,6 +4,7 @@
 //! listen.rs, crowd.rs, stream.rs    connections: how many, how slow, and how they end
 //! door.rs, token.rs,                each request: to whom, from where, with which token, how large
 //!   oidc.rs, ring_keys.rs
+//! pass.rs                           how long they may stay
 //! asked.rs                          what it is called, and what is said of it afterwards
 //! session.rs                        sessions of MCP, each of which is somebody's
 //! ```
@@ -15,6 +16,7 @@ mod crowd;
 mod door;
 mod listen;
 mod oidc;
+mod pass;
 mod ring_keys;
 mod session;
 mod stream;
@@ -44,6 +46,7 @@ use session::Sessions;
 
 pub use listen::{bind, tls};
 pub use oidc::{Issuer, METADATA, Resource};
+pub use pass::Pass;
 pub use token::{Key, Keyring, is_hash, made_up};
 
 /// How often what nobody needs any more is forgotten.

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::pass::Pass;
 use super::ring_keys;
 use super::token::{Keyring, Refusal};
 use crate::config::OidcConfig;
@@ -77,6 +78,9 @@ struct SignedBy {
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
+    /// Seconds since 1970, perhaps with a fraction. That it is there is looked at with the others.
+    #[serde(default)]
+    exp: f64,
     #[serde(default)]
     scope: Words,
     #[serde(default)]
@@ -127,7 +131,7 @@ impl Issuer {
     }
 
     /// Who comes with a token of it.
-    pub(super) async fn who(&self, token: &str) -> Result<Principal, Refusal> {
+    pub(super) async fn who(&self, token: &str) -> Result<Pass, Refusal> {
         let unfit = |why: &str| Refusal::Unfit(why.to_owned());
         if token.len() > TOKEN_BYTES_MAX {
             return Err(unfit("it is too large"));
@@ -145,7 +149,10 @@ impl Issuer {
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         let read = decode::<Claims>(token, &signed_by.key, &validation);
         let claims = read.map_err(|error| Refusal::Unfit(reason(&error)))?.claims;
-        self.principal(&claims)
+        let who = self.principal(&claims)?;
+        let until = Duration::try_from_secs_f64(claims.exp).unwrap_or(Duration::MAX);
+        let until = until.saturating_add(Duration::from_secs(LEEWAY_SECONDS));
+        Ok(Pass { who, expires_ms: u64::try_from(until.as_millis()).ok() })
     }
 
     /// What its claims come to here. Scopes that mean nothing here give nothing.

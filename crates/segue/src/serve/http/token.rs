@@ -13,6 +13,7 @@ use segue_core::tool::hex_digest;
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
 use super::oidc::{Issuer, looks_signed};
+use super::pass::Pass;
 
 /// The file in the data folder that holds the hash.
 const FILE: &str = "server-token";
@@ -126,9 +127,9 @@ impl Keyring {
     }
 
     /// Who comes with these headers at this moment.
-    pub async fn who(&self, headers: &HeaderMap, now_ms: u64) -> Result<Principal, Refusal> {
+    pub async fn who(&self, headers: &HeaderMap, now_ms: u64) -> Result<Pass, Refusal> {
         if self.is_open {
-            return Ok(Principal::administrator(EVERYBODY));
+            return Ok(Pass::lasting(Principal::administrator(EVERYBODY)));
         }
         let token = bearer(headers)?;
         match &self.issuer {
@@ -139,7 +140,7 @@ impl Keyring {
 
     /// Who comes with a token of ours. Every key is looked at, whichever fits, so that how long it takes
     /// says nothing.
-    fn known(&self, token: &str, now_ms: u64) -> Result<Principal, Refusal> {
+    fn known(&self, token: &str, now_ms: u64) -> Result<Pass, Refusal> {
         let given = hex_digest(token.as_bytes());
         let mut found = u32::MAX;
         for (at, key) in (0u32..).zip(&self.keys) {
@@ -149,7 +150,7 @@ impl Keyring {
         let key = usize::try_from(found).ok().and_then(|at| self.keys.get(at));
         let key = key.ok_or(Refusal::Unknown)?;
         if stands(key.expires_ms, now_ms) {
-            Ok(key.principal.clone())
+            Ok(Pass { who: key.principal.clone(), expires_ms: key.expires_ms })
         } else {
             Err(Refusal::Expired)
         }
@@ -237,11 +238,12 @@ mod tests {
         };
         let keyring = Keyring::of("root").with([key("ada", None), key("bob", Some(1_000))]);
         let who = |token, now| keyring.known(token, now);
-        assert_eq!(&*who("ada", 5_000).unwrap().name, "ada");
-        assert_eq!(&*who("bob", 999).unwrap().name, "bob");
+        assert_eq!(&*who("ada", 5_000).unwrap().who.name, "ada");
+        let bob = who("bob", 999).unwrap();
+        assert_eq!((&*bob.who.name, bob.expires_ms), ("bob", Some(1_000)));
         assert_eq!(who("bob", 1_000), Err(Refusal::Expired));
         assert_eq!(who("eve", 0), Err(Refusal::Unknown));
-        assert_eq!(who("root", 0).unwrap().rights, Rights::ALL);
+        assert_eq!(who("root", 0).unwrap().who.rights, Rights::ALL);
         let mut two = headers("ada");
         two.append(header::AUTHORIZATION, "Bearer root".parse().unwrap());
         assert_eq!(bearer(&two), Err(Refusal::Unknown));

@@ -104,6 +104,33 @@ fn a_configuration_changes_under_runs() {
     }
 }
 
+/// A server that is kept tells nothing of the secrets of a later configuration, also to runs that began
+/// before it.
+#[test]
+fn a_server_that_is_kept_learns_new_secrets() {
+    let world = world(&config("first", TOKENS));
+    world.file(
+        "other/say.yaml",
+        "name: say\ninput: { type: object, properties: { text: { type: string } } }\n\
+         steps: [ { id: a, tool: echo, parameters: { text: '{{ input.text }}' } } ]\n\
+         output: { text: '{{ a.text }}' }\n",
+    );
+    let served = Served::start(&world, "memory", &["--watch"]);
+    let asks = json!({ "composition": { "name": "asks", "steps": [
+        { "id": "ok", "approve": { "message": "go on?" } },
+        { "id": "b", "tool": "first:say", "parameters": { "text": "it is s3cr3t-and-long" },
+          "depends_on": ["ok"], "output_key": "b" }] } });
+    let begun = served.post(EXECUTE, &asks).is(202);
+    let waits = begun["run_id"].as_str().unwrap();
+    let more = "    env: { API_KEY: s3cr3t-and-long }\n";
+    let second = config("second", "").replace("compositions: ['lib/*.yaml']\nmcpServers:\n", "");
+    let first = config("first", "");
+    world.file("segue.yaml", format!("{first}{second}{more}{TOKENS}"));
+    served.said("the configuration was read again");
+    let view = served.post(&format!("/api/v1/runs/{waits}/approve"), &json!({})).is(200);
+    assert_eq!(view["results"]["b"]["text"], "it is «secret»", "{view}");
+}
+
 /// A configuration with a mistake is said to have one, and the one before stays.
 #[test]
 fn a_configuration_that_cannot_be_used_changes_nothing() {
@@ -148,4 +175,62 @@ fn a_hangup_reads_the_configuration_again() {
     let mut rest = String::new();
     open.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("HTTP/1.1 401"), "{rest}");
+}
+
+/// What is followed is followed with a token: when that is taken back, the stream ends, at every door.
+/// The run itself goes on.
+#[test]
+fn streams_end_with_their_token() {
+    use std::io::{Read as _, Write as _};
+    let world = world(&config("first", TOKENS));
+    let served = Served::start(&world, "memory", &["--watch"]);
+    let sleeps = json!({ "composition": { "name": "sleeps", "steps": [
+        { "id": "a", "tool": "sleep", "parameters": { "ms": 600_000 } }] } });
+    let prefer = [("Prefer", "respond-async")];
+    let begun = served.send("POST", EXECUTE, &prefer, &sleeps).is(202);
+    let run_id = begun["run_id"].as_str().unwrap();
+    let session = served.mcp_session();
+    let bearer = format!("Bearer {TOKEN}");
+    let query = format!("subscription {{ runEvents(runId: \"{run_id}\") {{ seq }} }}");
+    let headers = [
+        ("Authorization", &*bearer),
+        ("Accept", "text/event-stream"),
+        ("Content-Type", "application/json"),
+        ("Mcp-Session-Id", &session),
+    ];
+    let asked = [
+        ("GET", format!("/api/v1/runs/{run_id}/events"), String::new()),
+        ("POST", "/graphql".to_owned(), json!({ "query": query }).to_string()),
+        ("GET", "/mcp".to_owned(), String::new()),
+    ];
+    let mut streams: Vec<_> = asked
+        .iter()
+        .map(|(method, path, body)| {
+            // Sessions are for MCP alone.
+            let headers = if path == "/mcp" { &headers[..] } else { &headers[..3] };
+            let mut stream = served.connect();
+            stream.set_read_timeout(Some(std::time::Duration::from_mins(1))).unwrap();
+            let request = served.request(method, path, headers, body);
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut some = [0; 15];
+            stream.read_exact(&mut some).unwrap();
+            assert_eq!(std::str::from_utf8(&some).unwrap(), "HTTP/1.1 200 OK", "{path}");
+            stream
+        })
+        .collect();
+    world.file("segue.yaml", config("first", "server: { token: changed }\n"));
+    served.said("the configuration was read again");
+    for (stream, (_, path, _)) in streams.iter_mut().zip(&asked) {
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(rest.contains("text/event-stream"), "{path}: {rest}");
+    }
+    let view = served.send_by(
+        "changed",
+        "POST",
+        &format!("/api/v1/runs/{run_id}/cancel"),
+        &[],
+        &json!(null),
+    );
+    assert_eq!(view.is(200)["status"], "cancelled");
 }
