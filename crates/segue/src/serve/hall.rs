@@ -3,7 +3,7 @@
 //! Whoever asks for something says who they are. What their toolset refuses is not served to them, and
 //! what is somebody else's is not there: both are decided by the core, and asked for here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub struct Hall {
     /// What runs are driven on: the connections of their tools live there.
     handle: Handle,
     active: Mutex<HashMap<Arc<str>, Arc<Active>>>,
+    /// Runs that are about to begin: what they execute is taken already.
+    announced: Mutex<HashSet<Arc<str>>>,
     /// What runs that wait for a person were begun with: they go on with it, whatever is served then.
     waiting: Mutex<HashMap<Arc<str>, Engine>>,
     /// Counts how often what is offered has changed.
@@ -77,6 +79,19 @@ pub struct Hall {
     /// Changes when runs are left where they are.
     leaving: watch::Sender<bool>,
     observing: Observing,
+}
+
+/// A run is about to begin as long as this lives.
+pub struct Announced {
+    hall: Arc<Hall>,
+    run_id: Arc<str>,
+}
+
+impl Drop for Announced {
+    // Work in `Drop`, because whoever was to begin it may go away before.
+    fn drop(&mut self) {
+        self.hall.announced().remove(&self.run_id);
+    }
 }
 
 /// A run that somebody wants.
@@ -115,6 +130,7 @@ impl Hall {
             taken,
             handle,
             active: Mutex::default(),
+            announced: Mutex::default(),
             waiting: Mutex::default(),
             changes: watch::Sender::default(),
             leaving: watch::Sender::default(),
@@ -228,6 +244,21 @@ impl Hall {
     pub fn active(&self, who: &Principal, run_id: &str) -> Option<Arc<Active>> {
         let active = self.actives().get(run_id).cloned();
         active.filter(|active| who.sees(active.principal.as_deref()))
+    }
+
+    /// Says that a run is about to begin, until it has or never will.
+    pub fn announce(self: &Arc<Hall>, run_id: Arc<str>) -> Announced {
+        self.announced().insert(run_id.clone());
+        Announced { hall: self.clone(), run_id }
+    }
+
+    /// Whether a run is about to begin here.
+    pub fn is_announced(&self, run_id: &str) -> bool {
+        self.announced().contains(run_id)
+    }
+
+    fn announced(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a run that is somebody's, unless too many are under way.

@@ -63,7 +63,10 @@ pub async fn begin(
     mut wanted: Wanted,
 ) -> Result<Arc<Active>, Unbegun> {
     let engine = hall.served(who).engine;
-    let taken = engine.take_plan(&kept.plan_id, kept.again, engine.new_run_id()).await;
+    let run_id = engine.new_run_id();
+    // Whoever looks at the plan between its being taken and the run's beginning is told the truth.
+    let _announced = hall.announce(run_id.clone());
+    let taken = engine.take_plan(&kept.plan_id, kept.again, run_id).await;
     let taken = taken.map_err(Unbegun::Plan)?;
     wanted.run_id.clone_from(&taken.now.run_id);
     match hall.start(who, wanted) {
@@ -75,9 +78,11 @@ pub async fn begin(
     }
 }
 
-/// A plan as it stands. One whose run has begun here is being executed, whatever the journal says yet.
+/// A plan as it stands. One whose run begins here is being executed, whatever the journal says yet.
 pub fn standing(hall: &Hall, who: &Principal, mut record: PlanRecord) -> PlanRecord {
-    if record.run_id.as_ref().is_some_and(|run_id| hall.active(who, run_id).is_some()) {
+    let begins =
+        |run_id: &Arc<str>| hall.active(who, run_id).is_some() || hall.is_announced(run_id);
+    if record.run_id.as_ref().is_some_and(begins) {
         record.state = PlanState::InProgress;
     }
     record
@@ -186,4 +191,87 @@ pub fn plan_error(error: &PlanError) -> Told {
         let _ = write!(text, "\n- {} [{}]", finding.message, finding.code);
     }
     Told::error(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use segue_core::compile::source::Source;
+    use segue_core::run::Options;
+    use segue_core::words::{Cost, Origin as Made};
+    use segue_runtime::engine::Engine;
+    use segue_runtime::library::Library;
+    use segue_runtime::store::{Expect, Item, Shelf};
+
+    use super::*;
+    use crate::observe::{Observing, Origin};
+    use crate::serve::active::Asking;
+
+    const PLAN: &str = r#"{ "tools": [{ "name": "echo", "parameters": {} }] }"#;
+
+    /// S4-09: a plan that is taken is being executed, before its run has written anything; and one
+    /// whose run is not about to begin any more is not.
+    #[tokio::test]
+    async fn a_plan_that_is_taken_is_in_progress() {
+        let (engine, _) = Engine::builder().build();
+        let who = Principal::administrator("ada");
+        let record = PlanRecord {
+            request_id: "req_1".into(),
+            plan_id: "plan_1".into(),
+            version: 1,
+            query: "echo".into(),
+            state: PlanState::Pending,
+            created_ms: 0,
+            origin: Made::Model { model: "m".into(), cost: Cost::default() },
+            run_id: None,
+            document: json_of(&serde_json::from_str::<serde_json::Value>(PLAN).unwrap()),
+            principal: None,
+        };
+        let text = serde_json::to_string(&record).unwrap().into();
+        let item = Item { key: record.plan_id.clone(), text, version: 0, at_ms: 0 };
+        engine.store().shelves().keep(Shelf::Plans, &item, Expect::Absent).await.unwrap();
+        // Runs are driven on something that never moves.
+        let idle = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (library, _) = Library::new(engine.clone(), Vec::new());
+        let (taken, observing) = (BTreeSet::new(), Observing::default());
+        let hall = Hall::new(
+            engine.clone(),
+            library,
+            BTreeMap::new(),
+            taken,
+            idle.handle().clone(),
+            observing,
+        );
+        let state = async || {
+            let record = hall.plan_record(&who, &record.plan_id).await.unwrap();
+            standing(&hall, &who, record).state
+        };
+        assert_eq!(state().await, PlanState::Pending);
+
+        let run_id = engine.new_run_id();
+        let announced = hall.announce(run_id.clone());
+        let given = engine.take_plan(&record.plan_id, false, run_id).await.unwrap();
+        assert_eq!(state().await, PlanState::InProgress);
+        drop(announced);
+        assert_eq!(state().await, PlanState::Failed, "nobody begins it");
+        engine.give_plan_back(given).await;
+
+        let source =
+            Source::new("c", "name: c\nsteps: [ { id: a, approve: { message: go on? } } ]\n");
+        let wanted = Wanted {
+            plan: engine.plan(&source).0.unwrap(),
+            input: Value::empty_object(),
+            context: Value::empty_object(),
+            options: Options::default(),
+            asking: Asking::Later,
+            run_id: None,
+            origin: Origin::default(),
+        };
+        let kept = Kept { plan_id: record.plan_id.clone(), again: false };
+        let active = begin(&hall, &who, &kept, wanted).await.unwrap();
+        assert!(hall.stored(&who, &active.run_id).await.is_err(), "nothing is written yet");
+        assert_eq!(state().await, PlanState::InProgress);
+        idle.shutdown_background();
+    }
 }
