@@ -189,7 +189,7 @@ enum Command {
     Call(call::CallArgs),
     /// Serve the configured compositions to an MCP host, over standard input and output
     Mcp(mcp::McpArgs),
-    /// Serve the configured compositions over HTTP: REST at `/api/v1`, MCP at `/mcp`
+    /// Serve the configured compositions over HTTP: REST at `/api/v1`, GraphQL at `/graphql`, MCP at `/mcp`
     Serve(serve::ServeArgs),
     /// Print definitions of the tools for another host, and what is lost on the way
     Export(export::ExportArgs),
@@ -203,8 +203,9 @@ enum Command {
     Init(init::InitArgs),
     /// Say what is wrong with this installation and its configuration
     Doctor(doctor::DoctorArgs),
-    /// Allow the commands of a configuration that was found here
+    /// Log in at an MCP server that has OAuth
     Login(login::LoginArgs),
+    /// Allow the commands of a configuration that was found here
     Trust(trust::TrustArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 use super::app::{App, load_config};
 use super::mcp::{hall, recover};
@@ -72,19 +73,10 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         complain("without a token only this machine may be served", Some(help));
         return Exit::Usage;
     }
-    let (keyring, told) = match keyring(args, &config, None) {
-        Ok(keyring) => keyring,
+    let tls = match encryption(&config) {
+        Ok(tls) => tls,
         Err(exit) => return exit,
     };
-    let tls = match config.server.tls.as_ref().map(|files| tls(&files.cert, &files.key)) {
-        None => None,
-        Some(Ok(tls)) => Some(tls),
-        Some(Err(message)) => {
-            complain(&message, Some("`server.tls` names a certificate and its key, as PEM"));
-            return Exit::Usage;
-        }
-    };
-    let keyring = watch::Sender::new(Arc::new(keyring));
     let seen = Stamps::of(&config);
     let mut app = match App::open_stored(global, &Wanted::Served, &[]) {
         Ok(app) => app,
@@ -100,6 +92,12 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
                 return Exit::Usage;
             }
         };
+        // Nothing stands in the way any more: a token that is made up now is shown.
+        let (keyring, told) = match keyring(args, &config, None) {
+            Ok(keyring) => keyring,
+            Err(exit) => return exit,
+        };
+        let keyring = watch::Sender::new(Arc::new(keyring));
         let at = listener.local_addr().unwrap_or(at);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let listening = format!(
@@ -138,6 +136,15 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         hall.abandon().await;
         let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
+    })
+}
+
+/// What connections are encrypted with, where that is wanted.
+fn encryption(config: &Config) -> Result<Option<TlsAcceptor>, Exit> {
+    let Some(files) = &config.server.tls else { return Ok(None) };
+    tls(&files.cert, &files.key).map(Some).map_err(|message| {
+        complain(&message, Some("`server.tls` names a certificate and its key, as PEM"));
+        Exit::Usage
     })
 }
 

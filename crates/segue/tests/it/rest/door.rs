@@ -215,6 +215,12 @@ fn large_headers_are_refused() {
 #[test]
 fn a_token_is_told_once_and_lasts() {
     let world = world("server: {}\n");
+    // A start that comes to nothing makes none up, which nobody would ever see.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let mut failing = world.command(crate::support::SEGUE);
+    failing.args(["--config", "segue.yaml", "--store", "memory", "serve", "--listen", &at]);
+    assert_eq!(failing.output().unwrap().status.code(), Some(2));
     let first = Served::start(&world, "memory", &[]);
     let said = first.said("token: ");
     let token = said.split(' ').nth(1).unwrap().to_owned();
