@@ -2,16 +2,22 @@
 //!
 //! Events come out of the journal, so none is lost, and each has the number of its entry. A follower is
 //! told what it can take: nothing is kept for one that does not listen, beyond what every follower of a
-//! run shares. One that falls behind reads the journal again.
+//! run shares. One that falls behind reads the journal again, together with others who do.
+//!
+//! A run may say more in a second than a hundred followers could be told one by one while others wait.
+//! So who was told something rests, the longer the more there are, each for a time of its own, and hears
+//! the rest at once.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use segue_core::access::Principal;
 use segue_core::view::RunView;
 use segue_runtime::engine::{EngineError, Stored};
 use tokio::runtime::Handle;
+use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio::time::Instant;
 
@@ -25,11 +31,21 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// How long between two looks at a run that is not driven here.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Events that are made ready at once.
-const PAGE: usize = 512;
+/// How long a follower that was told something rests at least, for each that there is: several times
+/// as long as it takes to tell one.
+const REST_EACH: Duration = Duration::from_micros(100);
 
-/// Journals that are read for followers at once.
-const READERS: usize = 2;
+/// Followers rest for different times, so that they do not wake together: so many different ones.
+const RESTS: u32 = 16;
+
+/// Events that are made ready at once.
+const PAGE: usize = 128;
+
+/// Pages of a journal that are kept for others who are as far behind.
+const PAGES_KEPT: usize = 64;
+
+/// Journals that are read for followers at once: whoever waits meanwhile mostly wants the same one.
+const READERS: usize = 1;
 
 /// All who follow runs.
 pub struct Followers {
@@ -41,6 +57,10 @@ pub struct Followers {
     places_max: usize,
     /// How many more journals may be read for them.
     readers: Semaphore,
+    /// The journal that was read last, for others who are behind in it.
+    last: Mutex<Option<Arc<Reading>>>,
+    /// Counts those who came.
+    came: AtomicU32,
 }
 
 impl Followers {
@@ -48,12 +68,30 @@ impl Followers {
     pub fn new(hall: Arc<Hall>, leaving: watch::Receiver<bool>) -> Arc<Followers> {
         let places_max = hall.limits().served_streams_max;
         let (places, readers) = (Arc::new(Semaphore::new(places_max)), Semaphore::new(READERS));
-        Arc::new(Followers { hall, leaving, places, places_max, readers })
+        let (last, came) = (Mutex::default(), AtomicU32::new(0));
+        Arc::new(Followers { hall, leaving, places, places_max, readers, last, came })
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
         self.places_max - self.places.available_permits()
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Reading>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The journal that was read last, if it is of this run and says something from this entry on.
+    fn known(&self, run_id: &Arc<str>, next: u64) -> Option<Arc<Reading>> {
+        let last = self.last().clone();
+        last.filter(|last| last.stored.row.run_id == *run_id && last.says_more(next))
+    }
+
+    /// How long one of them rests.
+    fn rest(&self, nth: u32) -> Duration {
+        let count = u32::try_from(self.count()).unwrap_or(u32::MAX);
+        let rest = REST_EACH.saturating_mul(count);
+        rest + rest / RESTS * (nth % RESTS)
     }
 }
 
@@ -97,8 +135,11 @@ pub struct Follower {
     run_id: Arc<str>,
     /// The first entry that was not told.
     next: u64,
-    /// Entries in the journal when it was read last.
+    /// Entries in the journal when it was looked at last.
     length: Option<u64>,
+    /// From which entry on it hears what happens, and so need not read it; nothing when it has missed
+    /// something.
+    hears_from: Option<u64>,
     /// What can be sent.
     ready: VecDeque<News>,
     /// The run as it is driven here, and what happens in it.
@@ -109,6 +150,10 @@ pub struct Follower {
     is_over: bool,
     /// When something was said last.
     heard: Instant,
+    /// Which of all that ever came.
+    nth: u32,
+    /// Until when it rests.
+    rests_until: Instant,
     _place: OwnedSemaphorePermit,
 }
 
@@ -141,17 +186,21 @@ impl Follower {
     ) -> Result<Follower, Unfollowed> {
         let place = followers.places.clone().try_acquire_owned();
         let place = place.map_err(|_| Unfollowed::Full)?;
+        let nth = followers.came.fetch_add(1, Ordering::Relaxed);
         let mut follower = Follower {
             followers: followers.clone(),
             who: who.clone(),
             run_id: run_id.into(),
             next,
             length: None,
+            hears_from: None,
             ready: VecDeque::new(),
             following: None,
             is_behind: false,
             is_over: false,
             heard: Instant::now(),
+            nth,
+            rests_until: Instant::now(),
             _place: place,
         };
         follower.read_journal().await?;
@@ -163,6 +212,11 @@ impl Follower {
         self.is_over && self.ready.is_empty()
     }
 
+    /// What can be said without waiting.
+    pub fn more(&mut self) -> Option<News> {
+        self.ready.pop_front()
+    }
+
     /// What is said next; nothing when that was all.
     pub async fn next(&mut self) -> Option<News> {
         loop {
@@ -171,6 +225,7 @@ impl Follower {
                 return Some(news);
             }
             if self.is_behind {
+                tokio::time::sleep_until(self.rests_until).await;
                 self.read_journal().await.ok()?;
                 continue;
             }
@@ -178,11 +233,14 @@ impl Follower {
                 return None;
             }
             match self.wait().await {
-                Woken::Event(event) => self.tell(event),
+                Woken::Event(event) => self.tell_all(event),
                 // A journal that cannot be read now is left; who comes back goes on from there.
-                Woken::Look => self.read_journal().await.ok()?,
+                Woken::Look => {
+                    self.hears_from = None;
+                    self.read_journal().await.ok()?;
+                }
                 Woken::Left => {
-                    self.following = None;
+                    (self.following, self.hears_from) = (None, None);
                     self.read_journal().await.ok()?;
                 }
                 Woken::Silence => self.ready.push_back(News::Silence),
@@ -198,6 +256,7 @@ impl Follower {
                 tokio::time::sleep(LOOK_AGAIN).await;
                 return Woken::Look;
             };
+            tokio::time::sleep_until(self.rests_until).await;
             tokio::select! {
                 biased;
                 event = following.events.recv() => match event {
@@ -215,6 +274,24 @@ impl Follower {
             () = tokio::time::sleep_until(self.heard + SILENCE_MAX) => Woken::Silence,
             _ = leaving.wait_for(|leaving| *leaving) => Woken::Leave,
         }
+    }
+
+    /// Makes ready what happened, and what has happened since.
+    fn tell_all(&mut self, event: Arc<Event>) {
+        self.tell(event);
+        while let Some(following) = &mut self.following {
+            match following.events.try_recv() {
+                Ok(event) => self.tell(event),
+                Err(error) => {
+                    // What it missed is in the journal.
+                    if let TryRecvError::Lagged(_) = error {
+                        (self.is_behind, self.hears_from) = (true, None);
+                    }
+                    break;
+                }
+            }
+        }
+        self.rests_until = Instant::now() + self.followers.rest(self.nth);
     }
 
     fn tell(&mut self, event: Arc<Event>) {
@@ -236,65 +313,126 @@ impl Follower {
         }
         // A journal that did not grow says nothing new.
         let row = hall.row(&self.who, &self.run_id).await;
-        let length = Some(row.map_err(EngineError::Store)?.length);
-        if !self.is_behind && self.length.is_some() && self.length == length {
+        let length = row.map_err(EngineError::Store)?.length;
+        if !self.is_behind && self.length == Some(length) {
             return Ok(());
         }
-        self.length = length;
+        self.length = Some(length);
+        let hears_from = match self.following {
+            Some(_) => *self.hears_from.get_or_insert(length),
+            None => length,
+        };
         let page = Page::read(&self.followers, &self.who, &self.run_id, self.next).await?;
-        self.ready.extend(page.news);
+        self.ready.extend(page.events.iter().cloned().map(News::Event));
+        self.ready.extend(page.end);
         self.next = page.next;
-        self.is_behind = page.has_more;
+        self.is_behind = page.has_more || page.length < hears_from;
         self.is_over = page.is_over;
+        self.rests_until = Instant::now() + self.followers.rest(self.nth);
         Ok(())
+    }
+}
+
+impl Drop for Follower {
+    // Work in `Drop`, because a follower is gone when its connection is.
+    fn drop(&mut self) {
+        if self.followers.count() == 1 {
+            self.followers.last().take();
+        }
+    }
+}
+
+/// A journal that was read, and what was made of it already.
+struct Reading {
+    stored: Stored,
+    /// Events from an entry on, and whether there are more behind them.
+    pages: Mutex<HashMap<u64, Events>>,
+}
+
+/// Some events, and whether there are more behind them.
+type Events = (Arc<[Arc<Event>]>, bool);
+
+impl Reading {
+    fn length(&self) -> u64 {
+        self.stored.journal.len() as u64
+    }
+
+    /// Whether there is something to tell from an entry on; how a run ended is, too.
+    fn says_more(&self, next: u64) -> bool {
+        self.length() > next || (self.length() == next && self.stored.run.is_finished())
+    }
+
+    /// Events from an entry on, made once for all who are as far.
+    fn events(&self, next: u64) -> Events {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.len() >= PAGES_KEPT {
+            pages.clear();
+        }
+        pages.entry(next).or_insert_with(|| self.made(next)).clone()
+    }
+
+    fn made(&self, next: u64) -> Events {
+        let unread = self.stored.journal.iter().filter(|entry| entry.seq >= next);
+        let mut events = unread.filter_map(|entry| event(&self.stored.run, entry));
+        let some = events.by_ref().take(PAGE).map(|event| {
+            // Written here, and not where somebody waits for it.
+            event.line();
+            Arc::new(event)
+        });
+        (some.collect(), events.next().is_some())
     }
 }
 
 /// What a journal says next.
 struct Page {
-    news: Vec<News>,
+    events: Arc<[Arc<Event>]>,
+    /// The whole run, where it is over.
+    end: Option<News>,
     /// The first entry behind it.
     next: u64,
+    /// Entries of the journal that it was made of.
+    length: u64,
     has_more: bool,
     is_over: bool,
 }
 
 impl Page {
     /// Reads a journal from an entry on. That is work which nobody else should wait behind, so it is done
-    /// on a thread of its own, and not for many at once.
+    /// on a thread of its own, not for many at once, and once for all who need it.
     async fn read(
-        followers: &Followers,
+        followers: &Arc<Followers>,
         who: &Principal,
         run_id: &Arc<str>,
         next: u64,
     ) -> Result<Page, Unfollowed> {
         let _turn = followers.readers.acquire().await;
-        let (hall, run_id, handle) = (followers.hall.clone(), run_id.clone(), Handle::current());
-        let who = who.clone();
+        let (followers, run_id, who) = (followers.clone(), run_id.clone(), who.clone());
+        let handle = Handle::current();
         let read = move || {
-            let stored = handle.block_on(hall.stored(&who, &run_id))?;
-            Ok::<_, Unfollowed>(Page::of(&stored, next))
+            if let Some(known) = followers.known(&run_id, next) {
+                return Ok(Page::of(&known, next));
+            }
+            let stored = handle.block_on(followers.hall.stored(&who, &run_id))?;
+            let reading = Arc::new(Reading { stored, pages: Mutex::default() });
+            *followers.last() = Some(reading.clone());
+            Ok::<_, Unfollowed>(Page::of(&reading, next))
         };
         tokio::task::spawn_blocking(read).await.unwrap_or(Err(Unfollowed::Lost))
     }
 
-    fn of(stored: &Stored, next: u64) -> Page {
-        let unread = stored.journal.iter().filter(|entry| entry.seq >= next);
-        let mut events = unread.filter_map(|entry| event(&stored.run, entry));
-        let told: Vec<Event> = events.by_ref().take(PAGE).collect();
-        let (has_more, end) = (events.next().is_some(), stored.journal.len() as u64);
-        let is_over = stored.run.is_finished() && !has_more;
-        let mut next = match told.last() {
-            Some(last) => next.max(last.seq + 1),
-            None => next,
+    fn of(reading: &Reading, next: u64) -> Page {
+        let ((events, has_more), length) = (reading.events(next), reading.length());
+        let is_over = reading.stored.run.is_finished() && !has_more;
+        let mut next = match events.last() {
+            Some(last) if has_more => next.max(last.seq + 1),
+            _ => next.max(length),
         };
-        let mut news: Vec<News> =
-            told.into_iter().map(|event| News::Event(Arc::new(event))).collect();
-        if is_over && next <= end {
-            next = end + 1;
-            news.push(News::End { seq: end, view: Box::new(stored.view()) });
+        let mut end = None;
+        if is_over && next <= length {
+            next = length + 1;
+            end = Some(News::End { seq: length, view: Box::new(reading.stored.view()) });
         }
-        Page { news, next, has_more, is_over }
+        Page { events, end, next, length, has_more, is_over }
     }
 }
 

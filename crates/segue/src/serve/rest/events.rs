@@ -15,6 +15,9 @@ use crate::serve::following::{Follower, News};
 /// How soon a client that lost us should come back, in milliseconds.
 const RETRY: &str = "retry: 1000\n\n";
 
+/// What is sent in one piece, about.
+const PIECE: usize = 16 * 1024;
+
 /// `GET /api/v1/runs/{id}/events`
 pub(super) async fn follow(visit: Visit) -> Answer {
     let next = match visit.header("last-event-id").map(str::parse::<u64>) {
@@ -33,8 +36,13 @@ pub(super) async fn follow(visit: Visit) -> Answer {
         return Ok(response);
     }
     let events = stream::unfold(follower, |mut follower| async {
-        let bytes = message(&follower.next().await?);
-        Some((Ok::<_, Infallible>(bytes), follower))
+        let mut bytes = message(&follower.next().await?);
+        while bytes.len() < PIECE
+            && let Some(news) = follower.more()
+        {
+            bytes.push_str(&message(&news));
+        }
+        Some((Ok::<_, Infallible>(Bytes::from(bytes)), follower))
     });
     let retry = stream::once(async { Ok(Bytes::from_static(RETRY.as_bytes())) });
     let mut response = Response::new(Body::from_stream(retry.chain(events)));
@@ -44,19 +52,19 @@ pub(super) async fn follow(visit: Visit) -> Answer {
 }
 
 /// JSON has no line breaks outside of texts, where they are escaped, so a line holds it.
-fn message(news: &News) -> Bytes {
+fn message(news: &News) -> String {
     match news {
         News::Event(event) => {
             let (id, name, data) = (event.seq, event.event, event.line());
             // Whoever comes back asks for what is behind an entry; this is none.
             if event.is_passing() {
-                return format!("event: {name}\ndata: {data}\n\n").into();
+                return format!("event: {name}\ndata: {data}\n\n");
             }
-            format!("id: {id}\nevent: {name}\ndata: {data}\n\n").into()
+            format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
         }
         News::End { seq, view } => {
             let data = serde_json::to_string(view).unwrap_or_default();
-            format!("id: {seq}\nevent: run\ndata: {data}\n\n").into()
+            format!("id: {seq}\nevent: run\ndata: {data}\n\n")
         }
         News::Silence => ": still here\n\n".into(),
     }

@@ -1,8 +1,11 @@
 //! Many at once, and many who mean no good: nobody is lost, and nobody else is slowed down.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdTcpListener, TcpStream as StdTcpStream};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -19,11 +22,18 @@ const CROWD: usize = 2_000;
 /// Connections that send a byte now and then.
 const SLOW: usize = 5_000;
 
+/// How many of them at once; each sends once a second.
+const AT_ONCE: usize = 5;
+
 /// Followers that never read.
 const DEAF: usize = 200;
 
-/// Requests by which the others are judged.
+/// Requests one after the other.
 const HEALTHY: usize = 400;
+
+/// Requests by which the others are judged, and how often one begins.
+const PACED: usize = 2_000;
+const PACE: Duration = Duration::from_millis(5);
 
 fn three(n: usize) -> Json {
     json!({ "composition": { "name": "three", "steps": [
@@ -91,10 +101,6 @@ fn figures(mut times: Vec<Duration>) -> Figures {
 }
 
 /// One after the other: how long each took, and how long its run took by itself.
-async fn healthy(served: &Served, at: SocketAddr) -> (Figures, Figures) {
-    each_of(three, served, at).await
-}
-
 async fn each_of(body: fn(usize) -> Json, served: &Served, at: SocketAddr) -> (Figures, Figures) {
     let (mut took, mut ran) = (Vec::new(), Vec::new());
     for n in 0..HEALTHY {
@@ -162,7 +168,72 @@ fn two_thousand_at_once() {
     }
 }
 
-/// Slow connections and followers that never read cost others next to nothing.
+/// Connections that send a byte now and then, each at a time of its own, as strangers do. Who is driven
+/// out comes back at its next turn.
+struct Strangers {
+    stop: mpsc::Sender<()>,
+    work: JoinHandle<usize>,
+}
+
+impl Strangers {
+    /// Opens all of them, and goes on on a thread of its own.
+    fn come(at: SocketAddr) -> Strangers {
+        let open = move || -> StdTcpStream {
+            let mut stream = StdTcpStream::connect(at).unwrap();
+            stream.write_all(b"POST /api/v1/compositions/execute HTTP/1.1\r\nHost: ").unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream
+        };
+        let mut all: VecDeque<StdTcpStream> = (0..SLOW).map(|_| open()).collect();
+        let (stop, stopped) = mpsc::channel();
+        let work = std::thread::spawn(move || {
+            let mut returned = 0;
+            let pause = Duration::from_secs(1) / u32::try_from(SLOW / AT_ONCE).unwrap();
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+                for _ in 0..AT_ONCE {
+                    let mut stream = all.pop_front().unwrap();
+                    if stream.write_all(b"x").is_err() {
+                        stream = open();
+                        returned += 1;
+                    }
+                    all.push_back(stream);
+                }
+            }
+            returned
+        });
+        Strangers { stop, work }
+    }
+
+    /// Sends them away, and returns how often one of them was driven out before.
+    fn leave(self) -> usize {
+        drop(self.stop);
+        self.work.join().unwrap()
+    }
+}
+
+/// Somewhere that lets everybody in and never reads.
+fn nowhere() -> SocketAddr {
+    let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let _all: Vec<StdTcpStream> = listener.incoming().map_while(Result::ok).collect();
+    });
+    at
+}
+
+/// Requests at a steady pace, each on a connection of its own, and how long they took.
+async fn paced(served: &Served, at: SocketAddr) -> Figures {
+    let mut times = Vec::new();
+    let mut next = tokio::time::interval(PACE);
+    for n in 0..PACED {
+        next.tick().await;
+        times.push(execute(at, request(served, n), n).await.1);
+    }
+    figures(times)
+}
+
+/// Slow connections and followers that never read cost others next to nothing. Before, the strangers
+/// send as much to somebody else, so that what is compared is what the server makes of it.
 #[test]
 #[ignore = "prints figures, for a release build: `just load`"]
 fn the_slow_and_the_deaf_disturb_nobody() {
@@ -170,14 +241,16 @@ fn the_slow_and_the_deaf_disturb_nobody() {
     let served = Served::start(&world, "memory", &[]);
     let at: SocketAddr = served.address.parse().unwrap();
     let steps = json!([{ "id": "l", "loop": {
-        "over": "{{ range(0, 4000) }}", "max_concurrency": 1,
+        "over": "{{ range(0, 8000) }}", "max_concurrency": 1,
         "steps": [{ "id": "s", "tool": "sleep", "parameters": { "ms": 5 } }] } }]);
     let talkative = json!({ "composition": { "name": "talkative", "steps": steps } });
     let prefer = [("Prefer", "respond-async")];
     let answer = served.send("POST", "/api/v1/compositions/execute", &prefer, &talkative);
     let run = answer.is(202)["run_id"].as_str().unwrap().to_owned();
     runtime().block_on(async {
-        let (before, _) = healthy(&served, at).await;
+        let elsewhere = Strangers::come(nowhere());
+        let before = paced(&served, at).await;
+        assert_eq!(elsewhere.leave(), 0);
         let memory = resident_mib(&served);
         let bearer = format!("Bearer {TOKEN}");
         let headers = [("Authorization", &*bearer)];
@@ -190,39 +263,23 @@ fn the_slow_and_the_deaf_disturb_nobody() {
             stream.write_all(events.as_bytes()).await.unwrap();
             deaf.push(stream);
         }
-        let mut slow = Vec::new();
-        for _ in 0..SLOW {
-            let mut stream = TcpStream::connect(at).await.unwrap();
-            stream
-                .write_all(b"POST /api/v1/compositions/execute HTTP/1.1\r\nHost: ")
-                .await
-                .unwrap();
-            slow.push(stream);
-        }
-        // Beside us, each at a time of its own, as strangers are.
-        let (stop, stopped) = std::sync::mpsc::channel::<()>();
-        let trickling = std::thread::spawn(move || {
-            let mut slow: Vec<_> = slow.into_iter().map(|s| s.into_std().unwrap()).collect();
-            let pause = Duration::from_secs(1) / u32::try_from(SLOW / 50).unwrap();
-            while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause)
-            {
-                slow[..50].iter_mut().for_each(|stream| drop(stream.write_all(b"x")));
-                slow.rotate_left(50);
-            }
-        });
+        let strangers = Strangers::come(at);
         // Everybody has been let in, or driven out, when this is answered.
         execute(at, request(&served, 0), 0).await;
-        let (during, _) = healthy(&served, at).await;
+        let during = paced(&served, at).await;
         let grown = resident_mib(&served).saturating_sub(memory);
         println!(
-            "healthy requests: p50 {:?}, p99 {:?}; beside {SLOW} slow connections and {DEAF} deaf \
-             followers: p50 {:?}, p99 {:?}; {grown} MiB more than {memory}",
-            before.p50, before.p99, during.p50, during.p99
+            "healthy requests: p50 {:?}, p99 {:?}; beside {SLOW} slow connections, which came back \
+             {} times, and {DEAF} deaf followers: p50 {:?}, p99 {:?}; {grown} MiB more than {memory}",
+            before.p50,
+            before.p99,
+            strangers.leave(),
+            during.p50,
+            during.p99
         );
         assert!(during.p99 <= before.p99 * 2, "{:?} {:?}", during.p99, before.p99);
         assert!(grown < 300, "{grown} MiB");
-        drop((stop, deaf));
-        trickling.join().unwrap();
+        drop(deaf);
     });
     served.post(&format!("/api/v1/runs/{run}/cancel"), &json!(null)).is(200);
 }
