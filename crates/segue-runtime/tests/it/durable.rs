@@ -24,7 +24,7 @@ use segue_runtime::store::{
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
 
-use crate::stores::{begin, entry, finish, plan_named, record, sqlite};
+use crate::stores::{begin, entry, finish, plan_named, record, slated, sqlite};
 use crate::support::{Json, json};
 
 /// Everything that a journal can hold: branches, a loop, retries, rollback, a large value.
@@ -396,9 +396,14 @@ async fn what_was_acknowledged_is_in_the_file() {
 /// J8: two that take a run from each other again and again never both write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writers_never_both_write() {
+    contest(sqlite).await;
+    contest(slated).await;
+}
+
+async fn contest(open: fn(&Path) -> SqliteStore) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
-    let stores = [Arc::new(sqlite(&path)), Arc::new(sqlite(&path))];
+    let stores = [Arc::new(open(&path)), Arc::new(open(&path))];
     begin(&*stores[0], "a", &plan_named("contested")).await;
     let run_id: Arc<str> = "a".into();
     let writers = stores.clone().map(|store| {

@@ -25,6 +25,7 @@ mod mcp_http;
 mod recover;
 mod runners;
 mod server;
+mod slate;
 mod stores;
 mod support;
 #[cfg(unix)]

@@ -39,6 +39,17 @@ pub(crate) fn sqlite(path: &Path) -> SqliteStore {
     SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
+/// A run that is alone writes on a slate from the beginning, however long that takes.
+pub(crate) fn slating() -> SqliteOptions {
+    let alone_max = Duration::MAX;
+    SqliteOptions { commits_until_slate: 0, alone_max, ..SqliteOptions::default() }
+}
+
+/// The same, with a slate from the beginning.
+pub(crate) fn slated(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, slating()).unwrap()
+}
+
 /// Begins a run with one entry.
 pub(crate) async fn begin(store: &dyn Store, run_id: &str, plan: &Arc<Plan>) -> Lease {
     let entries = [entry(0, Value::from(run_id))];
@@ -317,14 +328,16 @@ async fn the_memory_store_keeps_the_contract() {
 
 #[tokio::test]
 async fn the_sqlite_store_keeps_the_contract() {
-    let folder = TempDir::new().unwrap();
-    let next = std::cell::Cell::new(0);
-    keeps_the_contract(|| {
-        next.set(next.get() + 1);
-        let path = folder.path().join(format!("{}.db", next.get()));
-        (Arc::new(sqlite(&path)), Arc::new(sqlite(&path)))
-    })
-    .await;
+    for open in [sqlite, slated] {
+        let folder = TempDir::new().unwrap();
+        let next = std::cell::Cell::new(0);
+        keeps_the_contract(|| {
+            next.set(next.get() + 1);
+            let path = folder.path().join(format!("{}.db", next.get()));
+            (Arc::new(open(&path)), Arc::new(open(&path)))
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

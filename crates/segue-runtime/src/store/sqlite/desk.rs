@@ -15,6 +15,7 @@ use segue_core::id::ToolId;
 use super::fault::Fault;
 use super::row::StoredRun;
 use super::schema::BUSY_WAIT;
+use super::slates::Held;
 use crate::store::{Measured, StoreError, ToolStats};
 
 /// Runs that are remembered.
@@ -82,6 +83,19 @@ pub(super) struct Desk {
     ended: Vec<Measured>,
     /// Whether the next transaction has begun already.
     has_begun: bool,
+    /// What SQLite was told last.
+    durable: Durable,
+    /// Slates of others that are copied in this transaction.
+    slates: Vec<Held>,
+}
+
+/// Whether a transaction is durable when it is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durable {
+    /// It is.
+    Now,
+    /// With the next one that is: what it writes stands on a slate too.
+    Later,
 }
 
 impl Desk {
@@ -94,22 +108,33 @@ impl Desk {
             counted: None,
             ended: Vec::new(),
             has_begun: false,
+            durable: Durable::Now,
+            slates: Vec::new(),
         }
     }
 
-    /// Begins the next transaction if nobody else has the file; the answer is whether it did.
+    /// Begins the next transaction, a durable one, if nobody else has the file; the answer is whether
+    /// it did.
     pub(super) fn begin_at_once(&mut self) -> bool {
         let _ = self.connection.busy_timeout(Duration::ZERO);
-        self.has_begun = self.begin().is_ok();
+        self.has_begun = self.begin(Durable::Now).is_ok();
         let _ = self.connection.busy_timeout(BUSY_WAIT);
         self.has_begun
     }
 
-    fn begin(&mut self) -> Result<(), Fault> {
+    fn begin(&mut self, durable: Durable) -> Result<(), Fault> {
         if !self.connection.is_autocommit() {
             // Whoever wrote last did not come to its end.
             self.runs.clear();
             self.execute("ROLLBACK")?;
+        }
+        if durable != self.durable {
+            let level = match durable {
+                Durable::Now => "FULL",
+                Durable::Later => "NORMAL",
+            };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.durable = durable;
         }
         self.execute("BEGIN IMMEDIATE")
     }
@@ -117,23 +142,37 @@ impl Desk {
     /// Does everything in one transaction, or nothing.
     pub(super) fn transaction(
         &mut self,
+        durable: Durable,
         work: impl FnOnce(&mut Desk) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         if !std::mem::take(&mut self.has_begun) {
-            self.begin()?;
+            self.begin(durable)?;
         }
         let done = self.look_around().and_then(|()| work(self));
         let done = done.and_then(|()| self.write_counts());
         let done = done.and_then(|()| self.execute("COMMIT"));
         self.ended.clear();
+        let slates = std::mem::take(&mut self.slates);
         if done.is_err() {
             // What is remembered may be what was not written.
             self.runs.clear();
             if !self.connection.is_autocommit() {
                 let _ = self.execute("ROLLBACK");
             }
+        } else {
+            slates.into_iter().for_each(Held::copied);
         }
         done
+    }
+
+    /// A slate that is kept in this transaction.
+    pub(super) fn held(&mut self, which: impl FnMut(&&mut Held) -> bool) -> Option<&mut Held> {
+        self.slates.iter_mut().find(which)
+    }
+
+    /// Keeps a slate of somebody else until what stands on it is committed.
+    pub(super) fn hold(&mut self, slate: Held) {
+        self.slates.push(slate);
     }
 
     fn execute(&self, sql: &str) -> Result<(), Fault> {
@@ -159,6 +198,19 @@ impl Desk {
         }
         let found = StoredRun::find(&self.connection, run_id)?;
         found.ok_or_else(|| StoreError::Unknown { run_id: run_id.clone() }.into())
+    }
+
+    /// How long the journal of this run is, if the index knows it.
+    pub(super) fn indexed(&mut self, run_id: &Arc<str>) -> Result<Option<u64>, Fault> {
+        if let Some(known) = self.runs.get(run_id) {
+            return Ok(Some(known.row.length));
+        }
+        let found = StoredRun::indexed(&self.connection, run_id)?;
+        Ok(found.map(|stored| {
+            let length = stored.row.length;
+            self.keep(stored);
+            length
+        }))
     }
 
     /// Remembers a run as it was just written.

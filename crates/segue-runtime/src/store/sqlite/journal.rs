@@ -10,38 +10,17 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use segue_core::run::{Entry, JOURNAL_FORMAT};
 use segue_core::value::Value;
-use segue_core::view::RunStatus;
 use sha2::{Digest as _, Sha256};
 
 use super::desk::Desk;
 use super::fault::Fault;
 use super::owner::Owners;
-use super::pack::{Hash, Packed, Unpacker, pack};
+use super::pack::{Hash, Packed, Unpacker};
 use super::row::StoredRun;
+use super::slates::{Slates, Whose};
+use super::turn::{Begins, Bundle, PackedRecord};
 use crate::store::rules::{composition_ended, fence, is_over};
-use crate::store::{Lease, Record, RunRow, StoreError, TakeOver};
-
-/// A turn, ready to be written.
-pub(super) struct PackedRecord {
-    expected: u64,
-    /// How many entries.
-    count: u64,
-    entries: Packed,
-    status: RunStatus,
-    at_ms: Option<u64>,
-}
-
-impl PackedRecord {
-    pub(super) fn new(record: Record<'_>, value_bytes_max: usize) -> PackedRecord {
-        PackedRecord {
-            expected: record.expected,
-            count: record.entries.len() as u64,
-            entries: pack(record.entries, value_bytes_max),
-            status: record.status,
-            at_ms: record.entries.last().map(|entry| entry.at_ms),
-        }
-    }
-}
+use crate::store::{Lease, StoreError, TakeOver};
 
 /// What the first entry of a run follows.
 fn root(run_id: &str, bundle: &Hash) -> Hash {
@@ -60,10 +39,9 @@ fn link(before: &Hash, seq: u64, bytes: &[u8]) -> Hash {
 /// Begins a run. Its bundle is written unless it is there already.
 pub(super) fn create(
     desk: &mut Desk,
-    row: &RunRow,
-    (hash, text): (&Hash, &str),
+    Begins { row, bundle: Bundle { hash, text } }: &Begins,
     record: &PackedRecord,
-) -> Result<Lease, Fault> {
+) -> Result<(), Fault> {
     let run_id = row.run_id.clone();
     if let Some(there) = StoredRun::indexed(&desk.connection, &run_id)? {
         let (expected, actual) = (record.expected, there.row.length);
@@ -74,15 +52,14 @@ pub(super) fn create(
     let mut select = desk.connection.prepare_cached("SELECT 1 FROM bundle WHERE hash = ?1")?;
     if !select.exists([hash])? {
         let sql = "INSERT INTO bundle (hash, text) VALUES (?1, ?2)";
-        desk.connection.prepare_cached(sql)?.execute(params![hash, text])?;
+        desk.connection.prepare_cached(sql)?.execute(params![hash, &**text])?;
     }
     drop(select);
     let head = root(&row.run_id, hash);
     let (row, bundle) = (row.clone(), *hash);
     let mut stored = StoredRun { number: 0, row, bundle, head, last: 0, is_apart: true };
     stored.insert(&desk.connection)?;
-    add(desk, stored, record)?;
-    Ok(lease)
+    add(desk, stored, record)
 }
 
 /// Adds to a run that this lease still holds.
@@ -151,16 +128,22 @@ pub(super) fn take(
     desk: &mut Desk,
     run_id: &Arc<str>,
     how: TakeOver,
-    (owners, me): (&Owners, &Arc<str>),
+    (owners, slates, me): (&Owners, &Slates, &Arc<str>),
 ) -> Result<Lease, Fault> {
+    slates.copy(desk, owners, Whose::Others(Some(me)))?;
     let mut stored = desk.run(run_id)?;
     let run_id = run_id.clone();
     if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
         return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
     }
-    let owner = stored.row.owner.take().filter(|_| how != TakeOver::Anyway);
-    if let Some(owner) = owner.filter(|owner| owners.is_alive(owner)) {
-        return Err(StoreError::Owned { run_id, owner }.into());
+    match stored.row.owner.take() {
+        Some(owner) if how == TakeOver::Anyway && owner != *me => {
+            slates.copy(desk, owners, Whose::Taken(&owner))?;
+        }
+        Some(owner) if how != TakeOver::Anyway && owners.is_alive(&owner) => {
+            return Err(StoreError::Owned { run_id, owner }.into());
+        }
+        _ => {}
     }
     stored.row.owner = Some(me.clone());
     stored.row.epoch += 1;
@@ -189,7 +172,7 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
     let mut unpacker = Unpacker::new(|hash: &Hash| part(&transaction, hash));
     let mut journal = Vec::new();
     let mut head = root(run_id, &stored.bundle);
-    for Turn { bytes, hash } in turns.iter().rev() {
+    for Found { bytes, hash } in turns.iter().rev() {
         let seq = journal.len() as u64;
         head = link(&head, seq, bytes);
         if head != *hash {
@@ -207,20 +190,20 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
 }
 
 /// A turn as it was read.
-struct Turn {
+struct Found {
     bytes: Vec<u8>,
     hash: Hash,
 }
 
 /// The turns of a run, the last one first.
-fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<Turn>, String> {
+fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<Found>, String> {
     let sql = "SELECT run, before, bytes, hash FROM turn WHERE number = ?1";
     let mut select = connection.prepare_cached(sql).map_err(|error| error.to_string())?;
     let mut turns = Vec::new();
     let mut number = stored.last;
     while number != 0 {
         let turn = select.query_row([number], |row| {
-            let turn = Turn { bytes: row.get(2)?, hash: row.get(3)? };
+            let turn = Found { bytes: row.get(2)?, hash: row.get(3)? };
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, turn))
         });
         let (run, before, turn) =
@@ -256,15 +239,16 @@ fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use segue_core::run::{Fact, NodeId};
+    use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
-    use super::super::desk::Counts;
+    use super::super::desk::{Counts, Durable};
     use super::super::history::forget_some;
     use super::super::pack::hash;
     use super::super::row::signed;
     use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
     use super::*;
-    use crate::store::Retention;
+    use crate::store::{Record, Retention, RunRow};
 
     fn entry(seq: u64) -> Entry {
         let node = NodeId { frame: 0, position: 0 };
@@ -325,7 +309,8 @@ mod tests {
         assert_eq!(found.row, row);
         let lease = Lease { run_id: row.run_id.clone(), epoch: 1 };
         for (seq, status) in [(3, RunStatus::Running), (5, RunStatus::Success)] {
-            desk.transaction(|desk| append(desk, &lease, &record(seq, status))).unwrap();
+            desk.transaction(Durable::Now, |desk| append(desk, &lease, &record(seq, status)))
+                .unwrap();
             assert_eq!(length(&desk) as u64, seq + 2);
         }
         let all = Retention { keep_last: Some(0), ..Retention::default() };

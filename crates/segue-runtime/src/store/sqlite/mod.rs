@@ -1,7 +1,8 @@
 //! The embedded store: one SQLite file that survives the process and the machine.
 //!
 //! Whatever is acknowledged is on disk (`synchronous=FULL`). One at a time writes, and syncs once for
-//! all that wait ([`writer`]); readers have connections of their own and wait for nobody. Nothing
+//! all that wait ([`writer`]); a run that is alone writes on a slate first ([`slate`]). Readers have
+//! connections of their own and wait for nobody. Nothing
 //! is believed because it is there: rows have checksums and entries are chained by their hashes, so
 //! a damaged run is named and set aside while the others go on.
 
@@ -9,11 +10,15 @@ mod desk;
 mod fault;
 mod history;
 mod journal;
+mod office;
 mod owner;
 mod pack;
 mod row;
 mod schema;
 mod shelf;
+mod slate;
+mod slates;
+mod turn;
 mod word;
 mod writer;
 
@@ -35,13 +40,14 @@ use super::{
     Expect, Item, Items, Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf, Shelves,
     Store, StoreError, StoreFigures, TakeOver, ToolStats, Word,
 };
-use desk::{Counts, Desk};
+use desk::{Counts, Desk, Durable};
 use fault::Fault;
-use journal::PackedRecord;
 use owner::{Owner, Owners};
 use pack::{Hash, hash};
 use row::StoredRun;
 pub use schema::SqliteOptions;
+use slates::{Slates, Whose};
+use turn::{Begins, Bundle, PackedRecord, Turn};
 use writer::Writer;
 
 /// Plans that are kept at hand.
@@ -53,6 +59,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     options: SqliteOptions,
     owners: Owners,
+    slates: Slates,
     owner: OnceCell<Owner>,
     plans: Mutex<VecDeque<KnownPlan>>,
     counts: Arc<Counts>,
@@ -64,8 +71,7 @@ pub struct SqliteStore {
 #[derive(Clone)]
 struct KnownPlan {
     plan: Arc<Plan>,
-    hash: Hash,
-    text: Arc<str>,
+    bundle: Bundle,
 }
 
 /// Connections that nobody uses at the moment.
@@ -79,11 +85,19 @@ impl SqliteStore {
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let connection = schema::open_writer(path, &options)?;
         let counts = Arc::<Counts>::default();
+        let mut desk = Desk::new(connection, counts.clone());
+        let (owners, slates) =
+            (Owners { folder: schema::beside(path, "-owners") }, Slates::of(path));
+        if slates.has_others(None) {
+            let copy = |desk: &mut Desk| slates.copy(desk, &owners, Whose::Others(None));
+            desk.transaction(Durable::Now, copy)?;
+        }
         Ok(SqliteStore {
-            writer: Writer::start(Desk::new(connection, counts.clone()), path)?,
+            writer: Writer::start(desk, path, &options)?,
             readers: Arc::new(Readers { path: path.to_owned(), free: Mutex::default() }),
             options,
-            owners: Owners { folder: schema::beside(path, "-owners") },
+            owners,
+            slates,
             owner: OnceCell::new(),
             plans: Mutex::default(),
             counts,
@@ -91,24 +105,44 @@ impl SqliteStore {
         })
     }
 
-    /// Transactions that somebody waited for, each with one sync however many these were.
+    /// Times that somebody waited for a sync, however many these were.
     pub fn commits(&self) -> u64 {
         self.writer.commits()
     }
 
     /// The name under which this store has runs.
     async fn owner(&self) -> Result<&Arc<str>, StoreError> {
-        let register = || {
+        let register = || async {
             let owners = self.owners.clone();
-            self.writer.write(move |_| owners.register())
+            let owner = self.writer.write(move |_| owners.register()).await?;
+            self.writer.lend(self.slates.path(&owner.name));
+            Ok::<_, StoreError>(owner)
         };
         Ok(&self.owner.get_or_try_init(register).await?.name)
+    }
+
+    /// Has everything in the file that stands on slates, one's own and those of others: whoever reads
+    /// sees all that was acknowledged.
+    async fn catch_up(&self) -> Result<(), StoreError> {
+        let me = self.owner.get().map(|owner| &*owner.name);
+        if self.writer.is_ahead() || self.slates.has_others(me) {
+            self.writer.write(self.copy_others()).await?;
+        }
+        Ok(())
+    }
+
+    /// Copies what others have on their slates.
+    fn copy_others(&self) -> impl Fn(&mut Desk) -> Result<(), Fault> + Send + 'static {
+        let me = self.owner.get().map(|owner| owner.name.clone());
+        let (slates, owners) = (self.slates.clone(), self.owners.clone());
+        move |desk| slates.copy(desk, &owners, Whose::Others(me.as_deref()))
     }
 
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.catch_up().await?;
         let readers = self.readers.clone();
         let read = tokio::task::spawn_blocking(move || readers.with(work)).await;
         let gone = |_| Fault::Unavailable("the reader was stopped".to_owned());
@@ -121,7 +155,8 @@ impl SqliteStore {
             return known;
         }
         let text: Arc<str> = plan.bundle().into();
-        self.know_plan(KnownPlan { plan: plan.clone(), hash: hash(text.as_bytes()), text })
+        let bundle = Bundle { hash: hash(text.as_bytes()), text };
+        self.know_plan(KnownPlan { plan: plan.clone(), bundle })
     }
 
     fn known_plan(&self, which: impl FnMut(&&KnownPlan) -> bool) -> Option<KnownPlan> {
@@ -170,16 +205,16 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
         let row = begun(&run, &record, self.owner().await?);
-        let KnownPlan { hash, text, .. } = self.bundle(run.plan);
-        let record = self.packed(record);
-        let work = move |desk: &mut Desk| journal::create(desk, &row, (&hash, &text), &record);
-        self.writer.write_turn(run.run_id, work).await
+        let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
+        let KnownPlan { bundle, .. } = self.bundle(run.plan);
+        let (begins, record) = (Some(Begins { row, bundle }), self.packed(record));
+        self.writer.write_turn(Turn { lease: lease.clone(), begins, record }).await?;
+        Ok(lease)
     }
 
     async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
-        let (right, record) = (lease.clone(), self.packed(record));
-        let work = move |desk: &mut Desk| journal::append(desk, &right, &record);
-        self.writer.write_turn(&lease.run_id, work).await
+        let (lease, record) = (lease.clone(), self.packed(record));
+        self.writer.write_turn(Turn { lease, begins: None, record }).await
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
@@ -190,20 +225,23 @@ impl Store for SqliteStore {
     async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
         let id = run_id.clone();
         let name = self.read(move |connection| bundle_of(connection, &id)).await?;
-        if let Some(known) = self.known_plan(|known| known.hash == name) {
+        if let Some(known) = self.known_plan(|known| known.bundle.hash == name) {
             return Ok(known.plan);
         }
         let id = run_id.clone();
         let text = self.read(move |connection| bundle_text(connection, &id, &name)).await?;
         let plan = unbundle(&text, limits)
             .map_err(|reason| StoreError::Planless { run_id: run_id.clone(), reason })?;
-        Ok(self.know_plan(KnownPlan { plan, hash: name, text: text.into() }).plan)
+        let bundle = Bundle { hash: name, text: text.into() };
+        Ok(self.know_plan(KnownPlan { plan, bundle }).plan)
     }
 
     async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
         let me = self.owner().await?.clone();
-        let (run_id, owners) = (run_id.clone(), self.owners.clone());
-        self.writer.write(move |desk| journal::take(desk, &run_id, how, (&owners, &me))).await
+        let (run_id, owners, slates) = (run_id.clone(), self.owners.clone(), self.slates.clone());
+        let take =
+            move |desk: &mut Desk| journal::take(desk, &run_id, how, (&owners, &slates, &me));
+        self.writer.write(take).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -227,8 +265,12 @@ impl Store for SqliteStore {
     }
 
     async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        let (run_id, text) = (run_id.clone(), text.clone());
-        self.writer.write(move |desk| word::leave(&desk.connection, &run_id, &text)).await
+        let (run_id, text, copy_others) = (run_id.clone(), text.clone(), self.copy_others());
+        let leave = move |desk: &mut Desk| {
+            copy_others(desk)?;
+            word::leave(&desk.connection, &run_id, &text)
+        };
+        self.writer.write(leave).await
     }
 
     async fn words(&self) -> Result<Vec<Word>, StoreError> {
@@ -240,6 +282,7 @@ impl Store for SqliteStore {
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.catch_up().await?;
         let mut forgotten = 0;
         loop {
             let some = move |desk: &mut Desk| history::forget_some(&desk.connection, retention);

@@ -161,6 +161,12 @@ pub struct SqliteOptions {
     pub page_bytes: u32,
     /// Pages that the file may have.
     pub pages_max: Option<u32>,
+    /// Commits after which the process is one that writes a lot: its log is made long, and runs that
+    /// are alone get a slate.
+    pub commits_until_slate: u64,
+    /// Whoever is alone writes by itself, and holds up everything else on its thread, as long as that
+    /// takes no longer than this.
+    pub alone_max: Duration,
 }
 
 impl Default for SqliteOptions {
@@ -170,6 +176,8 @@ impl Default for SqliteOptions {
             value_bytes_max: limits.journal_value_bytes_max,
             page_bytes: 4_096,
             pages_max: None,
+            commits_until_slate: 16,
+            alone_max: Duration::from_millis(1),
         }
     }
 }
@@ -272,6 +280,16 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Makes everything durable that was committed, also what nobody waited for.
+pub(super) fn sync_log(path: &Path) -> std::io::Result<()> {
+    match OpenOptions::new().write(true).open(beside(path, "-wal")) {
+        Ok(log) => log.sync_data(),
+        // Then everything is in the file itself, and was synced when it was moved there.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Makes the log as long as it will get, while nobody else writes. A sync of bytes in the middle of

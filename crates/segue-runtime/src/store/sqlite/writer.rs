@@ -6,33 +6,33 @@
 //! writes by itself, on the thread that it is on, as long as syncs are fast.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::desk::{COUNTS_APART, Desk};
+use super::desk::Desk;
 use super::fault::Fault;
-use super::schema::lengthen_log;
+use super::office::Office;
+use super::schema::SqliteOptions;
+use super::turn::Turn;
 use crate::store::{StoreError, StoreFigures};
 
-/// Requests that are written together at most, so that the first one does not wait for ever.
-const TOGETHER_MAX: usize = 1_024;
-
-/// Commits after which the process is one that writes a lot, and the log is made long.
-const COMMITS_UNTIL_LONG: u64 = 16;
-
-/// Whoever writes by itself holds up everything else on its thread, for so long and not longer.
-const ALONE_MAX: Duration = Duration::from_millis(1);
-
 /// Something to write, and somebody who waits for it.
-trait Request: Send {
+pub(super) trait Request: Send {
     /// Writes it. May be called again after a transaction that failed.
     fn write(&mut self, desk: &mut Desk) -> Result<(), Fault>;
     /// Says that it is durable, or why not.
     fn answer(self: Box<Self>, result: Result<(), StoreError>);
+    /// The turn of a run, if it is one.
+    fn turn(&self) -> Option<&Arc<Turn>> {
+        None
+    }
+    /// The same, if it was written and not refused.
+    fn written(&self) -> Option<&Arc<Turn>> {
+        None
+    }
 }
 
 struct Waiting<F, T> {
@@ -43,12 +43,7 @@ struct Waiting<F, T> {
 
 impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waiting<F, T> {
     fn write(&mut self, desk: &mut Desk) -> Result<(), Fault> {
-        match (self.work)(desk) {
-            Ok(value) => self.done = Some(Ok(value)),
-            // It changed nothing, so the others in the transaction go on.
-            Err(Fault::Refused(error)) => self.done = Some(Err(error)),
-            Err(fault) => return Err(fault),
-        }
+        self.done = Some(unless_refused((self.work)(desk))?);
         Ok(())
     }
 
@@ -60,20 +55,40 @@ impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waitin
     }
 }
 
-/// A request in the queue.
-struct Posted {
-    /// The run that it is of.
-    run_id: Option<Arc<str>>,
-    request: Box<dyn Request>,
+struct WaitingTurn {
+    turn: Arc<Turn>,
+    /// What the file said to it; a slate says nothing.
+    done: Result<(), StoreError>,
+    reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
-#[derive(Default)]
-struct Queue {
-    posted: Vec<Posted>,
-    /// Whether there are counts that want to be written when nobody comes for a while.
-    has_counts: bool,
-    /// Whether nothing more will come.
-    is_closed: bool,
+impl Request for WaitingTurn {
+    fn write(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        self.done = unless_refused(self.turn.write(desk))?;
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, result: Result<(), StoreError>) {
+        let WaitingTurn { done, reply, .. } = *self;
+        let _ = reply.send(result.and(done));
+    }
+
+    fn turn(&self) -> Option<&Arc<Turn>> {
+        Some(&self.turn)
+    }
+
+    fn written(&self) -> Option<&Arc<Turn>> {
+        self.done.is_ok().then_some(&self.turn)
+    }
+}
+
+/// What was refused has changed nothing, so the others in the transaction go on.
+fn unless_refused<T>(done: Result<T, Fault>) -> Result<Result<T, StoreError>, Fault> {
+    match done {
+        Ok(value) => Ok(Ok(value)),
+        Err(Fault::Refused(error)) => Ok(Err(error)),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// The queue, and who writes what is in it.
@@ -82,28 +97,13 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
-struct Office {
-    queue: Mutex<Queue>,
-    /// Tells the thread that there is something to do.
-    news: Condvar,
-    /// Whoever has it writes.
-    writing: Mutex<Writing>,
-    commits: AtomicU64,
-    /// Time that transactions took.
-    nanos: AtomicU64,
-}
-
 impl Writer {
-    pub(super) fn start(desk: Desk, path: &Path) -> Result<Writer, StoreError> {
-        let writing =
-            Writing { desk, path: path.to_owned(), took: Duration::ZERO, is_log_long: false };
-        let office = Arc::new(Office {
-            queue: Mutex::default(),
-            news: Condvar::new(),
-            writing: Mutex::new(writing),
-            commits: AtomicU64::new(0),
-            nanos: AtomicU64::new(0),
-        });
+    pub(super) fn start(
+        desk: Desk,
+        path: &Path,
+        options: &SqliteOptions,
+    ) -> Result<Writer, StoreError> {
+        let office = Arc::new(Office::new(desk, path, options));
         let ours = office.clone();
         let thread = std::thread::Builder::new()
             .name("segue-store".to_owned())
@@ -112,19 +112,29 @@ impl Writer {
         Ok(Writer { office, thread: Some(thread) })
     }
 
+    /// Says where a slate may be made.
+    pub(super) fn lend(&self, path: PathBuf) {
+        self.office.lend(path);
+    }
+
     /// How it does.
     pub(super) fn figures(&self) -> StoreFigures {
         StoreFigures {
             syncs: self.commits(),
-            sync_time: Duration::from_nanos(self.office.nanos.load(Ordering::Relaxed)),
-            queue: lock(&self.office.queue).posted.len() as u64,
+            sync_time: Duration::from_nanos(self.office.nanos()),
+            queue: self.office.posted() as u64,
             ..StoreFigures::default()
         }
     }
 
-    /// Transactions that somebody waited for, each with one sync.
+    /// Times that somebody waited for a sync.
     pub(super) fn commits(&self) -> u64 {
-        self.office.commits.load(Ordering::Relaxed)
+        self.office.commits()
+    }
+
+    /// Whether there is something on the slate that is not in the file.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.office.is_ahead()
     }
 
     /// Has something written, and waits until it is durable. `work` refuses before it writes
@@ -137,12 +147,16 @@ impl Writer {
     }
 
     /// The same for a turn of a run, which writes it by itself when it is alone.
-    pub(super) async fn write_turn<T: Send + 'static>(
-        &self,
-        run_id: &Arc<str>,
-        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let answer = self.office.post(Some(run_id.clone()), work);
+    pub(super) async fn write_turn(&self, turn: Turn) -> Result<(), StoreError> {
+        let (turn, (reply, answer)) = (Arc::new(turn), oneshot::channel());
+        let request = WaitingTurn { turn: turn.clone(), done: Ok(()), reply };
+        self.hand_in(&turn.lease.run_id, Box::new(request)).await;
+        answer.await.map_err(gone)?
+    }
+
+    /// Posts the turn of a run, which writes it by itself when it is alone.
+    async fn hand_in(&self, run_id: &Arc<str>, request: Box<dyn Request>) {
+        self.office.post(request);
         let left = Left(&self.office);
         // Others on this thread may have something to write too.
         tokio::task::yield_now().await;
@@ -151,7 +165,6 @@ impl Writer {
         } else {
             drop(left);
         }
-        answer.await.map_err(gone)?
     }
 
     /// Has something written. Nobody needs to wait for the answer.
@@ -159,8 +172,9 @@ impl Writer {
         &self,
         work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
-        let answer = self.office.post(None, work);
-        self.office.news.notify_one();
+        let (reply, answer) = oneshot::channel();
+        self.office.post(Box::new(Waiting { work, done: None, reply }));
+        self.office.tell();
         answer
     }
 }
@@ -175,183 +189,17 @@ struct Left<'a>(&'a Office);
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
-        self.0.news.notify_one();
-    }
-}
-
-/// Closes the queue when the thread ends, whatever ends it: nobody waits for nothing.
-struct Closing<'a>(&'a Office);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        let mut queue = lock(&self.0.queue);
-        queue.is_closed = true;
-        queue.posted.clear();
+        self.0.tell();
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // What is queued is written first; the thread ends when the queue does.
-        lock(&self.office.queue).is_closed = true;
-        self.office.news.notify_one();
+        self.office.close();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-/// Whoever panicked has changed nothing: its transaction was not committed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Office {
-    fn post<T: Send + 'static>(
-        &self,
-        run_id: Option<Arc<str>>,
-        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
-    ) -> oneshot::Receiver<Result<T, StoreError>> {
-        let (reply, answer) = oneshot::channel();
-        let mut queue = lock(&self.queue);
-        // Else the reply goes, which whoever waits will see.
-        if !queue.is_closed {
-            let request = Box::new(Waiting { work, done: None, reply });
-            queue.posted.push(Posted { run_id, request });
-        }
-        answer
-    }
-
-    /// Writes what this run has posted, if nobody else has posted anything and it will not take
-    /// long. The answer is whether nothing is left for the thread to do.
-    fn write_alone(&self, run_id: &Arc<str>) -> bool {
-        let Ok(mut writing) = self.writing.try_lock() else { return false };
-        if writing.took > ALONE_MAX || writing.wants_long_log(self.commits()) {
-            return false;
-        }
-        let mut queue = lock(&self.queue);
-        if queue.posted.iter().any(|posted| posted.run_id.as_ref() != Some(run_id)) {
-            return false;
-        }
-        // The thread may have been faster.
-        if queue.posted.is_empty() {
-            return true;
-        }
-        // Another process may have the file for seconds.
-        if !writing.desk.begin_at_once() {
-            return false;
-        }
-        let posted = std::mem::take(&mut queue.posted);
-        drop(queue);
-        self.write(&mut writing, posted);
-        !self.note_counts(&writing)
-    }
-
-    /// Notes whether there are counts to write; the answer is whether the thread should know, of
-    /// these or of anything else.
-    fn note_counts(&self, writing: &Writing) -> bool {
-        let mut queue = lock(&self.queue);
-        let is_news = writing.desk.has_counts() && !queue.has_counts;
-        queue.has_counts |= is_news;
-        is_news || !queue.posted.is_empty()
-    }
-
-    fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
-    }
-
-    fn until_closed(&self) {
-        let _closing = Closing(self);
-        while self.wait() {
-            let mut writing = lock(&self.writing);
-            if writing.wants_long_log(self.commits()) {
-                writing.make_log_long();
-            }
-            let mut queue = lock(&self.queue);
-            let count = queue.posted.len().min(TOGETHER_MAX);
-            let posted: Vec<Posted> = queue.posted.drain(..count).collect();
-            drop(queue);
-            if !posted.is_empty() {
-                self.write(&mut writing, posted);
-                self.note_counts(&writing);
-            }
-        }
-    }
-
-    /// Waits until there is something to write; the answer is whether there ever will be. Counts are
-    /// written when nobody comes for a while.
-    fn wait(&self) -> bool {
-        let mut queue = lock(&self.queue);
-        while queue.posted.is_empty() {
-            if queue.is_closed {
-                return false;
-            }
-            if !queue.has_counts {
-                queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            let waited = self.news.wait_timeout(queue, COUNTS_APART);
-            let (after, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
-            queue = after;
-            if timed_out.timed_out() && queue.posted.is_empty() {
-                queue.has_counts = false;
-                drop(queue);
-                // They are hints: what cannot be written is lost.
-                let _ = lock(&self.writing).desk.transaction(|desk| desk.write_counts_of(1));
-                queue = lock(&self.queue);
-            }
-        }
-        true
-    }
-
-    /// All in one transaction. When that fails each is tried alone, so that one request that cannot
-    /// be written does not stop the others.
-    fn write(&self, writing: &mut Writing, mut posted: Vec<Posted>) {
-        let result = writing.transaction(&mut posted);
-        let nanos = u64::try_from(writing.took.as_nanos()).unwrap_or(u64::MAX);
-        self.nanos.fetch_add(nanos, Ordering::Relaxed);
-        if result.is_ok() {
-            self.commits.fetch_add(1, Ordering::Relaxed);
-        }
-        if result.is_ok() || posted.len() == 1 {
-            let result = result.map_err(StoreError::from);
-            posted.into_iter().for_each(|posted| posted.request.answer(result.clone()));
-            return;
-        }
-        for posted in posted {
-            self.write(writing, vec![posted]);
-        }
-    }
-}
-
-/// What whoever writes has at hand.
-struct Writing {
-    desk: Desk,
-    path: PathBuf,
-    /// How long the last transaction took.
-    took: Duration,
-    /// Whether the log was made long, or that was tried.
-    is_log_long: bool,
-}
-
-impl Writing {
-    fn transaction(&mut self, posted: &mut [Posted]) -> Result<(), Fault> {
-        let began = Instant::now();
-        let write =
-            |desk: &mut Desk| posted.iter_mut().try_for_each(|posted| posted.request.write(desk));
-        let result = self.desk.transaction(write);
-        self.took = began.elapsed();
-        result
-    }
-
-    fn wants_long_log(&self, commits: u64) -> bool {
-        commits > COMMITS_UNTIL_LONG && !self.is_log_long
-    }
-
-    fn make_log_long(&mut self) {
-        self.is_log_long = true;
-        // Without it everything is slower and nothing else.
-        let _ = lengthen_log(&self.desk.connection, &self.path);
     }
 }
 
@@ -359,21 +207,26 @@ impl Writing {
 mod tests {
     use std::sync::mpsc;
     use std::thread::{self, ThreadId};
+    use std::time::Instant;
 
     use futures_util::future::join;
     use futures_util::poll;
+    use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
     use super::super::desk::Counts;
-    use super::super::schema::{SqliteOptions, open_writer};
+    use super::super::schema::{BUSY_WAIT, open_writer};
+    use super::super::turn::PackedRecord;
     use super::*;
+    use crate::store::{Lease, Record};
 
     fn writer() -> (TempDir, PathBuf, Writer) {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("runs.db");
-        let connection = open_writer(&path, &SqliteOptions::default()).unwrap();
+        let options = SqliteOptions { alone_max: Duration::MAX, ..SqliteOptions::default() };
+        let connection = open_writer(&path, &options).unwrap();
         let desk = Desk::new(connection, Arc::<Counts>::default());
-        let writer = Writer::start(desk, &path).unwrap();
+        let writer = Writer::start(desk, &path, &options).unwrap();
         (folder, path, writer)
     }
 
@@ -382,11 +235,45 @@ mod tests {
         |_| Ok(thread::current().id())
     }
 
+    /// Instead of a turn: says who writes.
+    struct Here {
+        turn: Arc<Turn>,
+        told: mpsc::Sender<ThreadId>,
+        reply: oneshot::Sender<()>,
+    }
+
+    impl Request for Here {
+        fn write(&mut self, _: &mut Desk) -> Result<(), Fault> {
+            self.told.send(thread::current().id()).unwrap();
+            Ok(())
+        }
+
+        fn answer(self: Box<Self>, _: Result<(), StoreError>) {
+            let _ = self.reply.send(());
+        }
+
+        fn turn(&self) -> Option<&Arc<Turn>> {
+            Some(&self.turn)
+        }
+    }
+
+    /// Who writes a turn of this run.
+    async fn turn_of(writer: &Writer, run_id: &str, told: mpsc::Sender<ThreadId>) {
+        let run_id: Arc<str> = run_id.into();
+        let lease = Lease { run_id: run_id.clone(), epoch: 1 };
+        let empty = Record { expected: 0, entries: &[], status: RunStatus::Running, measured: &[] };
+        let turn = Turn { lease, begins: None, record: PackedRecord::new(empty, 1_000) };
+        let (reply, answer) = oneshot::channel();
+        writer.hand_in(&run_id, Box::new(Here { turn: Arc::new(turn), told, reply })).await;
+        answer.await.unwrap();
+    }
+
     #[tokio::test]
     async fn a_run_that_is_alone_writes_by_itself() {
         let (_folder, _, writer) = writer();
-        let run_id: Arc<str> = "one".into();
-        assert_eq!(writer.write_turn(&run_id, here()).await.unwrap(), thread::current().id());
+        let (told, who) = mpsc::channel();
+        turn_of(&writer, "one", told).await;
+        assert_eq!(who.recv().unwrap(), thread::current().id());
         assert_eq!(writer.commits(), 1);
         assert_ne!(writer.write(here()).await.unwrap(), thread::current().id());
     }
@@ -394,9 +281,9 @@ mod tests {
     #[tokio::test]
     async fn runs_that_write_at_once_share_a_sync() {
         let (_folder, _, writer) = writer();
-        let (one, two): (Arc<str>, Arc<str>) = ("one".into(), "two".into());
-        let both = join(writer.write_turn(&one, here()), writer.write_turn(&two, here())).await;
-        assert_eq!(both.0.unwrap(), both.1.unwrap());
+        let (told, who) = mpsc::channel();
+        join(turn_of(&writer, "one", told.clone()), turn_of(&writer, "two", told)).await;
+        assert_eq!(who.recv().unwrap(), who.recv().unwrap());
         assert_eq!(writer.commits(), 1);
     }
 
@@ -406,30 +293,26 @@ mod tests {
         let (_folder, path, writer) = writer();
         let another = rusqlite::Connection::open(&path).unwrap();
         another.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let run_id: Arc<str> = "one".into();
-        let mut writing = std::pin::pin!(writer.write_turn(&run_id, here()));
+        let (told, who) = mpsc::channel();
+        let mut writing = std::pin::pin!(turn_of(&writer, "one", told));
         assert!(poll!(&mut writing).is_pending());
         tokio::task::yield_now().await;
         let began = Instant::now();
         assert!(poll!(&mut writing).is_pending());
-        assert!(began.elapsed() < super::super::schema::BUSY_WAIT / 2);
+        assert!(began.elapsed() < BUSY_WAIT / 2);
         another.execute_batch("ROLLBACK").unwrap();
-        assert_ne!(writing.await.unwrap(), thread::current().id());
+        writing.await;
+        assert_ne!(who.recv().unwrap(), thread::current().id());
     }
 
     #[tokio::test]
     async fn what_nobody_waits_for_any_more_is_written() {
         let (_folder, _, writer) = writer();
-        let (written, told) = mpsc::channel();
-        let run_id: Arc<str> = "one".into();
+        let (told, who) = mpsc::channel();
         {
-            let work = move |_: &mut Desk| {
-                written.send(()).unwrap();
-                Ok(())
-            };
-            let mut writing = std::pin::pin!(writer.write_turn(&run_id, work));
+            let mut writing = std::pin::pin!(turn_of(&writer, "one", told));
             assert!(poll!(&mut writing).is_pending());
         }
-        told.recv_timeout(Duration::from_secs(20)).unwrap();
+        who.recv_timeout(Duration::from_secs(20)).unwrap();
     }
 }

@@ -1,0 +1,424 @@
+//! Where writing is done: the queue, the file, and the slate before it.
+//!
+//! Turns reach the file in the order in which they were acknowledged. So whoever writes into the file
+//! copies what stands on the slate first, in the same transaction. And whoever may change a run in
+//! any other way than by its next turn first makes the slate forget how far runs have come: their
+//! next turns go into the file, where they are held against what is there.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::desk::{COUNTS_APART, Desk, Durable};
+use super::fault::Fault;
+use super::schema::{SqliteOptions, lengthen_log, open_reader, sync_log};
+use super::slate::Slate;
+use super::turn::Turn;
+use super::writer::Request;
+use crate::store::StoreError;
+
+/// Requests that are written together at most, so that the first one does not wait for ever.
+const TOGETHER_MAX: usize = 1_024;
+
+/// What stands on the slate is copied so far apart, unless somebody wants to read it.
+const COPIES_APART: Duration = Duration::from_millis(5);
+
+/// A slate that could not be copied is left alone for so long.
+const COPY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Commits between two slates.
+const SLATES_APART: u64 = 1_024;
+
+#[derive(Default)]
+struct Queue {
+    posted: Vec<Box<dyn Request>>,
+    /// Whether there are counts that want to be written when nobody comes for a while.
+    has_counts: bool,
+    /// Whether nothing more will come.
+    is_closed: bool,
+}
+
+/// See the module.
+pub(super) struct Office {
+    /// The store's file.
+    path: PathBuf,
+    options: SqliteOptions,
+    queue: Mutex<Queue>,
+    /// Tells the thread that there is something to do.
+    news: Condvar,
+    /// Whoever has it writes into the file.
+    writing: Mutex<Writing>,
+    /// Whoever has it writes on the slate. Taken after `writing` by whoever wants both.
+    slate: Mutex<Option<Slate>>,
+    slate_path: OnceLock<PathBuf>,
+    /// Whether whoever has the slate keeps it for longer.
+    is_tidying: AtomicBool,
+    /// Turns that are on the slate and not in the file.
+    ahead: AtomicUsize,
+    commits: AtomicU64,
+    /// Time that somebody waited for syncs.
+    nanos: AtomicU64,
+    /// How long that was the last time.
+    took: AtomicU64,
+}
+
+/// What whoever writes into the file has at hand.
+struct Writing {
+    desk: Desk,
+    /// Whether the log was made long, or that was tried.
+    is_log_long: bool,
+    /// Commits after which a slate is made.
+    slate_after: u64,
+}
+
+/// Whoever panicked has changed nothing: its transaction was not committed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes the queue when the thread ends, whatever ends it: nobody waits for nothing.
+struct Closing<'a>(&'a Office);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0.queue);
+        queue.is_closed = true;
+        queue.posted.clear();
+    }
+}
+
+impl Office {
+    pub(super) fn new(desk: Desk, path: &Path, options: &SqliteOptions) -> Office {
+        let slate_after = options.commits_until_slate;
+        Office {
+            path: path.to_owned(),
+            options: options.clone(),
+            queue: Mutex::default(),
+            news: Condvar::new(),
+            writing: Mutex::new(Writing { desk, is_log_long: false, slate_after }),
+            slate: Mutex::default(),
+            slate_path: OnceLock::new(),
+            is_tidying: AtomicBool::new(false),
+            ahead: AtomicUsize::new(0),
+            commits: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            took: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn lend(&self, path: PathBuf) {
+        // There is one owner, and so one place.
+        let _ = self.slate_path.set(path);
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn nanos(&self) -> u64 {
+        self.nanos.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn posted(&self) -> usize {
+        lock(&self.queue).posted.len()
+    }
+
+    pub(super) fn is_ahead(&self) -> bool {
+        self.ahead.load(Ordering::Acquire) > 0
+    }
+
+    /// Tells the thread that there is something to do.
+    pub(super) fn tell(&self) {
+        self.news.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        lock(&self.queue).is_closed = true;
+        self.tell();
+    }
+
+    /// Puts something into the queue. When that is closed the request goes, which whoever waits will
+    /// see.
+    pub(super) fn post(&self, request: Box<dyn Request>) {
+        let mut queue = lock(&self.queue);
+        if !queue.is_closed {
+            queue.posted.push(request);
+        }
+    }
+
+    /// Writes what this run has posted, if nobody else has posted anything and it will not take
+    /// long. The answer is whether nothing is left for the thread to do.
+    pub(super) fn write_alone(&self, run_id: &Arc<str>) -> bool {
+        if Duration::from_nanos(self.took.load(Ordering::Relaxed)) > self.options.alone_max {
+            return false;
+        }
+        let mut queue = lock(&self.queue);
+        let is_ours = |request: &Box<dyn Request>| {
+            request.turn().is_some_and(|turn| turn.lease.run_id == *run_id)
+        };
+        if !queue.posted.iter().all(is_ours) {
+            return false;
+        }
+        let mut posted = std::mem::take(&mut queue.posted);
+        drop(queue);
+        // The thread may have been faster.
+        if posted.is_empty() {
+            return true;
+        }
+        if posted.len() == 1 && posted.iter().filter_map(|one| one.turn()).all(|it| self.put(it)) {
+            posted.into_iter().for_each(|request| request.answer(Ok(())));
+            return true;
+        }
+        if let Ok(mut writing) = self.writing.try_lock() {
+            // Another process may have the file for seconds.
+            let may_write = !self.wants_care(&writing) && writing.desk.begin_at_once();
+            if may_write {
+                self.write(&mut writing, posted);
+                return !self.note_counts(&writing);
+            }
+        }
+        let mut queue = lock(&self.queue);
+        if !queue.is_closed {
+            posted.append(&mut queue.posted);
+            queue.posted = posted;
+        }
+        false
+    }
+
+    /// Puts a turn on the slate; the answer is whether it is durable there.
+    fn put(&self, turn: &Arc<Turn>) -> bool {
+        // Else it is held for a moment and no longer.
+        if self.is_tidying.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut slate = lock(&self.slate);
+        let Some(slate) = &mut *slate else { return false };
+        let began = Instant::now();
+        if !slate.write(turn) {
+            return false;
+        }
+        self.note_commit(began);
+        if self.ahead.fetch_add(1, Ordering::Release) == 0 {
+            // Held for a moment, so that the thread is not just about to go to sleep.
+            drop(lock(&self.queue));
+            self.tell();
+        }
+        true
+    }
+
+    fn note_commit(&self, began: Instant) {
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.took.store(nanos, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes whether there are counts to write; the answer is whether the thread should know, of
+    /// these or of anything else.
+    fn note_counts(&self, writing: &Writing) -> bool {
+        let mut queue = lock(&self.queue);
+        let is_news = writing.desk.has_counts() && !queue.has_counts;
+        queue.has_counts |= is_news;
+        is_news || !queue.posted.is_empty()
+    }
+
+    pub(super) fn until_closed(&self) {
+        let _closing = Closing(self);
+        while self.wait() {
+            let mut writing = lock(&self.writing);
+            if self.wants_care(&writing) {
+                self.take_care(&mut writing);
+            }
+            let mut queue = lock(&self.queue);
+            let count = queue.posted.len().min(TOGETHER_MAX);
+            let posted: Vec<Box<dyn Request>> = queue.posted.drain(..count).collect();
+            drop(queue);
+            if !posted.is_empty() {
+                self.write(&mut writing, posted);
+                self.note_counts(&writing);
+            }
+        }
+        // What cannot be copied now stays on the slate, for whoever opens the store next.
+        if let Some(slate) = &mut *lock(&self.slate) {
+            slate.shut();
+        }
+        let _ = self.tidy(&mut lock(&self.writing));
+    }
+
+    /// Waits until there is something to write; the answer is whether there ever will be. The slate
+    /// is copied, and counts are written, when nobody comes for a while.
+    fn wait(&self) -> bool {
+        let mut queue = lock(&self.queue);
+        let mut pause = COPIES_APART;
+        while queue.posted.is_empty() {
+            if queue.is_closed {
+                return false;
+            }
+            let is_ahead = self.is_ahead();
+            let patience = match (is_ahead, queue.has_counts) {
+                (true, _) => pause,
+                (false, true) => COUNTS_APART,
+                (false, false) => {
+                    queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+            };
+            let waited = self.news.wait_timeout(queue, patience);
+            let (after, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+            queue = after;
+            if !timed_out.timed_out() || !queue.posted.is_empty() {
+                continue;
+            }
+            queue.has_counts &= is_ahead;
+            drop(queue);
+            let mut writing = lock(&self.writing);
+            if is_ahead {
+                let copied = self.copy(&mut writing);
+                pause = if copied.is_ok() { COPIES_APART } else { COPY_PAUSE };
+                if copied.is_ok() && self.wants_care(&writing) {
+                    self.take_care(&mut writing);
+                }
+                self.note_counts(&writing);
+            } else {
+                self.rest(&mut writing);
+            }
+            drop(writing);
+            queue = lock(&self.queue);
+        }
+        true
+    }
+
+    /// Nobody comes: counts are written, and the slate is wiped, so that whoever opens the store has
+    /// nothing to read there.
+    fn rest(&self, writing: &mut Writing) {
+        // They are hints: what cannot be written is lost.
+        let _ = writing.desk.transaction(Durable::Now, |desk| desk.write_counts_of(1));
+        if lock(&self.slate).as_ref().is_some_and(|slate| !slate.is_blank()) {
+            let _ = self.tidy(writing);
+        }
+    }
+
+    /// All in one transaction. When that fails each is tried alone, so that one request that cannot
+    /// be written does not stop the others.
+    fn write(&self, writing: &mut Writing, mut posted: Vec<Box<dyn Request>>) {
+        let began = Instant::now();
+        let ahead = self.ahead(posted.iter().all(|request| request.turn().is_some()));
+        let result = writing.desk.transaction(Durable::Now, |desk| {
+            ahead.iter().try_for_each(|turn| turn.copy(desk))?;
+            posted.iter_mut().try_for_each(|request| request.write(desk))
+        });
+        if let Some(slate) = &mut *lock(&self.slate) {
+            self.copied(slate, &ahead, result.is_ok());
+            if result.is_ok() {
+                posted.iter().filter_map(|one| one.written()).for_each(|turn| slate.know(turn));
+            }
+        }
+        if result.is_ok() {
+            self.note_commit(began);
+        }
+        if result.is_ok() || posted.len() == 1 {
+            let result = result.map_err(StoreError::from);
+            posted.into_iter().for_each(|request| request.answer(result.clone()));
+            return;
+        }
+        for request in posted {
+            self.write(writing, vec![request]);
+        }
+    }
+
+    /// What is on the slate and not in the file. Unless only turns are written, runs may change in
+    /// ways that the slate does not see.
+    fn ahead(&self, only_turns: bool) -> Vec<Arc<Turn>> {
+        let mut slate = lock(&self.slate);
+        let Some(slate) = &mut *slate else { return Vec::new() };
+        if !only_turns {
+            slate.forget();
+        }
+        slate.waiting().to_vec()
+    }
+
+    /// Notes what became of turns on the slate that were to be copied. One whose turns cannot be
+    /// copied takes no more: there may be no end to it.
+    fn copied(&self, slate: &mut Slate, ahead: &[Arc<Turn>], is_done: bool) {
+        if is_done {
+            slate.copied(ahead.len());
+            self.ahead.fetch_sub(ahead.len(), Ordering::Release);
+        } else if !ahead.is_empty() {
+            slate.shut();
+        }
+    }
+
+    /// Copies the slate into the file. Nobody waits for it to be durable there.
+    fn copy(&self, writing: &mut Writing) -> Result<(), Fault> {
+        let ahead = self.ahead(true);
+        if ahead.is_empty() {
+            return Ok(());
+        }
+        let copied = writing
+            .desk
+            .transaction(Durable::Later, |desk| ahead.iter().try_for_each(|turn| turn.copy(desk)));
+        if let Some(slate) = &mut *lock(&self.slate) {
+            self.copied(slate, &ahead, copied.is_ok());
+        }
+        copied
+    }
+
+    /// Begins the slate anew, or throws it away when nothing more may be written on it.
+    fn tidy(&self, writing: &mut Writing) -> Result<(), Fault> {
+        // Most of it while others write on it, and the rest while nobody does.
+        self.copy(writing)?;
+        self.sync()?;
+        self.is_tidying.store(true, Ordering::Relaxed);
+        let tidied = self.tidy_alone(writing, &mut lock(&self.slate));
+        self.is_tidying.store(false, Ordering::Relaxed);
+        tidied
+    }
+
+    fn tidy_alone(&self, writing: &mut Writing, held: &mut Option<Slate>) -> Result<(), Fault> {
+        let Some(slate) = held else { return Ok(()) };
+        let rest = slate.waiting().to_vec();
+        let copy = |desk: &mut Desk| rest.iter().try_for_each(|turn| turn.copy(desk));
+        writing.desk.transaction(Durable::Later, copy)?;
+        self.copied(slate, &rest, true);
+        self.sync()?;
+        if slate.is_shut() {
+            held.take().into_iter().for_each(Slate::remove);
+        } else {
+            slate.wipe();
+        }
+        Ok(())
+    }
+
+    /// Makes all durable that was copied.
+    fn sync(&self) -> Result<(), Fault> {
+        sync_log(&self.path).map_err(|error| Fault::Unavailable(error.to_string()))
+    }
+
+    /// Whether the thread should take care of something before it writes.
+    fn wants_care(&self, writing: &Writing) -> bool {
+        let Ok(slate) = self.slate.try_lock() else { return false };
+        match &*slate {
+            Some(slate) => slate.is_full() || slate.is_shut(),
+            None => self.commits() >= writing.slate_after && self.slate_path.get().is_some(),
+        }
+    }
+
+    /// Makes the log long, and makes a slate or begins it anew. Without them everything is slower and
+    /// nothing else.
+    fn take_care(&self, writing: &mut Writing) {
+        let path = &self.path;
+        if !std::mem::replace(&mut writing.is_log_long, true) {
+            let _ = lengthen_log(&writing.desk.connection, path);
+        }
+        if lock(&self.slate).is_some() {
+            let _ = self.tidy(writing);
+            return;
+        }
+        writing.slate_after = self.commits() + SLATES_APART;
+        let Some(place) = self.slate_path.get() else { return };
+        if let Ok(reader) = open_reader(path) {
+            *lock(&self.slate) = Slate::make(place.clone(), reader, path).ok();
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! A slate: where a run that is alone writes, before it is copied into the file.
+//!
+//! A transaction of SQLite costs more than the sync at its end: locks, pages, indexes. A run that is
+//! alone waits for all of it. So it puts its turn on a slate, which is one page of a file that has
+//! its full length already, and one sync. That is as durable as the file. The turn is copied into
+//! the file soon after, together with others, by somebody for whom nobody waits.
+//!
+//! A slate belongs to one owner, who alone writes on it, and has a lock on it meanwhile. Anybody may
+//! copy what stands on it, as often as they like: what is in the file already is left out. Whoever
+//! takes a run from an owner has to, and empties the slate; the owner sees that before it writes
+//! again ([`super::slates`]).
+//!
+//! The first page says of which generation the slate is. The others are filled one after the other.
+//! When all that stands there is in the file and durable, the slate is wiped: the first page is
+//! replaced, which no crash can leave half done, and the others are filled again.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use segue_core::access::Caller;
+use segue_core::view::RunStatus;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::fault::Fault;
+use super::pack::{Hash, Packed};
+use super::turn::{Begins, Bundle, PackedRecord, Turn};
+use crate::store::rules::is_over;
+use crate::store::{Lease, RunRow};
+
+/// What is written is whole pages, so that nothing has to be read before.
+const PAGE_BYTES: usize = 4_096;
+
+/// Pages of a slate.
+const PAGES: u64 = 1_024;
+
+/// Turns that take more go into the file at once.
+const TURN_PAGES_MAX: usize = 16;
+
+/// What a turn begins with: a mark with the version of this form, generation, index, length of what
+/// follows, and a hash over all of it.
+const MARK: [u8; 4] = *b"SgS1";
+const FIELDS_BYTES: usize = 4 + 8 + 8 + 4;
+const HEADER_BYTES: usize = FIELDS_BYTES + 32;
+
+/// Where to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    generation: u64,
+    /// How many turns were before it in its generation.
+    index: u64,
+    page: u64,
+}
+
+impl Place {
+    /// Behind the page that says of which generation the slate is.
+    fn beginning(generation: u64) -> Place {
+        Place { generation, index: 1, page: 1 }
+    }
+}
+
+/// Where pages go.
+pub(super) trait Medium: Send {
+    /// Makes pages durable; the answer is whether they are, or somebody has emptied the slate.
+    fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool>;
+}
+
+impl Medium for File {
+    fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool> {
+        self.lock()?;
+        let put = self.metadata().and_then(|known| {
+            if known.len() == 0 {
+                return Ok(false);
+            }
+            self.seek(SeekFrom::Start(page * PAGE_BYTES as u64))?;
+            self.write_all(bytes)?;
+            self.sync_data()?;
+            Ok(true)
+        });
+        self.unlock().and(put)
+    }
+}
+
+/// How far a run has come, as whoever writes on the slate knows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Reached {
+    epoch: u64,
+    length: u64,
+}
+
+/// A slate that one writes on.
+pub(super) struct Slate {
+    medium: Box<dyn Medium>,
+    path: PathBuf,
+    /// Knows the runs in the file.
+    file: Connection,
+    place: Place,
+    /// Bundles that stand on it already.
+    bundles: Vec<Hash>,
+    /// Runs that nobody else can have changed since.
+    runs: HashMap<Arc<str>, Reached>,
+    /// What stands on it and is not in the file, the oldest first.
+    waiting: Vec<Arc<Turn>>,
+    /// Pages for the next turn.
+    buffer: Vec<u8>,
+    /// Whether nothing more may be written on it: it could not be written, or could not be copied.
+    is_shut: bool,
+}
+
+impl Slate {
+    /// A new slate. Made at its full length: a sync of bytes in the middle of a file is several times
+    /// faster than one that also makes the file longer.
+    pub(super) fn make(path: PathBuf, file: Connection, like: &Path) -> io::Result<Slate> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut blank = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let mut pages = vec![0; PAGE_BYTES * usize::try_from(PAGES).unwrap_or_default()];
+        pages[..HEADER_BYTES].copy_from_slice(&header(1, 0, &[]));
+        let made = blank
+            .set_permissions(std::fs::metadata(like)?.permissions())
+            .and_then(|()| blank.write_all(&pages))
+            .and_then(|()| blank.sync_all())
+            .and_then(|()| path.parent().map_or(Ok(()), sync_folder))
+            .and_then(|()| open_direct(&path));
+        match made {
+            Ok(medium) => Ok(Slate::on(Box::new(medium), path, file)),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    fn on(medium: Box<dyn Medium>, path: PathBuf, file: Connection) -> Slate {
+        Slate {
+            medium,
+            path,
+            file,
+            place: Place::beginning(1),
+            bundles: Vec::new(),
+            runs: HashMap::new(),
+            waiting: Vec::new(),
+            buffer: vec![0; (TURN_PAGES_MAX + 1) * PAGE_BYTES],
+            is_shut: false,
+        }
+    }
+
+    /// Writes a turn; the answer is whether it is durable. If not, it has to go into the file.
+    pub(super) fn write(&mut self, turn: &Arc<Turn>) -> bool {
+        if self.is_shut || !self.follows(turn).unwrap_or(false) {
+            return false;
+        }
+        let Some(pages) = self.fill(turn) else { return false };
+        let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
+        let bytes = &self.buffer[start..start + pages * PAGE_BYTES];
+        let put = self.medium.put(self.place.page, bytes);
+        if !matches!(put, Ok(true)) {
+            // Whether it stands there is not known. It goes into the file, and is left out when
+            // somebody copies it.
+            self.is_shut = true;
+            return false;
+        }
+        self.place.index += 1;
+        self.place.page += pages as u64;
+        if let Some(begins) = &turn.begins {
+            self.bundles.push(begins.bundle.hash);
+        }
+        self.know(turn);
+        self.waiting.push(turn.clone());
+        true
+    }
+
+    /// Whether a turn goes on where its run is, or begins one. What is not known here the file has
+    /// to say.
+    fn follows(&self, turn: &Turn) -> Result<bool, Fault> {
+        let Turn { lease, begins, record } = turn;
+        if record.count == 0 || !record.entries.parts.is_empty() {
+            return Ok(false);
+        }
+        if begins.is_none() {
+            let reached = Reached { epoch: lease.epoch, length: record.expected };
+            return Ok(self.runs.get(&lease.run_id) == Some(&reached));
+        }
+        if record.expected > 0 || self.waiting.iter().any(|turn| turn.lease.run_id == lease.run_id)
+        {
+            return Ok(false);
+        }
+        let mut select = self.file.prepare_cached("SELECT 1 FROM run WHERE run_id = ?1")?;
+        Ok(!select.exists([&lease.run_id])?)
+    }
+
+    /// Makes the pages of a turn; the answer is how many, if there is room for them.
+    fn fill(&mut self, turn: &Turn) -> Option<usize> {
+        let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
+        let room = &mut self.buffer[start..start + TURN_PAGES_MAX * PAGE_BYTES];
+        let (head, content) = room.split_at_mut(HEADER_BYTES);
+        let mut rest = &mut *content;
+        write_turn(turn, &self.bundles, &mut rest).ok()?;
+        let (left, all) = (rest.len(), content.len());
+        let content = &content[..all - left];
+        let Place { generation, index, page } = self.place;
+        head.copy_from_slice(&header(generation, index, content));
+        let used = HEADER_BYTES + content.len();
+        let pages = used.div_ceil(PAGE_BYTES);
+        room[used..pages * PAGE_BYTES].fill(0);
+        (page + pages as u64 <= PAGES).then_some(pages)
+    }
+
+    /// Remembers how far a run has come with a turn that is durable.
+    pub(super) fn know(&mut self, Turn { lease, record, .. }: &Turn) {
+        if is_over(record.status) {
+            self.runs.remove(&lease.run_id);
+        } else {
+            let reached = Reached { epoch: lease.epoch, length: record.length() };
+            self.runs.insert(lease.run_id.clone(), reached);
+        }
+    }
+
+    /// Something else than a turn may change any run: the file has to say how far they are.
+    pub(super) fn forget(&mut self) {
+        self.runs.clear();
+    }
+
+    /// What stands on it and is not in the file.
+    pub(super) fn waiting(&self) -> &[Arc<Turn>] {
+        &self.waiting
+    }
+
+    /// So many of those are in the file now.
+    pub(super) fn copied(&mut self, count: usize) {
+        self.waiting.drain(..count);
+    }
+
+    /// Nothing more is written on it.
+    pub(super) fn shut(&mut self) {
+        self.is_shut = true;
+    }
+
+    /// Whether nothing more is written on it.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut
+    }
+
+    /// Whether it is time to wipe it.
+    pub(super) fn is_full(&self) -> bool {
+        self.place.page > PAGES / 4 * 3
+    }
+
+    /// Whether anything stands on it.
+    pub(super) fn is_blank(&self) -> bool {
+        self.place.index == 1
+    }
+
+    /// Begins it anew. Everything that stands on it is in the file, and durable.
+    pub(super) fn wipe(&mut self) {
+        let generation = self.place.generation + 1;
+        let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
+        let page = &mut self.buffer[start..start + PAGE_BYTES];
+        page.fill(0);
+        page[..HEADER_BYTES].copy_from_slice(&header(generation, 0, &[]));
+        self.is_shut |= !matches!(self.medium.put(0, page), Ok(true));
+        self.place = Place::beginning(generation);
+        self.bundles.clear();
+    }
+
+    /// Throws it away. Everything that stands on it is in the file, and durable.
+    pub(super) fn remove(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Bytes that go to the disk past the system's own memory are there a tenth sooner. Not every file
+/// system can.
+fn open_direct(path: &Path) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let flag = rustix::fs::OFlags::DIRECT.bits();
+        let direct = OpenOptions::new().write(true).custom_flags(flag.cast_signed()).open(path);
+        if direct.is_ok() {
+            return direct;
+        }
+    }
+    OpenOptions::new().write(true).open(path)
+}
+
+/// A file is there after a crash when its folder says so.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// What stands before the content of a turn.
+fn header(generation: u64, index: u64, content: &[u8]) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    let length = u32::try_from(content.len()).expect("a turn has few pages");
+    header[..4].copy_from_slice(&MARK);
+    header[4..12].copy_from_slice(&generation.to_le_bytes());
+    header[12..20].copy_from_slice(&index.to_le_bytes());
+    header[20..FIELDS_BYTES].copy_from_slice(&length.to_le_bytes());
+    let hash = sum(&header[..FIELDS_BYTES], content);
+    header[FIELDS_BYTES..].copy_from_slice(&hash);
+    header
+}
+
+fn sum(fields: &[u8], content: &[u8]) -> Hash {
+    Sha256::new_with_prefix(fields).chain_update(content).finalize().into()
+}
+
+/// A turn in short. Behind it stand its entries and, once, the bundle of a run that begins.
+#[derive(Serialize, Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    run: Cow<'a, str>,
+    epoch: u64,
+    expected: u64,
+    count: u64,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    at: Option<u64>,
+    /// How many bytes of entries follow.
+    entries: usize,
+    #[serde(borrow)]
+    begins: Option<Begun<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Begun<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    plan: Cow<'a, str>,
+    started: u64,
+    #[serde(borrow)]
+    owner: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    principal: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    toolset: Option<Cow<'a, str>>,
+    bundle: Hash,
+    /// Whether its text follows.
+    has_text: bool,
+}
+
+fn write_turn(turn: &Turn, bundles: &[Hash], to: &mut &mut [u8]) -> io::Result<()> {
+    let Turn { lease, begins, record } = turn;
+    let has_text = |begins: &Begins| !bundles.contains(&begins.bundle.hash);
+    let head = Head {
+        run: (&*lease.run_id).into(),
+        epoch: lease.epoch,
+        expected: record.expected,
+        count: record.count,
+        status: record.status.as_str().into(),
+        at: record.at_ms,
+        entries: record.entries.bytes.len(),
+        begins: begins.as_ref().map(|begins| {
+            let Begins { row, bundle } = begins;
+            let caller = row.caller.as_ref();
+            Begun {
+                name: (&*row.name).into(),
+                plan: (&*row.plan_hash).into(),
+                started: row.started_ms,
+                owner: row.owner.as_deref().map(Cow::from),
+                principal: caller.map(|caller| (&*caller.principal).into()),
+                toolset: caller.and_then(|caller| Some(caller.toolset.as_deref()?.into())),
+                bundle: bundle.hash,
+                has_text: has_text(begins),
+            }
+        }),
+    };
+    serde_json::to_writer(&mut *to, &head)?;
+    to.write_all(b"\n")?;
+    to.write_all(&record.entries.bytes)?;
+    match begins {
+        Some(begins) if has_text(begins) => to.write_all(begins.bundle.text.as_bytes()),
+        _ => Ok(()),
+    }
+}
+
+/// A slate that one reads from, and how far one has come.
+#[derive(Default)]
+pub(super) struct Reading {
+    place: Option<Place>,
+    bundles: HashMap<Hash, Arc<str>>,
+}
+
+impl Reading {
+    /// The turns that were not read yet.
+    pub(super) fn news(&mut self, file: &mut File) -> Result<Vec<Arc<Turn>>, String> {
+        let Some((generation, 0, _)) = written_at(file, 0)? else { return Ok(Vec::new()) };
+        let same = self.place.filter(|place| place.generation == generation);
+        let mut place = same.unwrap_or_else(|| {
+            self.bundles.clear();
+            Place::beginning(generation)
+        });
+        let mut turns = Vec::new();
+        while let Some((generation, index, content)) = written_at(file, place.page)? {
+            if (generation, index) != (place.generation, place.index) {
+                break;
+            }
+            turns.push(Arc::new(self.turn(&content)?));
+            place.index += 1;
+            place.page += (HEADER_BYTES + content.len()).div_ceil(PAGE_BYTES) as u64;
+        }
+        self.place = Some(place);
+        Ok(turns)
+    }
+
+    /// Whether something stands behind what was read: then what is between is damaged.
+    pub(super) fn is_cut(&self, file: &mut File) -> Result<bool, String> {
+        for page in 1..PAGES {
+            let Some((generation, index, _)) = written_at(file, page)? else { continue };
+            let is_behind = |place: Place| generation == place.generation && index > place.index;
+            if self.place.is_none_or(is_behind) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn turn(&mut self, content: &[u8]) -> Result<Turn, String> {
+        let wrong = || "a turn cannot be read".to_owned();
+        let end = content.iter().position(|byte| *byte == b'\n').ok_or_else(wrong)?;
+        let head: Head<'_> = serde_json::from_slice(&content[..end]).map_err(|_| wrong())?;
+        let rest = &content[end + 1..];
+        let (entries, text) = rest.split_at_checked(head.entries).ok_or_else(wrong)?;
+        let run_id: Arc<str> = head.run.into();
+        let begins = head.begins.map(|begun| {
+            let hash = begun.bundle;
+            if begun.has_text {
+                let text = std::str::from_utf8(text).map_err(|_| wrong())?;
+                self.bundles.insert(hash, text.into());
+            }
+            let text = self.bundles.get(&hash).ok_or_else(wrong)?.clone();
+            let toolset = begun.toolset.map(Arc::from);
+            let caller = |principal: Cow<'_, str>| Caller { principal: principal.into(), toolset };
+            let row = RunRow {
+                run_id: run_id.clone(),
+                name: begun.name.into(),
+                status: RunStatus::Pending,
+                plan_hash: begun.plan.into(),
+                started_ms: begun.started,
+                updated_ms: begun.started,
+                ended_ms: None,
+                length: 0,
+                owner: begun.owner.map(Arc::from),
+                epoch: head.epoch,
+                caller: begun.principal.map(caller),
+            };
+            Ok::<_, String>(Begins { row, bundle: Bundle { hash, text } })
+        });
+        let record = PackedRecord {
+            expected: head.expected,
+            count: head.count,
+            entries: Packed { bytes: entries.to_vec(), ..Packed::default() },
+            status: RunStatus::parse(&head.status).ok_or_else(wrong)?,
+            at_ms: head.at,
+        };
+        let lease = Lease { run_id, epoch: head.epoch };
+        Ok(Turn { lease, begins: begins.transpose()?, record })
+    }
+}
+
+/// Generation, index and content of the turn that begins on a page, if one does.
+fn written_at(file: &mut File, page: u64) -> Result<Option<(u64, u64, Vec<u8>)>, String> {
+    let error = |error: io::Error| error.to_string();
+    file.seek(SeekFrom::Start(page * PAGE_BYTES as u64)).map_err(error)?;
+    let mut header = [0; HEADER_BYTES];
+    match file.read_exact(&mut header) {
+        Err(short) if short.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other.map_err(error)?,
+    }
+    let (fields, hash) = header.split_at(FIELDS_BYTES);
+    if fields[..4] != MARK {
+        if fields[..3] == MARK[..3] && page == 0 {
+            return Err("it was written by another version of Segue".to_owned());
+        }
+        return Ok(None);
+    }
+    let number = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&fields[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let (generation, index) = (number(4), number(12));
+    let length = (number(16) >> 32) as usize;
+    if length > TURN_PAGES_MAX * PAGE_BYTES {
+        return Ok(None);
+    }
+    let mut content = vec![0; length];
+    match file.read_exact(&mut content) {
+        Err(short) if short.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other.map_err(error)?,
+    }
+    Ok((sum(fields, &content) == *hash).then_some((generation, index, content)))
+}

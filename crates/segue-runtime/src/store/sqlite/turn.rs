@@ -1,0 +1,89 @@
+//! A turn of a run, ready to be written: into the file, or on a slate first.
+
+use std::sync::Arc;
+
+use segue_core::view::RunStatus;
+
+use super::desk::Desk;
+use super::fault::Fault;
+use super::journal;
+use super::pack::{Hash, Packed, pack};
+use crate::store::{Lease, Record, RunRow};
+
+/// What a turn adds.
+#[derive(Debug)]
+pub(super) struct PackedRecord {
+    pub(super) expected: u64,
+    /// How many entries.
+    pub(super) count: u64,
+    pub(super) entries: Packed,
+    pub(super) status: RunStatus,
+    pub(super) at_ms: Option<u64>,
+}
+
+impl PackedRecord {
+    pub(super) fn new(record: Record<'_>, value_bytes_max: usize) -> PackedRecord {
+        PackedRecord {
+            expected: record.expected,
+            count: record.entries.len() as u64,
+            entries: pack(record.entries, value_bytes_max),
+            status: record.status,
+            at_ms: record.entries.last().map(|entry| entry.at_ms),
+        }
+    }
+
+    /// How long the journal is then.
+    pub(super) fn length(&self) -> u64 {
+        self.expected + self.count
+    }
+}
+
+/// What the first turn of a run has beside its entries.
+#[derive(Debug)]
+pub(super) struct Begins {
+    /// The run before its first entries.
+    pub(super) row: RunRow,
+    /// What its plan comes from.
+    pub(super) bundle: Bundle,
+}
+
+/// The text that a plan comes from, and its hash.
+#[derive(Clone, Debug)]
+pub(super) struct Bundle {
+    pub(super) hash: Hash,
+    pub(super) text: Arc<str>,
+}
+
+/// A turn of a run.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) lease: Lease,
+    pub(super) begins: Option<Begins>,
+    pub(super) record: PackedRecord,
+}
+
+impl Turn {
+    /// Writes it.
+    pub(super) fn write(&self, desk: &mut Desk) -> Result<(), Fault> {
+        match &self.begins {
+            Some(begins) => journal::create(desk, begins, &self.record),
+            None => journal::append(desk, &self.lease, &self.record),
+        }
+    }
+
+    /// Writes what stands on a slate, unless it is in the file already. What the file refuses is
+    /// of a run that is damaged, which whoever reads it is told, or of another file than this.
+    pub(super) fn copy(&self, desk: &mut Desk) -> Result<(), Fault> {
+        let there = desk.indexed(&self.lease.run_id);
+        let copied = there.and_then(|there| match there {
+            Some(length) if length >= self.record.length() => Ok(()),
+            // Without a beginning: it ended, and was forgotten since.
+            None if self.begins.is_none() => Ok(()),
+            _ => self.write(desk),
+        });
+        match copied {
+            Err(Fault::Refused(_)) => Ok(()),
+            other => other,
+        }
+    }
+}

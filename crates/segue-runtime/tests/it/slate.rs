@@ -1,0 +1,255 @@
+//! What stands on a slate is as durable as what is in the file, whatever happens to either.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use segue_core::run::Entry;
+use segue_core::value::Value;
+use segue_core::view::RunStatus;
+use segue_runtime::store::{
+    Lease, Retention, RunQuery, SqliteOptions, SqliteStore, Store, StoreError, TakeOver,
+};
+use tempfile::TempDir;
+
+use crate::stores::{begin, entry, finish, plan_named, record, slated, slating, sqlite};
+
+fn facts(journal: &[Entry]) -> Vec<String> {
+    journal.iter().map(|entry| format!("{:?}", entry.fact)).collect()
+}
+
+fn value(seq: u64) -> Value {
+    if seq == 0 { Value::from("a") } else { Value::from(vec![Value::from(seq); 50]) }
+}
+
+fn expected(count: u64) -> Vec<String> {
+    (0..count).map(|seq| format!("{:?}", entry(seq, value(seq)).fact)).collect()
+}
+
+async fn add(store: &SqliteStore, lease: &Lease, seq: u64) -> Result<(), StoreError> {
+    let entries = [entry(seq, value(seq))];
+    store.append(lease, record(seq, &entries, RunStatus::Running)).await
+}
+
+/// The slate of the only owner.
+fn slate_of(folder: &Path) -> PathBuf {
+    let slates = fs::read_dir(folder.join("runs.db-slates")).unwrap();
+    let slates: Vec<PathBuf> = slates.map(|slate| slate.unwrap().path()).collect();
+    assert_eq!(slates.len(), 1);
+    slates.into_iter().next().unwrap()
+}
+
+/// A store as a crash leaves it: its owner is gone.
+struct Image(TempDir);
+
+impl Image {
+    fn of_file(folder: &Path) -> Image {
+        let image = TempDir::new().unwrap();
+        for name in ["runs.db", "runs.db-wal"] {
+            fs::copy(folder.join(name), image.path().join(name)).unwrap();
+        }
+        Image(image)
+    }
+
+    fn with_slate(self, slate: &[u8]) -> Image {
+        let slates = self.0.path().join("runs.db-slates");
+        fs::create_dir_all(&slates).unwrap();
+        fs::write(slates.join("somebody"), slate).unwrap();
+        self
+    }
+
+    fn open(&self) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open(&self.0.path().join("runs.db"), SqliteOptions::default())
+    }
+
+    async fn facts(&self) -> Vec<String> {
+        facts(&self.open().unwrap().load(&"a".into()).await.unwrap())
+    }
+}
+
+/// A run whose turns stand on a slate; and the files as they were before that.
+async fn on_a_slate(folder: &Path, count: u64) -> (SqliteStore, Lease, Image) {
+    let store = slated(&folder.join("runs.db"));
+    let plan = plan_named("slated");
+    // The first one of a store makes the slate.
+    finish(&store, &begin(&store, "before", &plan).await, 1).await;
+    let before = Image::of_file(folder);
+    let lease = begin(&store, "a", &plan).await;
+    for seq in 1..count {
+        add(&store, &lease, seq).await.unwrap();
+    }
+    (store, lease, before)
+}
+
+/// J1, J2: all that was acknowledged is there after a crash, also when the machine lost all that the
+/// file was given since it was last synced.
+#[tokio::test]
+async fn what_was_acknowledged_is_on_the_slate() {
+    let folder = TempDir::new().unwrap();
+    let (store, lease, before) = on_a_slate(folder.path(), 1).await;
+    let before = fs::read(before.0.path().join("runs.db-wal")).unwrap();
+    let mut is_ahead = 0;
+    for seq in 1..40 {
+        add(&store, &lease, seq).await.unwrap();
+        let slate = fs::read(slate_of(folder.path())).unwrap();
+        is_ahead += usize::from(Image::of_file(folder.path()).facts().await.len() as u64 <= seq);
+        let crashed = Image::of_file(folder.path()).with_slate(&slate);
+        assert_eq!(crashed.facts().await, expected(seq + 1));
+        let lost = Image::of_file(folder.path()).with_slate(&slate);
+        fs::write(lost.0.path().join("runs.db-wal"), &before).unwrap();
+        assert_eq!(lost.facts().await, expected(seq + 1));
+        // What was copied is thrown away, and is in the file then.
+        assert_eq!(fs::read_dir(lost.0.path().join("runs.db-slates")).unwrap().count(), 0);
+        assert_eq!(lost.facts().await, expected(seq + 1));
+    }
+    assert!(is_ahead > 0, "nothing was ever on the slate alone");
+    drop(store);
+    assert_eq!(fs::read_dir(folder.path().join("runs.db-slates")).unwrap().count(), 0);
+    let journal = sqlite(&folder.path().join("runs.db")).load(&"a".into()).await.unwrap();
+    assert_eq!(facts(&journal), expected(40));
+}
+
+/// A slate that is full is begun anew, and nothing is lost or comes twice.
+#[tokio::test]
+async fn a_slate_is_filled_again_and_again() {
+    const TURNS: u64 = 2_500;
+    let folder = TempDir::new().unwrap();
+    let (store, lease, _) = on_a_slate(folder.path(), 1).await;
+    let length = fs::metadata(slate_of(folder.path())).unwrap().len();
+    for seq in 1..TURNS {
+        add(&store, &lease, seq).await.unwrap();
+        if seq % 300 == 0 {
+            let slate = fs::read(slate_of(folder.path())).unwrap();
+            let image = Image::of_file(folder.path()).with_slate(&slate);
+            assert_eq!(image.facts().await.len() as u64, seq + 1);
+        }
+    }
+    assert_eq!(fs::metadata(slate_of(folder.path())).unwrap().len(), length);
+    assert!(store.commits() > TURNS, "each turn was durable by itself");
+    assert_eq!(facts(&store.load(&"a".into()).await.unwrap()), expected(TURNS));
+}
+
+/// J2: a slate that is cut at any place holds a part of what was acknowledged and nothing else. One
+/// whose bits have changed holds all of it, or is named; only its end can look like a write that
+/// never came to its own.
+#[tokio::test]
+async fn a_damaged_slate_is_harmless_or_named() {
+    const TURNS: u64 = 4;
+    let folder = TempDir::new().unwrap();
+    let (_store, _, before) = on_a_slate(folder.path(), TURNS).await;
+    let slate = fs::read(slate_of(folder.path())).unwrap();
+    let folder = before.0.path();
+    for length in (0..20_000).step_by(1_031) {
+        let image = Image::of_file(folder).with_slate(&slate[..length]);
+        match image.open() {
+            Err(error) => panic!("cut at {length}: {error}"),
+            Ok(store) => {
+                let found = facts(&store.load(&"a".into()).await.unwrap());
+                assert_eq!(found, expected(found.len() as u64), "cut at {length}");
+            }
+        }
+    }
+    let end = slate.iter().rposition(|byte| *byte != 0).unwrap();
+    let pages = end.next_multiple_of(4_096);
+    let mut named = 0;
+    for bit in (0..pages * 8).step_by(89) {
+        let mut flipped = slate.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        match Image::of_file(folder).with_slate(&flipped).open() {
+            Err(error) => {
+                assert!(error.to_string().contains("somebody"), "{error}");
+                named += 1;
+            }
+            Ok(store) => {
+                let found = facts(&store.load(&"a".into()).await.unwrap());
+                let is_end = bit / 8 >= pages - 4_096;
+                let all = if is_end { found.len() as u64 } else { TURNS };
+                assert!(found.len() as u64 >= TURNS - 1, "bit {bit}: {found:?}");
+                assert_eq!(found, expected(all), "bit {bit}");
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+/// A slate that another version has written is not thrown away.
+#[tokio::test]
+async fn a_slate_of_another_version_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let (_store, _, before) = on_a_slate(folder.path(), 3).await;
+    let mut slate = fs::read(slate_of(folder.path())).unwrap();
+    slate[3] = b'9';
+    let image = Image::of_file(before.0.path()).with_slate(&slate);
+    let error = image.open().err().unwrap().to_string();
+    assert!(error.contains("another version"), "{error}");
+    assert_eq!(fs::read(slate_of(image.0.path())).unwrap(), slate);
+}
+
+/// A file that cannot grow stops the slate too; all that was acknowledged is there when it can.
+#[tokio::test]
+async fn a_full_disk_loses_nothing_of_a_slate() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let options = SqliteOptions { pages_max: Some(60), ..slating() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let plan = plan_named("full");
+    finish(&store, &begin(&store, "before", &plan).await, 1).await;
+    let lease = begin(&store, "a", &plan).await;
+    let mut written = 1;
+    let failed = loop {
+        match add(&store, &lease, written).await {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 5_000);
+    };
+    assert!(matches!(failed, StoreError::Unavailable { .. }), "{failed}");
+    drop(store);
+    let store = sqlite(&path);
+    let found = facts(&store.load(&"a".into()).await.unwrap());
+    assert!(found.len() as u64 >= written, "{} of {written}", found.len());
+    assert_eq!(found, expected(found.len() as u64));
+}
+
+/// What is only on a slate is seen by whoever else has the store open, and can be forgotten.
+#[tokio::test]
+async fn others_see_what_is_on_a_slate() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let other = sqlite(&path);
+    let (store, lease, _) = on_a_slate(folder.path(), 1).await;
+    for seq in 1..30 {
+        add(&store, &lease, seq).await.unwrap();
+        let row = other.run(&lease.run_id).await.unwrap().unwrap();
+        assert_eq!(row.length, seq + 1);
+    }
+    finish(&store, &lease, 30).await;
+    let page = other.runs(&RunQuery { limit: 10, ..RunQuery::default() }).await.unwrap();
+    assert!(page.runs.iter().all(|run| run.status == RunStatus::Success), "{:?}", page.runs);
+    let all = Retention { keep_last: Some(0), ..Retention::default() };
+    assert_eq!(other.prune(all).await, Ok(2));
+    // The plan is gone with them, and comes again with the next run.
+    let again = begin(&store, "again", &plan_named("slated")).await;
+    assert_eq!(other.load(&again.run_id).await.unwrap().len(), 1);
+    let limits = segue_core::limits::Limits::default();
+    other.plan(&again.run_id, &limits).await.unwrap();
+}
+
+/// J8: whoever loses a run that is on its slate writes nothing more, and keeps its others.
+#[tokio::test]
+async fn a_run_is_taken_from_a_slate() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let (store, lease, _) = on_a_slate(folder.path(), 10).await;
+    let kept = begin(&store, "kept", &plan_named("slated")).await;
+    let other = Arc::new(sqlite(&path));
+    let taken = other.take(&lease.run_id, TakeOver::Anyway).await.unwrap();
+    let lost = add(&store, &lease, 10).await;
+    assert!(matches!(lost, Err(StoreError::Lost { .. })), "{lost:?}");
+    add(&other, &taken, 10).await.unwrap();
+    for seq in 1..5 {
+        add(&store, &kept, seq).await.unwrap();
+    }
+    assert_eq!(facts(&store.load(&lease.run_id).await.unwrap()), expected(11));
+    assert_eq!(other.load(&kept.run_id).await.unwrap().len(), 5);
+}
