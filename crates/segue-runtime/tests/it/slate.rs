@@ -89,7 +89,7 @@ async fn what_was_acknowledged_is_on_the_slate() {
     let (store, lease, before) = on_a_slate(folder.path(), 1).await;
     let before = fs::read(before.0.path().join("runs.db-wal")).unwrap();
     let mut is_ahead = 0;
-    for seq in 1..40 {
+    for seq in 1..25 {
         add(&store, &lease, seq).await.unwrap();
         let slate = fs::read(slate_of(folder.path())).unwrap();
         is_ahead += usize::from(Image::of_file(folder.path()).facts().await.len() as u64 <= seq);
@@ -106,7 +106,7 @@ async fn what_was_acknowledged_is_on_the_slate() {
     drop(store);
     assert_eq!(fs::read_dir(folder.path().join("runs.db-slates")).unwrap().count(), 0);
     let journal = sqlite(&folder.path().join("runs.db")).load(&"a".into()).await.unwrap();
-    assert_eq!(facts(&journal), expected(40));
+    assert_eq!(facts(&journal), expected(25));
 }
 
 /// A slate that is full is begun anew, and nothing is lost or comes twice.
@@ -139,7 +139,7 @@ async fn a_damaged_slate_is_harmless_or_named() {
     let (_store, _, before) = on_a_slate(folder.path(), TURNS).await;
     let slate = fs::read(slate_of(folder.path())).unwrap();
     let folder = before.0.path();
-    for length in (0..20_000).step_by(1_031) {
+    for length in (0..20_000).step_by(2_311) {
         let image = Image::of_file(folder).with_slate(&slate[..length]);
         match image.open() {
             Err(error) => panic!("cut at {length}: {error}"),
@@ -152,7 +152,7 @@ async fn a_damaged_slate_is_harmless_or_named() {
     let end = slate.iter().rposition(|byte| *byte != 0).unwrap();
     let pages = end.next_multiple_of(4_096);
     let mut named = 0;
-    for bit in (0..pages * 8).step_by(89) {
+    for bit in (0..pages * 8).step_by(809) {
         let mut flipped = slate.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         match Image::of_file(folder).with_slate(&flipped).open() {
@@ -169,7 +169,7 @@ async fn a_damaged_slate_is_harmless_or_named() {
             }
         }
     }
-    assert!(named > 20, "{named}");
+    assert!(named > 3, "{named}");
 }
 
 /// A slate that another version has written is not thrown away.

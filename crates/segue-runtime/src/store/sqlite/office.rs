@@ -107,6 +107,11 @@ impl Office {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn put_slate(&self, slate: Slate) {
+        *lock(&self.slate) = Some(slate);
+    }
+
     pub(super) fn lend(&self, path: PathBuf) {
         // There is one owner, and so one place.
         let _ = self.slate_path.set(path);

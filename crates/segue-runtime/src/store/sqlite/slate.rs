@@ -137,7 +137,7 @@ impl Slate {
         }
     }
 
-    fn on(medium: Box<dyn Medium>, path: PathBuf, file: Connection) -> Slate {
+    pub(super) fn on(medium: Box<dyn Medium>, path: PathBuf, file: Connection) -> Slate {
         Slate {
             medium,
             path,

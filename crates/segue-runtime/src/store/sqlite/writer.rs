@@ -205,20 +205,27 @@ impl Drop for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+    use std::io;
     use std::sync::mpsc;
     use std::thread::{self, ThreadId};
     use std::time::Instant;
 
     use futures_util::future::join;
     use futures_util::poll;
+    use segue_core::run::{Entry, Fact, NodeId};
+    use segue_core::value::Value;
     use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
+    use super::super::SqliteStore;
     use super::super::desk::Counts;
-    use super::super::schema::{BUSY_WAIT, open_writer};
-    use super::super::turn::PackedRecord;
+    use super::super::pack::hash;
+    use super::super::schema::{BUSY_WAIT, beside, open_reader, open_writer};
+    use super::super::slate::{Medium, Slate};
+    use super::super::turn::{Begins, Bundle, PackedRecord};
     use super::*;
-    use crate::store::{Lease, Record};
+    use crate::store::{Lease, Record, RunRow, Store as _};
 
     fn writer() -> (TempDir, PathBuf, Writer) {
         let folder = TempDir::new().unwrap();
@@ -314,5 +321,112 @@ mod tests {
             assert!(poll!(&mut writing).is_pending());
         }
         who.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+
+    /// How a slate fails.
+    #[derive(Clone, Copy, Debug)]
+    enum Failure {
+        /// Nothing is written.
+        Before,
+        /// Some of it is.
+        Torn,
+        /// All of it is, and nobody hears of it.
+        After,
+        /// Somebody else has emptied it.
+        Emptied,
+    }
+
+    /// A slate that fails once.
+    struct Faulty {
+        file: File,
+        puts: usize,
+        fails: usize,
+        how: Failure,
+    }
+
+    impl Medium for Faulty {
+        fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool> {
+            self.puts += 1;
+            if self.puts != self.fails {
+                return self.file.put(page, bytes);
+            }
+            match self.how {
+                Failure::Before => {}
+                Failure::Torn => drop(self.file.put(page, &bytes[..512])?),
+                Failure::After => drop(self.file.put(page, bytes)?),
+                Failure::Emptied => return Ok(false),
+            }
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    }
+
+    fn turn(seq: u64, row: Option<RunRow>) -> Turn {
+        let node = NodeId { frame: 0, position: 0 };
+        let fact = Fact::Succeeded { node, output: Value::from(seq), given: None };
+        let entries = [Entry { seq, at_ms: 1_000 + seq, fact }];
+        let record =
+            Record { expected: seq, entries: &entries, status: RunStatus::Running, measured: &[] };
+        let bundle = Bundle { hash: hash(b"bundle"), text: "bundle".into() };
+        Turn {
+            lease: Lease { run_id: "a".into(), epoch: 1 },
+            begins: row.map(|row| Begins { row, bundle }),
+            record: PackedRecord::new(record, 1_000),
+        }
+    }
+
+    fn begun() -> RunRow {
+        RunRow {
+            run_id: "a".into(),
+            name: "a".into(),
+            status: RunStatus::Pending,
+            plan_hash: "plan".into(),
+            started_ms: 1_000,
+            updated_ms: 1_000,
+            ended_ms: None,
+            length: 0,
+            owner: None,
+            epoch: 1,
+            caller: None,
+        }
+    }
+
+    /// How long the run is for whoever opens the store after a crash.
+    async fn length_after_crash(folder: &Path) -> u64 {
+        let image = TempDir::new().unwrap();
+        fs::create_dir(image.path().join("runs.db-slates")).unwrap();
+        for name in ["runs.db", "runs.db-wal", "runs.db-slates/somebody"] {
+            fs::copy(folder.join(name), image.path().join(name)).unwrap();
+        }
+        let store = SqliteStore::open(&image.path().join("runs.db"), SqliteOptions::default());
+        store.unwrap().load(&"a".into()).await.unwrap().len() as u64
+    }
+
+    /// J11: each write of a slate fails once, in every way. What is acknowledged is there, nothing
+    /// comes twice, and the run goes on.
+    #[tokio::test]
+    async fn a_slate_that_fails_is_left() {
+        for how in [Failure::Before, Failure::Torn, Failure::After, Failure::Emptied] {
+            for fails in 1..6 {
+                let (folder, path, writer) = writer();
+                writer.write(here()).await.unwrap();
+                let slate = beside(&path, "-slates").join("somebody");
+                drop(Slate::make(slate.clone(), open_reader(&path).unwrap(), &path).unwrap());
+                let file = fs::OpenOptions::new().write(true).open(&slate).unwrap();
+                let medium = Box::new(Faulty { file, puts: 0, fails, how });
+                let reader = open_reader(&path).unwrap();
+                writer.office.put_slate(Slate::on(medium, slate.clone(), reader));
+                for seq in 0..6 {
+                    let row = (seq == 0).then(begun);
+                    writer.write_turn(turn(seq, row)).await.unwrap();
+                    if slate.exists() {
+                        assert_eq!(length_after_crash(folder.path()).await, seq + 1, "{how:?}");
+                    }
+                }
+                drop(writer);
+                let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+                assert_eq!(store.load(&"a".into()).await.unwrap().len(), 6, "{how:?} at {fails}");
+                assert!(!slate.exists(), "what is not used any more is thrown away");
+            }
+        }
     }
 }
