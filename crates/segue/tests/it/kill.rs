@@ -36,6 +36,7 @@ const ROUNDS_MAX: usize = 30;
 /// Compositions, and how they end when nobody says that a call failed.
 const COMPOSITIONS: &[(&str, &[&str])] = &[
     ("together", &["success"]),
+    ("long", &["success"]),
     ("stubborn", &["success"]),
     ("nested", &["success"]),
     ("probed", &["success"]),

@@ -33,6 +33,8 @@ const SLATES_APART: u64 = 1_024;
 #[derive(Default)]
 struct Queue {
     posted: Vec<Box<dyn Request>>,
+    /// Whether somebody has left it to the thread. Else whoever posted something is about to write it.
+    is_left: bool,
     /// Whether there are counts that want to be written when nobody comes for a while.
     has_counts: bool,
     /// Whether nothing more will come.
@@ -133,14 +135,15 @@ impl Office {
         self.ahead.load(Ordering::Acquire) > 0
     }
 
-    /// Tells the thread that there is something to do.
-    pub(super) fn tell(&self) {
+    /// Leaves what is posted to the thread.
+    pub(super) fn leave(&self) {
+        lock(&self.queue).is_left = true;
         self.news.notify_one();
     }
 
     pub(super) fn close(&self) {
         lock(&self.queue).is_closed = true;
-        self.tell();
+        self.leave();
     }
 
     /// Puts something into the queue. When that is closed the request goes, which whoever waits will
@@ -159,10 +162,8 @@ impl Office {
             return false;
         }
         let mut queue = lock(&self.queue);
-        let is_ours = |request: &Box<dyn Request>| {
-            request.turn().is_some_and(|turn| turn.lease.run_id == *run_id)
-        };
-        if !queue.posted.iter().all(is_ours) {
+        let is_ours = |turn: &Arc<Turn>| turn.lease.run_id == *run_id;
+        if !queue.posted.iter().all(|request| request.turn().is_some_and(is_ours)) {
             return false;
         }
         let mut posted = std::mem::take(&mut queue.posted);
@@ -207,7 +208,7 @@ impl Office {
         if self.ahead.fetch_add(1, Ordering::Release) == 0 {
             // Held for a moment, so that the thread is not just about to go to sleep.
             drop(lock(&self.queue));
-            self.tell();
+            self.news.notify_one();
         }
         true
     }
@@ -237,6 +238,7 @@ impl Office {
             }
             let mut queue = lock(&self.queue);
             let count = queue.posted.len().min(TOGETHER_MAX);
+            queue.is_left = count < queue.posted.len();
             let posted: Vec<Box<dyn Request>> = queue.posted.drain(..count).collect();
             drop(queue);
             if !posted.is_empty() {
@@ -256,7 +258,8 @@ impl Office {
     fn wait(&self) -> bool {
         let mut queue = lock(&self.queue);
         let mut pause = COPIES_APART;
-        while queue.posted.is_empty() {
+        while !queue.is_left || queue.posted.is_empty() {
+            queue.is_left = false;
             if queue.is_closed {
                 return false;
             }
@@ -272,7 +275,7 @@ impl Office {
             let waited = self.news.wait_timeout(queue, patience);
             let (after, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
             queue = after;
-            if !timed_out.timed_out() || !queue.posted.is_empty() {
+            if !timed_out.timed_out() || queue.is_left {
                 continue;
             }
             queue.has_counts &= is_ahead;

@@ -73,8 +73,10 @@ pub(super) trait Medium: Send {
 impl Medium for File {
     fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool> {
         self.lock()?;
-        let put = self.metadata().and_then(|known| {
-            if known.len() == 0 {
+        // Not by asking for what is known of the file: whose times somebody has asked for gets new
+        // ones with the next write, and these are synced too.
+        let put = self.seek(SeekFrom::End(0)).and_then(|length| {
+            if length == 0 {
                 return Ok(false);
             }
             self.seek(SeekFrom::Start(page * PAGE_BYTES as u64))?;
@@ -347,7 +349,7 @@ struct Begun<'a> {
     has_text: bool,
 }
 
-fn write_turn(turn: &Turn, bundles: &[Hash], to: &mut &mut [u8]) -> io::Result<()> {
+fn write_turn(turn: &Turn, bundles: &[Hash], mut to: impl io::Write) -> io::Result<()> {
     let Turn { lease, begins, record } = turn;
     let has_text = |begins: &Begins| !bundles.contains(&begins.bundle.hash);
     let head = Head {
@@ -373,7 +375,7 @@ fn write_turn(turn: &Turn, bundles: &[Hash], to: &mut &mut [u8]) -> io::Result<(
             }
         }),
     };
-    serde_json::to_writer(&mut *to, &head)?;
+    serde_json::to_writer(&mut to, &head)?;
     to.write_all(b"\n")?;
     to.write_all(&record.entries.bytes)?;
     match begins {

@@ -174,7 +174,7 @@ impl Writer {
     ) -> oneshot::Receiver<Result<T, StoreError>> {
         let (reply, answer) = oneshot::channel();
         self.office.post(Box::new(Waiting { work, done: None, reply }));
-        self.office.tell();
+        self.office.leave();
         answer
     }
 }
@@ -189,7 +189,7 @@ struct Left<'a>(&'a Office);
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
-        self.0.tell();
+        self.0.leave();
     }
 }
 
