@@ -253,3 +253,33 @@ async fn a_run_is_taken_from_a_slate() {
     assert_eq!(facts(&store.load(&lease.run_id).await.unwrap()), expected(11));
     assert_eq!(other.load(&kept.run_id).await.unwrap().len(), 5);
 }
+
+/// What is forgotten does not come back from a slate: not to whoever had it there, and not to whoever
+/// opens the store after a crash.
+#[tokio::test]
+async fn what_is_forgotten_stays_forgotten() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let plan = plan_named("forgotten");
+    let all = Retention { keep_last: Some(0), ..Retention::default() };
+    let query = RunQuery { limit: 100, ..RunQuery::default() };
+    for is_other in [false, true] {
+        let store = slated(&path);
+        let other = sqlite(&path);
+        for n in 0..10 {
+            finish(&store, &begin(&store, &format!("{is_other}-{n}"), &plan).await, 1).await;
+        }
+        let forgets = if is_other { &other } else { &store };
+        assert_eq!(forgets.prune(all).await, Ok(10));
+        let image = Image::of_file(folder.path());
+        let image = match fs::read_dir(folder.path().join("runs.db-slates")).unwrap().next() {
+            Some(slate) => image.with_slate(&fs::read(slate.unwrap().path()).unwrap()),
+            None => image,
+        };
+        for store in [&store, &other, &image.open().unwrap()] {
+            assert_eq!(store.runs(&query).await.unwrap().runs, []);
+        }
+        drop(store);
+        assert_eq!(other.runs(&query).await.unwrap().runs, []);
+    }
+}

@@ -81,6 +81,8 @@ pub(super) struct Desk {
     counted: Option<Instant>,
     /// Runs that ended in this transaction.
     ended: Vec<Measured>,
+    /// Runs whose turns are written in this transaction, and not how they stand then.
+    unsettled: Vec<Arc<str>>,
     /// Whether the next transaction has begun already.
     has_begun: bool,
     /// What SQLite was told last.
@@ -107,6 +109,7 @@ impl Desk {
             counts,
             counted: None,
             ended: Vec::new(),
+            unsettled: Vec::new(),
             has_begun: false,
             durable: Durable::Now,
             slates: Vec::new(),
@@ -149,9 +152,11 @@ impl Desk {
             self.begin(durable)?;
         }
         let done = self.look_around().and_then(|()| work(self));
+        let done = done.and_then(|()| self.settle());
         let done = done.and_then(|()| self.write_counts());
         let done = done.and_then(|()| self.execute("COMMIT"));
         self.ended.clear();
+        self.unsettled.clear();
         let slates = std::mem::take(&mut self.slates);
         if done.is_err() {
             // What is remembered may be what was not written.
@@ -200,6 +205,13 @@ impl Desk {
         found.ok_or_else(|| StoreError::Unknown { run_id: run_id.clone() }.into())
     }
 
+    /// The run of this name, which stays as it is unless it is kept.
+    pub(super) fn look_at(&mut self, run_id: &Arc<str>) -> Result<StoredRun, Fault> {
+        let stored = self.run(run_id)?;
+        self.keep(stored.clone());
+        Ok(stored)
+    }
+
     /// How long the journal of this run is, if the index knows it.
     pub(super) fn indexed(&mut self, run_id: &Arc<str>) -> Result<Option<u64>, Fault> {
         if let Some(known) = self.runs.get(run_id) {
@@ -211,6 +223,25 @@ impl Desk {
             self.keep(stored);
             length
         }))
+    }
+
+    /// Remembers a run whose next turn was just written. How it stands is written once, however many
+    /// turns it has in this transaction.
+    pub(super) fn keep_unsettled(&mut self, stored: StoredRun) {
+        if self.unsettled.last() != Some(&stored.row.run_id) {
+            self.unsettled.push(stored.row.run_id.clone());
+        }
+        self.keep(stored);
+    }
+
+    /// Writes how runs stand that have had turns: before anybody asks the file, and at the end. One
+    /// that is not remembered any more has ended.
+    pub(super) fn settle(&mut self) -> Result<(), Fault> {
+        let mut unsettled = std::mem::take(&mut self.unsettled);
+        unsettled.sort_unstable();
+        unsettled.dedup();
+        let mut stored = unsettled.iter().filter_map(|run_id| self.runs.get(run_id));
+        stored.try_for_each(|stored| stored.stand(&self.connection))
     }
 
     /// Remembers a run as it was just written.

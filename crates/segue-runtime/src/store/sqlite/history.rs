@@ -83,8 +83,14 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
     Ok(found)
 }
 
-/// Forgets some of the runs that ended first; the answer is how many.
-pub(super) fn forget_some(connection: &Connection, retention: Retention) -> Result<u64, Fault> {
+/// A run that is over, and how often it had changed hands when it was found.
+pub(super) type Ended = (i64, i64);
+
+/// Some of the runs that ended first and may be forgotten.
+pub(super) fn forgettable(
+    connection: &Connection,
+    retention: Retention,
+) -> Result<Vec<Ended>, Fault> {
     let count = |sql: &str, parameter: i64| -> Result<i64, Fault> {
         Ok(connection.prepare_cached(sql)?.query_row([parameter], |row| row.get(0))?)
     };
@@ -95,20 +101,29 @@ pub(super) fn forget_some(connection: &Connection, retention: Retention) -> Resu
         count("SELECT count(*) - ?1 FROM run WHERE ended_ms IS NOT NULL", signed(keep as u64))
     })?;
     let wanted = old.max(surplus).min(FORGET_TOGETHER);
-    let sql = "SELECT number FROM run INDEXED BY run_ended WHERE ended_ms IS NOT NULL
+    let sql = "SELECT number, epoch FROM run INDEXED BY run_ended WHERE ended_ms IS NOT NULL
                ORDER BY ended_ms, number LIMIT ?1";
     let mut select = connection.prepare_cached(sql)?;
-    let numbers = select.query_map([wanted.max(0)], |row| row.get(0))?;
-    let numbers = numbers.collect::<Result<Vec<i64>, _>>()?;
-    numbers.iter().try_for_each(|number| forget(connection, *number))?;
-    if !numbers.is_empty() {
-        let sql = "DELETE FROM bundle WHERE hash NOT IN (SELECT bundle FROM run)";
-        connection.prepare_cached(sql)?.execute([])?;
-    }
-    Ok(numbers.len() as u64)
+    let ended = select.query_map([wanted.max(0)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(ended.collect::<Result<_, _>>()?)
 }
 
-fn forget(connection: &Connection, run: i64) -> Result<(), Fault> {
+/// Forgets runs, unless somebody has taken them since; the answer is how many.
+pub(super) fn forget(connection: &Connection, ended: &[Ended]) -> Result<u64, Fault> {
+    let sql = "SELECT 1 FROM run WHERE number = ?1 AND epoch = ?2 AND ended_ms IS NOT NULL";
+    let mut forgotten = 0;
+    for (number, epoch) in ended {
+        if connection.prepare_cached(sql)?.exists([number, epoch])? {
+            forget_one(connection, *number)?;
+            forgotten += 1;
+        }
+    }
+    let sql = "DELETE FROM bundle WHERE hash NOT IN (SELECT bundle FROM run)";
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(forgotten)
+}
+
+fn forget_one(connection: &Connection, run: i64) -> Result<(), Fault> {
     let run_sql = |sql: &str| -> Result<(), Fault> {
         connection.prepare_cached(sql)?.execute([run])?;
         Ok(())

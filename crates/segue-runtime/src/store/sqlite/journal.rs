@@ -102,8 +102,7 @@ fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<
         stored.is_apart = true;
         stored.update(connection, ended_before)?;
     }
-    stored.stand(connection)?;
-    desk.keep(stored);
+    desk.keep_unsettled(stored);
     Ok(())
 }
 
@@ -131,7 +130,7 @@ pub(super) fn take(
     (owners, slates, me): (&Owners, &Slates, &Arc<str>),
 ) -> Result<Lease, Fault> {
     slates.copy(desk, owners, Whose::Others(Some(me)))?;
-    let mut stored = desk.run(run_id)?;
+    let mut stored = desk.look_at(run_id)?;
     let run_id = run_id.clone();
     if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
         return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
@@ -148,16 +147,20 @@ pub(super) fn take(
     stored.row.owner = Some(me.clone());
     stored.row.epoch += 1;
     stored.update(&desk.connection, stored.row.ended_ms)?;
-    Ok(Lease { run_id, epoch: stored.row.epoch })
+    let epoch = stored.row.epoch;
+    desk.keep(stored);
+    Ok(Lease { run_id, epoch })
 }
 
 /// Gives a run back.
 pub(super) fn release(desk: &mut Desk, lease: &Lease) -> Result<(), Fault> {
-    let mut stored = desk.run(&lease.run_id)?;
+    let mut stored = desk.look_at(&lease.run_id)?;
     fence(&stored.row, lease, stored.row.length)?;
     stored.row.owner = None;
     stored.row.epoch += 1;
-    stored.update(&desk.connection, stored.row.ended_ms)
+    stored.update(&desk.connection, stored.row.ended_ms)?;
+    desk.keep(stored);
+    Ok(())
 }
 
 /// The whole journal of a run, every turn held against its hash.
@@ -243,7 +246,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::super::desk::{Counts, Durable};
-    use super::super::history::forget_some;
+    use super::super::history::{forget, forgettable};
     use super::super::pack::hash;
     use super::super::row::signed;
     use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
@@ -314,7 +317,8 @@ mod tests {
             assert_eq!(length(&desk) as u64, seq + 2);
         }
         let all = Retention { keep_last: Some(0), ..Retention::default() };
-        assert_eq!(forget_some(&desk.connection, all).unwrap(), 1);
+        let ended = forgettable(&desk.connection, all).unwrap();
+        assert_eq!(forget(&desk.connection, &ended).unwrap(), 1);
         let left = "SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM standing)";
         let left: i64 = desk.connection.query_row(left, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);

@@ -282,14 +282,23 @@ impl Store for SqliteStore {
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
-        self.catch_up().await?;
         let mut forgotten = 0;
         loop {
-            let some = move |desk: &mut Desk| history::forget_some(&desk.connection, retention);
-            match self.writer.write(some).await? {
-                0 => break,
-                more => forgotten += more,
+            // What was copied from a slate, and is gone then, would be copied again. So nothing of
+            // a run that is forgotten stands on any.
+            let (slates, owners) = (self.slates.clone(), self.owners.clone());
+            let me = self.owner.get().map(|owner| owner.name.clone());
+            let find = move |desk: &mut Desk| {
+                slates.copy(desk, &owners, Whose::Emptied(me.as_deref()))?;
+                history::forgettable(&desk.connection, retention)
+            };
+            let ended = self.writer.write(find).await?;
+            if ended.is_empty() {
+                break;
             }
+            self.writer.wipe().await?;
+            let forget = move |desk: &mut Desk| history::forget(&desk.connection, &ended);
+            forgotten += self.writer.write(forget).await?;
         }
         if forgotten > 0 {
             let path = self.readers.path.clone();

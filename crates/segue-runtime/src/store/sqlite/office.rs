@@ -21,8 +21,11 @@ use crate::store::StoreError;
 /// Requests that are written together at most, so that the first one does not wait for ever.
 const TOGETHER_MAX: usize = 1_024;
 
-/// What stands on the slate is copied so far apart, unless somebody wants to read it.
-const COPIES_APART: Duration = Duration::from_millis(5);
+/// What stands on the slate is copied so far apart, unless somebody wants to read it or there is more.
+const COPIES_APART: Duration = Duration::from_millis(50);
+
+/// So much, which is also what is copied together, so that others need not wait long.
+const COPY_TOGETHER: usize = 256;
 
 /// A slate that could not be copied is left alone for so long.
 const COPY_PAUSE: Duration = Duration::from_millis(200);
@@ -47,8 +50,10 @@ pub(super) struct Office {
     path: PathBuf,
     options: SqliteOptions,
     queue: Mutex<Queue>,
-    /// Tells the thread that there is something to do.
+    /// Tells the thread that writes that there is something to do.
     news: Condvar,
+    /// Tells the thread that does what nobody waits for.
+    chores: Condvar,
     /// Whoever has it writes into the file.
     writing: Mutex<Writing>,
     /// Whoever has it writes on the slate. Taken after `writing` by whoever wants both.
@@ -98,6 +103,7 @@ impl Office {
             options: options.clone(),
             queue: Mutex::default(),
             news: Condvar::new(),
+            chores: Condvar::new(),
             writing: Mutex::new(Writing { desk, is_log_long: false, slate_after }),
             slate: Mutex::default(),
             slate_path: OnceLock::new(),
@@ -144,6 +150,7 @@ impl Office {
     pub(super) fn close(&self) {
         lock(&self.queue).is_closed = true;
         self.leave();
+        self.chores.notify_one();
     }
 
     /// Puts something into the queue. When that is closed the request goes, which whoever waits will
@@ -172,8 +179,8 @@ impl Office {
         if posted.is_empty() {
             return true;
         }
-        if posted.len() == 1 && posted.iter().filter_map(|one| one.turn()).all(|it| self.put(it)) {
-            posted.into_iter().for_each(|request| request.answer(Ok(())));
+        posted = self.put(posted);
+        if posted.is_empty() {
             return true;
         }
         if let Ok(mut writing) = self.writing.try_lock() {
@@ -181,7 +188,8 @@ impl Office {
             let may_write = !self.wants_care(&writing) && writing.desk.begin_at_once();
             if may_write {
                 self.write(&mut writing, posted);
-                return !self.note_counts(&writing);
+                self.note_counts(&writing);
+                return true;
             }
         }
         let mut queue = lock(&self.queue);
@@ -192,25 +200,29 @@ impl Office {
         false
     }
 
-    /// Puts a turn on the slate; the answer is whether it is durable there.
-    fn put(&self, turn: &Arc<Turn>) -> bool {
+    /// Puts turns on the slate, and answers them when they are durable there. What is left has to go
+    /// into the file.
+    fn put(&self, posted: Vec<Box<dyn Request>>) -> Vec<Box<dyn Request>> {
+        let turns: Vec<&Arc<Turn>> = posted.iter().map_while(|request| request.turn()).collect();
         // Else it is held for a moment and no longer.
-        if self.is_tidying.load(Ordering::Relaxed) {
-            return false;
+        if turns.len() < posted.len() || self.is_tidying.load(Ordering::Relaxed) {
+            return posted;
         }
         let mut slate = lock(&self.slate);
-        let Some(slate) = &mut *slate else { return false };
         let began = Instant::now();
-        if !slate.write(turn) {
-            return false;
+        if !slate.as_mut().is_some_and(|slate| slate.write(&turns)) {
+            return posted;
         }
         self.note_commit(began);
-        if self.ahead.fetch_add(1, Ordering::Release) == 0 {
+        let before = self.ahead.fetch_add(turns.len(), Ordering::Release);
+        drop(slate);
+        if before == 0 || before < COPY_TOGETHER && before + turns.len() >= COPY_TOGETHER {
             // Held for a moment, so that the thread is not just about to go to sleep.
             drop(lock(&self.queue));
-            self.news.notify_one();
+            self.chores.notify_one();
         }
-        true
+        posted.into_iter().for_each(|request| request.answer(Ok(())));
+        Vec::new()
     }
 
     fn note_commit(&self, began: Instant) {
@@ -220,81 +232,94 @@ impl Office {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes whether there are counts to write; the answer is whether the thread should know, of
-    /// these or of anything else.
-    fn note_counts(&self, writing: &Writing) -> bool {
+    /// Notes whether there are counts to write.
+    fn note_counts(&self, writing: &Writing) {
         let mut queue = lock(&self.queue);
-        let is_news = writing.desk.has_counts() && !queue.has_counts;
-        queue.has_counts |= is_news;
-        is_news || !queue.posted.is_empty()
+        if writing.desk.has_counts() && !queue.has_counts {
+            queue.has_counts = true;
+            self.chores.notify_one();
+        }
     }
 
-    pub(super) fn until_closed(&self) {
+    /// Writes what is left to it, until the queue is closed.
+    pub(super) fn write_all(&self) {
         let _closing = Closing(self);
-        while self.wait() {
+        while let Some(posted) = self.wait() {
+            let posted = self.put(posted);
+            if posted.is_empty() {
+                continue;
+            }
             let mut writing = lock(&self.writing);
             if self.wants_care(&writing) {
                 self.take_care(&mut writing);
             }
-            let mut queue = lock(&self.queue);
-            let count = queue.posted.len().min(TOGETHER_MAX);
-            queue.is_left = count < queue.posted.len();
-            let posted: Vec<Box<dyn Request>> = queue.posted.drain(..count).collect();
-            drop(queue);
-            if !posted.is_empty() {
-                self.write(&mut writing, posted);
-                self.note_counts(&writing);
-            }
+            self.write(&mut writing, posted);
+            self.note_counts(&writing);
         }
-        // What cannot be copied now stays on the slate, for whoever opens the store next.
-        if let Some(slate) = &mut *lock(&self.slate) {
-            slate.shut();
-        }
-        let _ = self.tidy(&mut lock(&self.writing));
     }
 
-    /// Waits until there is something to write; the answer is whether there ever will be. The slate
-    /// is copied, and counts are written, when nobody comes for a while.
-    fn wait(&self) -> bool {
+    /// Waits until there is something to write; nothing when there never will be.
+    fn wait(&self) -> Option<Vec<Box<dyn Request>>> {
         let mut queue = lock(&self.queue);
-        let mut pause = COPIES_APART;
         while !queue.is_left || queue.posted.is_empty() {
             queue.is_left = false;
             if queue.is_closed {
-                return false;
+                return None;
             }
-            let is_ahead = self.is_ahead();
-            let patience = match (is_ahead, queue.has_counts) {
-                (true, _) => pause,
-                (false, true) => COUNTS_APART,
-                (false, false) => {
-                    queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = queue.posted.len().min(TOGETHER_MAX);
+        queue.is_left = count < queue.posted.len();
+        Some(queue.posted.drain(..count).collect())
+    }
+
+    /// Copies the slate and writes counts, a while after there is something to, until the queue is
+    /// closed.
+    pub(super) fn keep_up(&self) {
+        let mut pause = COPIES_APART;
+        let mut queue = lock(&self.queue);
+        while !queue.is_closed {
+            let ahead = self.ahead.load(Ordering::Acquire);
+            let patience = match (ahead, queue.has_counts) {
+                (COPY_TOGETHER.., _) if pause == COPIES_APART => Duration::ZERO,
+                (1.., _) => pause,
+                (0, true) => COUNTS_APART,
+                (0, false) => {
+                    queue = self.chores.wait(queue).unwrap_or_else(PoisonError::into_inner);
                     continue;
                 }
             };
-            let waited = self.news.wait_timeout(queue, patience);
+            let waited = self.chores.wait_timeout(queue, patience);
             let (after, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
             queue = after;
-            if !timed_out.timed_out() || queue.is_left {
+            if !timed_out.timed_out() {
                 continue;
             }
-            queue.has_counts &= is_ahead;
+            queue.has_counts &= ahead > 0;
             drop(queue);
             let mut writing = lock(&self.writing);
-            if is_ahead {
+            if ahead == 0 {
+                self.rest(&mut writing);
+            } else {
                 let copied = self.copy(&mut writing);
                 pause = if copied.is_ok() { COPIES_APART } else { COPY_PAUSE };
                 if copied.is_ok() && self.wants_care(&writing) {
                     self.take_care(&mut writing);
                 }
                 self.note_counts(&writing);
-            } else {
-                self.rest(&mut writing);
             }
             drop(writing);
             queue = lock(&self.queue);
         }
-        true
+    }
+
+    /// Nobody writes any more. What cannot be copied stays on the slate, for whoever opens the store
+    /// next.
+    pub(super) fn end(&self) {
+        if let Some(slate) = &mut *lock(&self.slate) {
+            slate.shut();
+        }
+        let _ = self.tidy(&mut lock(&self.writing));
     }
 
     /// Nobody comes: counts are written, and the slate is wiped, so that whoever opens the store has
@@ -313,7 +338,7 @@ impl Office {
         let began = Instant::now();
         let ahead = self.ahead(posted.iter().all(|request| request.turn().is_some()));
         let result = writing.desk.transaction(Durable::Now, |desk| {
-            ahead.iter().try_for_each(|turn| turn.copy(desk))?;
+            self.copy_onto(desk, &ahead)?;
             posted.iter_mut().try_for_each(|request| request.write(desk))
         });
         if let Some(slate) = &mut *lock(&self.slate) {
@@ -357,15 +382,23 @@ impl Office {
         }
     }
 
-    /// Copies the slate into the file. Nobody waits for it to be durable there.
+    fn copy_onto(&self, desk: &mut Desk, ahead: &[Arc<Turn>]) -> Result<(), Fault> {
+        lock(&self.slate).as_mut().map_or(Ok(()), |slate| slate.copy(ahead, desk))
+    }
+
+    /// Has everything in the file, and nothing on the slate.
+    pub(super) fn wipe(&self) -> Result<(), StoreError> {
+        Ok(self.tidy(&mut lock(&self.writing))?)
+    }
+
+    /// Copies some of the slate into the file. Nobody waits for it to be durable there.
     fn copy(&self, writing: &mut Writing) -> Result<(), Fault> {
-        let ahead = self.ahead(true);
+        let mut ahead = self.ahead(true);
+        ahead.truncate(COPY_TOGETHER);
         if ahead.is_empty() {
             return Ok(());
         }
-        let copied = writing
-            .desk
-            .transaction(Durable::Later, |desk| ahead.iter().try_for_each(|turn| turn.copy(desk)));
+        let copied = writing.desk.transaction(Durable::Later, |desk| self.copy_onto(desk, &ahead));
         if let Some(slate) = &mut *lock(&self.slate) {
             self.copied(slate, &ahead, copied.is_ok());
         }
@@ -375,7 +408,9 @@ impl Office {
     /// Begins the slate anew, or throws it away when nothing more may be written on it.
     fn tidy(&self, writing: &mut Writing) -> Result<(), Fault> {
         // Most of it while others write on it, and the rest while nobody does.
-        self.copy(writing)?;
+        while self.ahead.load(Ordering::Acquire) > COPY_TOGETHER {
+            self.copy(writing)?;
+        }
         self.sync()?;
         self.is_tidying.store(true, Ordering::Relaxed);
         let tidied = self.tidy_alone(writing, &mut lock(&self.slate));
@@ -386,15 +421,11 @@ impl Office {
     fn tidy_alone(&self, writing: &mut Writing, held: &mut Option<Slate>) -> Result<(), Fault> {
         let Some(slate) = held else { return Ok(()) };
         let rest = slate.waiting().to_vec();
-        let copy = |desk: &mut Desk| rest.iter().try_for_each(|turn| turn.copy(desk));
-        writing.desk.transaction(Durable::Later, copy)?;
+        writing.desk.transaction(Durable::Later, |desk| slate.copy(&rest, desk))?;
         self.copied(slate, &rest, true);
         self.sync()?;
-        if slate.is_shut() {
-            held.take().into_iter().for_each(Slate::remove);
-        } else {
-            slate.wipe();
-        }
+        let tidied = held.take().map_or(Ok(None), Slate::tidied);
+        *held = tidied.map_err(|error| Fault::Unavailable(error.to_string()))?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@
 //! replaced, which no crash can leave half done, and the others are filled again.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ use segue_core::view::RunStatus;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::desk::Desk;
 use super::fault::Fault;
 use super::pack::{Hash, Packed};
 use super::turn::{Begins, Bundle, PackedRecord, Turn};
@@ -39,11 +40,11 @@ const PAGE_BYTES: usize = 4_096;
 /// Pages of a slate.
 const PAGES: u64 = 1_024;
 
-/// Turns that take more go into the file at once.
-const TURN_PAGES_MAX: usize = 16;
+/// Turns that take more together go into the file at once.
+const UNIT_PAGES_MAX: usize = 64;
 
-/// What a turn begins with: a mark with the version of this form, generation, index, length of what
-/// follows, and a hash over all of it.
+/// Turns that are written together are a unit. It begins with a mark that has the version of this
+/// form, generation, index, length of what follows, and a hash over all of it.
 const MARK: [u8; 4] = *b"SgS1";
 const FIELDS_BYTES: usize = 4 + 8 + 8 + 4;
 const HEADER_BYTES: usize = FIELDS_BYTES + 32;
@@ -52,7 +53,7 @@ const HEADER_BYTES: usize = FIELDS_BYTES + 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     generation: u64,
-    /// How many turns were before it in its generation.
+    /// How many units were before it in its generation.
     index: u64,
     page: u64,
 }
@@ -68,6 +69,9 @@ impl Place {
 pub(super) trait Medium: Send {
     /// Makes pages durable; the answer is whether they are, or somebody has emptied the slate.
     fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool>;
+
+    /// Whether somebody has emptied the slate, and so has copied all that stood there.
+    fn is_emptied(&mut self) -> io::Result<bool>;
 }
 
 impl Medium for File {
@@ -85,6 +89,13 @@ impl Medium for File {
             Ok(true)
         });
         self.unlock().and(put)
+    }
+
+    fn is_emptied(&mut self) -> io::Result<bool> {
+        self.lock()?;
+        let length = self.seek(SeekFrom::End(0));
+        self.unlock()?;
+        Ok(length? == 0)
     }
 }
 
@@ -104,11 +115,13 @@ pub(super) struct Slate {
     place: Place,
     /// Bundles that stand on it already.
     bundles: Vec<Hash>,
+    /// Runs that begin on it.
+    begun: HashSet<Arc<str>>,
     /// Runs that nobody else can have changed since.
     runs: HashMap<Arc<str>, Reached>,
     /// What stands on it and is not in the file, the oldest first.
     waiting: Vec<Arc<Turn>>,
-    /// Pages for the next turn.
+    /// Pages for the next unit.
     buffer: Vec<u8>,
     /// Whether nothing more may be written on it: it could not be written, or could not be copied.
     is_shut: bool,
@@ -146,35 +159,43 @@ impl Slate {
             file,
             place: Place::beginning(1),
             bundles: Vec::new(),
+            begun: HashSet::new(),
             runs: HashMap::new(),
             waiting: Vec::new(),
-            buffer: vec![0; (TURN_PAGES_MAX + 1) * PAGE_BYTES],
+            buffer: vec![0; (UNIT_PAGES_MAX + 1) * PAGE_BYTES],
             is_shut: false,
         }
     }
 
-    /// Writes a turn; the answer is whether it is durable. If not, it has to go into the file.
-    pub(super) fn write(&mut self, turn: &Arc<Turn>) -> bool {
-        if self.is_shut || !self.follows(turn).unwrap_or(false) {
+    /// Writes turns together, each of another run; the answer is whether they are durable. If not,
+    /// they have to go into the file.
+    pub(super) fn write(&mut self, turns: &[&Arc<Turn>]) -> bool {
+        if self.is_shut || !turns.iter().all(|turn| self.follows(turn).unwrap_or(false)) {
             return false;
         }
-        let Some(pages) = self.fill(turn) else { return false };
+        let known = self.bundles.len();
+        let Some(pages) = self.fill(turns) else {
+            self.bundles.truncate(known);
+            return false;
+        };
         let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
         let bytes = &self.buffer[start..start + pages * PAGE_BYTES];
         let put = self.medium.put(self.place.page, bytes);
         if !matches!(put, Ok(true)) {
-            // Whether it stands there is not known. It goes into the file, and is left out when
-            // somebody copies it.
+            // Whether they stand there is not known. They go into the file, and are left out when
+            // somebody copies them.
             self.is_shut = true;
             return false;
         }
         self.place.index += 1;
         self.place.page += pages as u64;
-        if let Some(begins) = &turn.begins {
-            self.bundles.push(begins.bundle.hash);
+        for turn in turns {
+            if turn.begins.is_some() {
+                self.begun.insert(turn.lease.run_id.clone());
+            }
+            self.know(turn);
+            self.waiting.push(Arc::clone(turn));
         }
-        self.know(turn);
-        self.waiting.push(turn.clone());
         true
     }
 
@@ -197,14 +218,17 @@ impl Slate {
         Ok(!select.exists([&lease.run_id])?)
     }
 
-    /// Makes the pages of a turn; the answer is how many, if there is room for them.
-    fn fill(&mut self, turn: &Turn) -> Option<usize> {
+    /// Makes the pages of a unit; the answer is how many, if there is room for them.
+    fn fill(&mut self, turns: &[&Arc<Turn>]) -> Option<usize> {
         let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
-        let room = &mut self.buffer[start..start + TURN_PAGES_MAX * PAGE_BYTES];
+        let room = &mut self.buffer[start..start + UNIT_PAGES_MAX * PAGE_BYTES];
         let (head, content) = room.split_at_mut(HEADER_BYTES);
+        let all = content.len();
         let mut rest = &mut *content;
-        write_turn(turn, &self.bundles, &mut rest).ok()?;
-        let (left, all) = (rest.len(), content.len());
+        for turn in turns {
+            write_turn(turn, &mut self.bundles, &mut rest).ok()?;
+        }
+        let left = rest.len();
         let content = &content[..all - left];
         let Place { generation, index, page } = self.place;
         head.copy_from_slice(&header(generation, index, content));
@@ -239,6 +263,16 @@ impl Slate {
         self.waiting.drain(..count);
     }
 
+    /// Copies turns that stand on it into the file, inside a transaction. What somebody else has
+    /// copied may be gone again, so it is not copied once more.
+    pub(super) fn copy(&mut self, turns: &[Arc<Turn>], desk: &mut Desk) -> Result<(), Fault> {
+        let unknown = |error: io::Error| Fault::Unavailable(error.to_string());
+        if turns.is_empty() || self.medium.is_emptied().map_err(unknown)? {
+            return Ok(());
+        }
+        turns.iter().try_for_each(|turn| turn.copy(desk))
+    }
+
     /// Nothing more is written on it.
     pub(super) fn shut(&mut self) {
         self.is_shut = true;
@@ -260,7 +294,7 @@ impl Slate {
     }
 
     /// Begins it anew. Everything that stands on it is in the file, and durable.
-    pub(super) fn wipe(&mut self) {
+    fn wipe(&mut self) {
         let generation = self.place.generation + 1;
         let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
         let page = &mut self.buffer[start..start + PAGE_BYTES];
@@ -269,11 +303,22 @@ impl Slate {
         self.is_shut |= !matches!(self.medium.put(0, page), Ok(true));
         self.place = Place::beginning(generation);
         self.bundles.clear();
+        self.begun.clear();
     }
 
-    /// Throws it away. Everything that stands on it is in the file, and durable.
-    pub(super) fn remove(self) {
-        let _ = std::fs::remove_file(&self.path);
+    /// Begins it anew, or throws it away when nothing more may be written on it. Everything that
+    /// stands on it is in the file, and durable.
+    pub(super) fn tidied(mut self) -> io::Result<Option<Slate>> {
+        if !self.is_shut {
+            self.wipe();
+        }
+        if !self.is_shut {
+            return Ok(Some(self));
+        }
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -297,10 +342,10 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// What stands before the content of a turn.
+/// What stands before the content of a unit.
 fn header(generation: u64, index: u64, content: &[u8]) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
-    let length = u32::try_from(content.len()).expect("a turn has few pages");
+    let length = u32::try_from(content.len()).expect("a unit has few pages");
     header[..4].copy_from_slice(&MARK);
     header[4..12].copy_from_slice(&generation.to_le_bytes());
     header[12..20].copy_from_slice(&index.to_le_bytes());
@@ -314,7 +359,8 @@ fn sum(fields: &[u8], content: &[u8]) -> Hash {
     Sha256::new_with_prefix(fields).chain_update(content).finalize().into()
 }
 
-/// A turn in short. Behind it stand its entries and, once, the bundle of a run that begins.
+/// A turn in short, one line of JSON. Behind it stand its entries and, once, the bundle of a run that
+/// begins.
 #[derive(Serialize, Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -345,13 +391,31 @@ struct Begun<'a> {
     #[serde(borrow)]
     toolset: Option<Cow<'a, str>>,
     bundle: Hash,
-    /// Whether its text follows.
-    has_text: bool,
+    /// How many bytes of its text follow, unless it stands there already.
+    text: Option<usize>,
 }
 
-fn write_turn(turn: &Turn, bundles: &[Hash], mut to: impl io::Write) -> io::Result<()> {
+/// Writes a turn, and remembers the bundle that it brings.
+fn write_turn(turn: &Turn, bundles: &mut Vec<Hash>, mut to: impl io::Write) -> io::Result<()> {
     let Turn { lease, begins, record } = turn;
-    let has_text = |begins: &Begins| !bundles.contains(&begins.bundle.hash);
+    let mut text = None;
+    let begun = begins.as_ref().map(|Begins { row, bundle }| {
+        if !bundles.contains(&bundle.hash) {
+            bundles.push(bundle.hash);
+            text = Some(&bundle.text);
+        }
+        let caller = row.caller.as_ref();
+        Begun {
+            name: (&*row.name).into(),
+            plan: (&*row.plan_hash).into(),
+            started: row.started_ms,
+            owner: row.owner.as_deref().map(Cow::from),
+            principal: caller.map(|caller| (&*caller.principal).into()),
+            toolset: caller.and_then(|caller| Some(caller.toolset.as_deref()?.into())),
+            bundle: bundle.hash,
+            text: text.map(|text| text.len()),
+        }
+    });
     let head = Head {
         run: (&*lease.run_id).into(),
         epoch: lease.epoch,
@@ -360,28 +424,12 @@ fn write_turn(turn: &Turn, bundles: &[Hash], mut to: impl io::Write) -> io::Resu
         status: record.status.as_str().into(),
         at: record.at_ms,
         entries: record.entries.bytes.len(),
-        begins: begins.as_ref().map(|begins| {
-            let Begins { row, bundle } = begins;
-            let caller = row.caller.as_ref();
-            Begun {
-                name: (&*row.name).into(),
-                plan: (&*row.plan_hash).into(),
-                started: row.started_ms,
-                owner: row.owner.as_deref().map(Cow::from),
-                principal: caller.map(|caller| (&*caller.principal).into()),
-                toolset: caller.and_then(|caller| Some(caller.toolset.as_deref()?.into())),
-                bundle: bundle.hash,
-                has_text: has_text(begins),
-            }
-        }),
+        begins: begun,
     };
     serde_json::to_writer(&mut to, &head)?;
     to.write_all(b"\n")?;
     to.write_all(&record.entries.bytes)?;
-    match begins {
-        Some(begins) if has_text(begins) => to.write_all(begins.bundle.text.as_bytes()),
-        _ => Ok(()),
-    }
+    text.map_or(Ok(()), |text| to.write_all(text.as_bytes()))
 }
 
 /// A slate that one reads from, and how far one has come.
@@ -405,7 +453,10 @@ impl Reading {
             if (generation, index) != (place.generation, place.index) {
                 break;
             }
-            turns.push(Arc::new(self.turn(&content)?));
+            let mut rest = &*content;
+            while !rest.is_empty() {
+                turns.push(Arc::new(self.turn(&mut rest)?));
+            }
             place.index += 1;
             place.page += (HEADER_BYTES + content.len()).div_ceil(PAGE_BYTES) as u64;
         }
@@ -425,16 +476,19 @@ impl Reading {
         Ok(false)
     }
 
-    fn turn(&mut self, content: &[u8]) -> Result<Turn, String> {
+    /// The next turn of a unit.
+    fn turn(&mut self, unit: &mut &[u8]) -> Result<Turn, String> {
         let wrong = || "a turn cannot be read".to_owned();
-        let end = content.iter().position(|byte| *byte == b'\n').ok_or_else(wrong)?;
-        let head: Head<'_> = serde_json::from_slice(&content[..end]).map_err(|_| wrong())?;
-        let rest = &content[end + 1..];
-        let (entries, text) = rest.split_at_checked(head.entries).ok_or_else(wrong)?;
+        let end = unit.iter().position(|byte| *byte == b'\n').ok_or_else(wrong)?;
+        let head: Head<'_> = serde_json::from_slice(&unit[..end]).map_err(|_| wrong())?;
+        let (entries, rest) = unit[end + 1..].split_at_checked(head.entries).ok_or_else(wrong)?;
+        let text = head.begins.as_ref().and_then(|begun| begun.text);
+        let (text, rest) = rest.split_at_checked(text.unwrap_or(0)).ok_or_else(wrong)?;
+        *unit = rest;
         let run_id: Arc<str> = head.run.into();
         let begins = head.begins.map(|begun| {
             let hash = begun.bundle;
-            if begun.has_text {
+            if begun.text.is_some() {
                 let text = std::str::from_utf8(text).map_err(|_| wrong())?;
                 self.bundles.insert(hash, text.into());
             }
@@ -468,7 +522,7 @@ impl Reading {
     }
 }
 
-/// Generation, index and content of the turn that begins on a page, if one does.
+/// Generation, index and content of the unit that begins on a page, if one does.
 fn written_at(file: &mut File, page: u64) -> Result<Option<(u64, u64, Vec<u8>)>, String> {
     let error = |error: io::Error| error.to_string();
     file.seek(SeekFrom::Start(page * PAGE_BYTES as u64)).map_err(error)?;
@@ -491,7 +545,7 @@ fn written_at(file: &mut File, page: u64) -> Result<Option<(u64, u64, Vec<u8>)>,
     };
     let (generation, index) = (number(4), number(12));
     let length = (number(16) >> 32) as usize;
-    if length > TURN_PAGES_MAX * PAGE_BYTES {
+    if length > UNIT_PAGES_MAX * PAGE_BYTES {
         return Ok(None);
     }
     let mut content = vec![0; length];

@@ -30,6 +30,8 @@ pub(super) struct Slates {
 pub(super) enum Whose<'a> {
     /// Those of everybody else than this one.
     Others(Option<&'a str>),
+    /// The same, and they are emptied.
+    Emptied(Option<&'a str>),
     /// That of one whose runs are taken from it.
     Taken(&'a str),
 }
@@ -97,15 +99,15 @@ impl Slates {
     ) -> Result<(), Fault> {
         for owner in self.owners() {
             let is_wanted = match whose {
-                Whose::Others(me) => Some(&*owner) != me,
+                Whose::Others(me) | Whose::Emptied(me) => Some(&*owner) != me,
                 Whose::Taken(taken) => owner == taken,
             };
             if is_wanted {
-                let is_taken = matches!(whose, Whose::Taken(_)) || !owners.is_alive(&owner);
+                let is_taken = !matches!(whose, Whose::Others(_)) || !owners.is_alive(&owner);
                 self.copy_one(desk, &self.path(&owner), is_taken)?;
             }
         }
-        Ok(())
+        desk.settle()
     }
 
     fn copy_one(&self, desk: &mut Desk, path: &Path, is_taken: bool) -> Result<(), Fault> {

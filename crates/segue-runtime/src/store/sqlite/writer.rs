@@ -43,6 +43,7 @@ struct Waiting<F, T> {
 
 impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waiting<F, T> {
     fn write(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        desk.settle()?;
         self.done = Some(unless_refused((self.work)(desk))?);
         Ok(())
     }
@@ -94,7 +95,7 @@ fn unless_refused<T>(done: Result<T, Fault>) -> Result<Result<T, StoreError>, Fa
 /// The queue, and who writes what is in it.
 pub(super) struct Writer {
     office: Arc<Office>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Writer {
@@ -104,12 +105,16 @@ impl Writer {
         options: &SqliteOptions,
     ) -> Result<Writer, StoreError> {
         let office = Arc::new(Office::new(desk, path, options));
-        let ours = office.clone();
-        let thread = std::thread::Builder::new()
-            .name("segue-store".to_owned())
-            .spawn(move || ours.until_closed())
-            .map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
-        Ok(Writer { office, thread: Some(thread) })
+        let start = |name: &str, work: fn(&Office)| {
+            let ours = office.clone();
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            let started = thread.spawn(move || work(&ours));
+            started.map_err(|error| StoreError::Unavailable { message: error.to_string() })
+        };
+        // One for what somebody waits for, and one for what nobody does.
+        let threads =
+            vec![start("segue-store", Office::write_all)?, start("segue-copy", Office::keep_up)?];
+        Ok(Writer { office, threads })
     }
 
     /// Says where a slate may be made.
@@ -135,6 +140,13 @@ impl Writer {
     /// Whether there is something on the slate that is not in the file.
     pub(super) fn is_ahead(&self) -> bool {
         self.office.is_ahead()
+    }
+
+    /// Has everything in the file, and nothing on the slate.
+    pub(super) async fn wipe(&self) -> Result<(), StoreError> {
+        let office = self.office.clone();
+        let wiped = tokio::task::spawn_blocking(move || office.wipe()).await;
+        wiped.unwrap_or_else(|error| Err(StoreError::Unavailable { message: error.to_string() }))
     }
 
     /// Has something written, and waits until it is durable. `work` refuses before it writes
@@ -195,11 +207,12 @@ impl Drop for Left<'_> {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // What is queued is written first; the thread ends when the queue does.
+        // What is queued is written first; the threads end when the queue does.
         self.office.close();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.office.end();
     }
 }
 
@@ -357,6 +370,10 @@ mod tests {
                 Failure::Emptied => return Ok(false),
             }
             Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn is_emptied(&mut self) -> io::Result<bool> {
+            self.file.is_emptied()
         }
     }
 
