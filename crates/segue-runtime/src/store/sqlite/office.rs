@@ -382,8 +382,13 @@ impl Office {
         }
     }
 
+    /// Copies turns of the slate, which others may write on meanwhile.
     fn copy_onto(&self, desk: &mut Desk, ahead: &[Arc<Turn>]) -> Result<(), Fault> {
-        lock(&self.slate).as_mut().map_or(Ok(()), |slate| slate.copy(ahead, desk))
+        if ahead.is_empty() {
+            return Ok(());
+        }
+        let is_to_copy = lock(&self.slate).as_mut().map_or(Ok(false), Slate::is_to_copy);
+        if is_to_copy? { ahead.iter().try_for_each(|turn| turn.copy(desk)) } else { Ok(()) }
     }
 
     /// Has everything in the file, and nothing on the slate.
@@ -421,7 +426,12 @@ impl Office {
     fn tidy_alone(&self, writing: &mut Writing, held: &mut Option<Slate>) -> Result<(), Fault> {
         let Some(slate) = held else { return Ok(()) };
         let rest = slate.waiting().to_vec();
-        writing.desk.transaction(Durable::Later, |desk| slate.copy(&rest, desk))?;
+        writing.desk.transaction(Durable::Later, |desk| {
+            if !slate.is_to_copy()? {
+                return Ok(());
+            }
+            rest.iter().try_for_each(|turn| turn.copy(desk))
+        })?;
         self.copied(slate, &rest, true);
         self.sync()?;
         let tidied = held.take().map_or(Ok(None), Slate::tidied);

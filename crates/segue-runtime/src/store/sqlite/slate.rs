@@ -27,7 +27,6 @@ use segue_core::view::RunStatus;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::desk::Desk;
 use super::fault::Fault;
 use super::pack::{Hash, Packed};
 use super::turn::{Begins, Bundle, PackedRecord, Turn};
@@ -263,14 +262,11 @@ impl Slate {
         self.waiting.drain(..count);
     }
 
-    /// Copies turns that stand on it into the file, inside a transaction. What somebody else has
+    /// Whether what stands on it is to be copied, asked inside a transaction. What somebody else has
     /// copied may be gone again, so it is not copied once more.
-    pub(super) fn copy(&mut self, turns: &[Arc<Turn>], desk: &mut Desk) -> Result<(), Fault> {
-        let unknown = |error: io::Error| Fault::Unavailable(error.to_string());
-        if turns.is_empty() || self.medium.is_emptied().map_err(unknown)? {
-            return Ok(());
-        }
-        turns.iter().try_for_each(|turn| turn.copy(desk))
+    pub(super) fn is_to_copy(&mut self) -> Result<bool, Fault> {
+        let emptied = self.medium.is_emptied();
+        Ok(!emptied.map_err(|error| Fault::Unavailable(error.to_string()))?)
     }
 
     /// Nothing more is written on it.
