@@ -396,14 +396,16 @@ async fn what_was_acknowledged_is_in_the_file() {
 /// J8: two that take a run from each other again and again never both write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writers_never_both_write() {
-    contest(sqlite).await;
-    contest(slated).await;
+    let folder = TempDir::new().unwrap();
+    for (number, open) in [sqlite, slated].into_iter().enumerate() {
+        let two = folder.path().join(format!("two-{number}.db"));
+        contest([Arc::new(open(&two)), Arc::new(open(&two))]).await;
+        let one = Arc::new(open(&folder.path().join(format!("one-{number}.db"))));
+        contest([one.clone(), one]).await;
+    }
 }
 
-async fn contest(open: fn(&Path) -> SqliteStore) {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("runs.db");
-    let stores = [Arc::new(open(&path)), Arc::new(open(&path))];
+async fn contest(stores: [Arc<SqliteStore>; 2]) {
     begin(&*stores[0], "a", &plan_named("contested")).await;
     let run_id: Arc<str> = "a".into();
     let writers = stores.clone().map(|store| {

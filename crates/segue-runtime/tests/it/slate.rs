@@ -283,3 +283,66 @@ async fn what_is_forgotten_stays_forgotten() {
         assert_eq!(other.runs(&query).await.unwrap().runs, []);
     }
 }
+
+/// J8: whoever takes a run marks the slate before anything is committed, so that its owner does not
+/// go on when nobody comes to empty it.
+#[tokio::test]
+async fn a_slate_that_is_marked_is_not_written() {
+    let folder = TempDir::new().unwrap();
+    let (store, lease, _) = on_a_slate(folder.path(), 5).await;
+    let slate = slate_of(folder.path());
+    let file = fs::OpenOptions::new().write(true).open(&slate).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length + 1).unwrap();
+    add(&store, &lease, 5).await.unwrap();
+    // It went into the file, together with what was on the slate.
+    let found = Image::of_file(folder.path()).facts().await;
+    assert_eq!(found, expected(6));
+}
+
+/// An owner that had its slate taken makes another one, and whoever had read the first reads it.
+#[tokio::test]
+async fn a_new_slate_is_read_from_its_beginning() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let other = sqlite(&path);
+    let (store, mut lease, _) = on_a_slate(folder.path(), 20).await;
+    assert_eq!(other.load(&lease.run_id).await.unwrap().len(), 20);
+    other.take(&lease.run_id, TakeOver::Anyway).await.unwrap();
+    lease = store.take(&lease.run_id, TakeOver::Anyway).await.unwrap();
+    let mut seq = 20;
+    let has_slate = || {
+        let mut slates = fs::read_dir(folder.path().join("runs.db-slates")).unwrap();
+        slates.any(|slate| slate.unwrap().metadata().is_ok_and(|known| known.len() > 0))
+    };
+    while seq < 2_000 {
+        add(&store, &lease, seq).await.unwrap();
+        seq += 1;
+        if seq > 100 && has_slate() {
+            break;
+        }
+    }
+    assert!(has_slate(), "there was no other slate");
+    for _ in 0..10 {
+        add(&store, &lease, seq).await.unwrap();
+        seq += 1;
+        assert_eq!(other.run(&lease.run_id).await.unwrap().unwrap().length, seq);
+    }
+    assert_eq!(facts(&other.load(&lease.run_id).await.unwrap()), expected(seq));
+}
+
+/// A store has one place, whatever name leads to it.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_leads_to_the_same_slates() {
+    let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let link = elsewhere.path().join("link.db");
+    let (store, lease, _) = on_a_slate(folder.path(), 5).await;
+    std::os::unix::fs::symlink(folder.path().join("runs.db"), &link).unwrap();
+    let other = sqlite(&link);
+    assert_eq!(facts(&other.load(&lease.run_id).await.unwrap()), expected(5));
+    let owned = other.take(&lease.run_id, TakeOver::IfLeft).await;
+    assert!(matches!(owned, Err(StoreError::Owned { .. })), "{owned:?}");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+    drop(store);
+}

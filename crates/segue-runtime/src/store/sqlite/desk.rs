@@ -128,7 +128,7 @@ impl Desk {
     fn begin(&mut self, durable: Durable) -> Result<(), Fault> {
         if !self.connection.is_autocommit() {
             // Whoever wrote last did not come to its end.
-            self.runs.clear();
+            self.forget();
             self.execute("ROLLBACK")?;
         }
         if durable != self.durable {
@@ -140,6 +140,14 @@ impl Desk {
             self.durable = durable;
         }
         self.execute("BEGIN IMMEDIATE")
+    }
+
+    /// Forgets what it knows of runs, and what was to be done with this transaction.
+    pub(super) fn forget(&mut self) {
+        self.runs.clear();
+        self.unsettled.clear();
+        self.ended.clear();
+        self.slates.clear();
     }
 
     /// Does everything in one transaction, or nothing.

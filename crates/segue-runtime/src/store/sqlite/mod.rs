@@ -84,6 +84,9 @@ impl SqliteStore {
     /// Opens the store in a file, and makes it when there is none.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         let connection = schema::open_writer(path, &options)?;
+        // What stands beside the file stands beside the file itself, whatever name leads to it.
+        let path = &std::fs::canonicalize(path)
+            .map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
         let counts = Arc::<Counts>::default();
         let mut desk = Desk::new(connection, counts.clone());
         let (owners, slates) =
@@ -297,7 +300,11 @@ impl Store for SqliteStore {
                 break;
             }
             self.writer.wipe().await?;
-            let forget = move |desk: &mut Desk| history::forget(&desk.connection, &ended);
+            self.slates.sync()?;
+            let forget = move |desk: &mut Desk| {
+                desk.forget();
+                history::forget(&desk.connection, &ended)
+            };
             forgotten += self.writer.write(forget).await?;
         }
         if forgotten > 0 {

@@ -25,7 +25,7 @@ const TOGETHER_MAX: usize = 1_024;
 const COPIES_APART: Duration = Duration::from_millis(50);
 
 /// So much, which is also what is copied together, so that others need not wait long.
-const COPY_TOGETHER: usize = 256;
+const COPY_TOGETHER: usize = 128;
 
 /// A slate that could not be copied is left alone for so long.
 const COPY_PAUSE: Duration = Duration::from_millis(200);
@@ -336,14 +336,16 @@ impl Office {
     /// be written does not stop the others.
     fn write(&self, writing: &mut Writing, mut posted: Vec<Box<dyn Request>>) {
         let began = Instant::now();
-        let ahead = self.ahead(posted.iter().all(|request| request.turn().is_some()));
+        let only_turns = posted.iter().all(|request| request.turn().is_some());
+        let ahead = self.ahead(only_turns);
         let result = writing.desk.transaction(Durable::Now, |desk| {
             self.copy_onto(desk, &ahead)?;
             posted.iter_mut().try_for_each(|request| request.write(desk))
         });
         if let Some(slate) = &mut *lock(&self.slate) {
             self.copied(slate, &ahead, result.is_ok());
-            if result.is_ok() {
+            // What else was written may be about the same runs.
+            if result.is_ok() && only_turns {
                 posted.iter().filter_map(|one| one.written()).for_each(|turn| slate.know(turn));
             }
         }
@@ -377,7 +379,11 @@ impl Office {
         if is_done {
             slate.copied(ahead.len());
             self.ahead.fetch_sub(ahead.len(), Ordering::Release);
-        } else if !ahead.is_empty() {
+            return;
+        }
+        // How far runs are is for the file to say, and whether what failed is there after all.
+        slate.forget();
+        if !ahead.is_empty() {
             slate.shut();
         }
     }
@@ -434,9 +440,9 @@ impl Office {
         })?;
         self.copied(slate, &rest, true);
         self.sync()?;
-        let tidied = held.take().map_or(Ok(None), Slate::tidied);
-        *held = tidied.map_err(|error| Fault::Unavailable(error.to_string()))?;
-        Ok(())
+        let (left, done) = held.take().map_or((None, Ok(())), Slate::tidied);
+        *held = left;
+        done.map_err(|error| Fault::Unavailable(error.to_string()))
     }
 
     /// Makes all durable that was copied.

@@ -284,12 +284,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Makes everything durable that was committed, also what nobody waited for.
 pub(super) fn sync_log(path: &Path) -> std::io::Result<()> {
-    match OpenOptions::new().write(true).open(beside(path, "-wal")) {
-        Ok(log) => log.sync_data(),
-        // Then everything is in the file itself, and was synced when it was moved there.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
+    OpenOptions::new().write(true).open(beside(path, "-wal"))?.sync_data()
 }
 
 /// Makes the log as long as it will get, while nobody else writes. A sync of bytes in the middle of

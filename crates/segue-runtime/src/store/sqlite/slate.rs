@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use segue_core::access::Caller;
 use segue_core::view::RunStatus;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use super::fault::Fault;
 use super::pack::{Hash, Packed};
@@ -38,6 +39,13 @@ const PAGE_BYTES: usize = 4_096;
 
 /// Pages of a slate.
 const PAGES: u64 = 1_024;
+
+/// The length of a slate that its owner may write on.
+const BYTES: u64 = PAGES * PAGE_BYTES as u64;
+
+/// The length of one that was taken from it. Its owner sees that before it writes again, also when
+/// whoever took it did not come to empty it.
+pub(super) const TAKEN_BYTES: u64 = BYTES + 1;
 
 /// Turns that take more together go into the file at once.
 const UNIT_PAGES_MAX: usize = 64;
@@ -64,28 +72,44 @@ impl Place {
     }
 }
 
+/// What became of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// They are durable.
+    Durable,
+    /// Somebody copies the slate at the moment: they are not there.
+    Busy,
+    /// Somebody has taken the slate: they are not there, and never will be.
+    Taken,
+}
+
 /// Where pages go.
 pub(super) trait Medium: Send {
-    /// Makes pages durable; the answer is whether they are, or somebody has emptied the slate.
-    fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool>;
+    /// Makes pages durable, if nobody else has the slate.
+    fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put>;
 
     /// Whether somebody has emptied the slate, and so has copied all that stood there.
     fn is_emptied(&mut self) -> io::Result<bool>;
 }
 
 impl Medium for File {
-    fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool> {
-        self.lock()?;
+    fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put> {
+        match self.try_lock() {
+            Ok(()) => {}
+            // Not waited for: whoever copies it may take long.
+            Err(TryLockError::WouldBlock) => return Ok(Put::Busy),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
         // Not by asking for what is known of the file: whose times somebody has asked for gets new
         // ones with the next write, and these are synced too.
         let put = self.seek(SeekFrom::End(0)).and_then(|length| {
-            if length == 0 {
-                return Ok(false);
+            if length != BYTES {
+                return Ok(Put::Taken);
             }
             self.seek(SeekFrom::Start(page * PAGE_BYTES as u64))?;
             self.write_all(bytes)?;
             self.sync_data()?;
-            Ok(true)
+            Ok(Put::Durable)
         });
         self.unlock().and(put)
     }
@@ -133,17 +157,33 @@ impl Slate {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
+        let permissions = std::fs::metadata(like)?.permissions();
         let mut blank = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        // Such that nobody has read another one of this generation.
+        let generation = Uuid::new_v4().as_u64_pair().0 >> 1;
         let mut pages = vec![0; PAGE_BYTES * usize::try_from(PAGES).unwrap_or_default()];
-        pages[..HEADER_BYTES].copy_from_slice(&header(1, 0, &[]));
+        pages[..HEADER_BYTES].copy_from_slice(&header(generation, 0, &[]));
         let made = blank
-            .set_permissions(std::fs::metadata(like)?.permissions())
+            .lock()
+            .and_then(|()| blank.set_permissions(permissions))
             .and_then(|()| blank.write_all(&pages))
             .and_then(|()| blank.sync_all())
-            .and_then(|()| path.parent().map_or(Ok(()), sync_folder))
+            .and_then(|()| path.ancestors().skip(1).take(2).try_for_each(sync_folder))
+            .and_then(|()| blank.unlock())
             .and_then(|()| open_direct(&path));
         match made {
-            Ok(medium) => Ok(Slate::on(Box::new(medium), path, file)),
+            Ok(medium) => Ok(Slate {
+                medium: Box::new(medium),
+                path,
+                file,
+                place: Place::beginning(generation),
+                bundles: Vec::new(),
+                begun: HashSet::new(),
+                runs: HashMap::new(),
+                waiting: Vec::new(),
+                buffer: vec![0; (UNIT_PAGES_MAX + 1) * PAGE_BYTES],
+                is_shut: false,
+            }),
             Err(error) => {
                 let _ = std::fs::remove_file(&path);
                 Err(error)
@@ -151,25 +191,19 @@ impl Slate {
         }
     }
 
-    pub(super) fn on(medium: Box<dyn Medium>, path: PathBuf, file: Connection) -> Slate {
-        Slate {
-            medium,
-            path,
-            file,
-            place: Place::beginning(1),
-            bundles: Vec::new(),
-            begun: HashSet::new(),
-            runs: HashMap::new(),
-            waiting: Vec::new(),
-            buffer: vec![0; (UNIT_PAGES_MAX + 1) * PAGE_BYTES],
-            is_shut: false,
-        }
+    #[cfg(test)]
+    pub(super) fn replace_medium(&mut self, medium: Box<dyn Medium>) {
+        self.medium = medium;
     }
 
     /// Writes turns together, each of another run; the answer is whether they are durable. If not,
     /// they have to go into the file.
     pub(super) fn write(&mut self, turns: &[&Arc<Turn>]) -> bool {
-        if self.is_shut || !turns.iter().all(|turn| self.follows(turn).unwrap_or(false)) {
+        let runs: HashSet<&Arc<str>> = turns.iter().map(|turn| &turn.lease.run_id).collect();
+        if self.is_shut
+            || runs.len() < turns.len()
+            || !turns.iter().all(|turn| self.follows(turn).unwrap_or(false))
+        {
             return false;
         }
         let known = self.bundles.len();
@@ -180,10 +214,11 @@ impl Slate {
         let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
         let bytes = &self.buffer[start..start + pages * PAGE_BYTES];
         let put = self.medium.put(self.place.page, bytes);
-        if !matches!(put, Ok(true)) {
-            // Whether they stand there is not known. They go into the file, and are left out when
-            // somebody copies them.
-            self.is_shut = true;
+        if !matches!(put, Ok(Put::Durable)) {
+            // After an error it is not known whether they stand there. They go into the file, and
+            // are left out when somebody copies them.
+            self.is_shut |= !matches!(put, Ok(Put::Busy));
+            self.bundles.truncate(known);
             return false;
         }
         self.place.index += 1;
@@ -296,7 +331,7 @@ impl Slate {
         let page = &mut self.buffer[start..start + PAGE_BYTES];
         page.fill(0);
         page[..HEADER_BYTES].copy_from_slice(&header(generation, 0, &[]));
-        self.is_shut |= !matches!(self.medium.put(0, page), Ok(true));
+        self.is_shut |= !matches!(self.medium.put(0, page), Ok(Put::Durable));
         self.place = Place::beginning(generation);
         self.bundles.clear();
         self.begun.clear();
@@ -304,16 +339,16 @@ impl Slate {
 
     /// Begins it anew, or throws it away when nothing more may be written on it. Everything that
     /// stands on it is in the file, and durable.
-    pub(super) fn tidied(mut self) -> io::Result<Option<Slate>> {
+    pub(super) fn tidied(mut self) -> (Option<Slate>, io::Result<()>) {
         if !self.is_shut {
             self.wipe();
         }
         if !self.is_shut {
-            return Ok(Some(self));
+            return (Some(self), Ok(()));
         }
         match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(None),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => (Some(self), Err(error)),
+            _ => (None, Ok(())),
         }
     }
 }
@@ -333,8 +368,8 @@ fn open_direct(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(path)
 }
 
-/// A file is there after a crash when its folder says so.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+/// A file is there after a crash when its folder says so, and gone when it does not.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 

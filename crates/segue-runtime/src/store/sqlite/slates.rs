@@ -1,11 +1,13 @@
 //! The slates of everybody who has the store open, or had it.
 //!
 //! Whoever opens a store copies what stands on them: then it sees all that was acknowledged before.
-//! The slate of an owner who is dead is thrown away with that. So is that of an owner whose run is
-//! taken from it: it is emptied while it is locked, which the owner notices before it writes again.
+//! The slate of an owner who is dead is thrown away with that. That of an owner whose run is taken from
+//! it is marked while it is locked, before anything is committed, and emptied afterwards: the owner
+//! notices before it writes again.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +15,8 @@ use super::desk::Desk;
 use super::fault::{Fault, broken};
 use super::owner::Owners;
 use super::schema::{beside, sync_log};
-use super::slate::Reading;
+use super::slate::{Reading, TAKEN_BYTES, sync_folder};
+use crate::store::StoreError;
 
 /// The folder with slates. What is copied is copied inside the writer's transactions.
 #[derive(Clone)]
@@ -42,20 +45,37 @@ pub(super) struct Held {
     path: PathBuf,
     slates: Slates,
     reading: Reading,
-    /// Whether it is thrown away then.
+    /// Whether it is emptied then.
     is_taken: bool,
+    /// Whether it is also thrown away. That of an owner who is alive is its own to throw away.
+    is_left: bool,
 }
 
 impl Held {
+    /// Takes it from its owner, who writes nothing on it from now on: before anything is committed,
+    /// because nobody may come to do it afterwards.
+    fn take(&mut self) -> Result<(), Fault> {
+        // An empty one was taken before.
+        let length = self.file.metadata().map(|known| known.len());
+        let taken = match length {
+            Ok(0) => Ok(()),
+            _ => self.file.set_len(TAKEN_BYTES),
+        };
+        taken.map_err(|error| unreadable(&self.path, &error.to_string()))?;
+        self.is_taken = true;
+        Ok(())
+    }
+
     /// What stands on it is committed.
     pub(super) fn copied(self) {
-        let Held { file, path, slates, reading, is_taken } = self;
+        let Held { file, path, slates, reading, is_taken, is_left } = self;
         if !is_taken {
             slates.readings().insert(path, reading);
             return;
         }
         // Its owner may have copied some of it without waiting until that is durable.
-        if sync_log(&slates.store).is_ok() && file.set_len(0).is_ok() {
+        let emptied = sync_log(&slates.store).and_then(|()| file.set_len(0));
+        if emptied.and_then(|()| file.sync_all()).is_ok() && is_left {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -80,14 +100,35 @@ impl Slates {
     }
 
     /// Who has one, or had.
-    fn owners(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    fn owners(&self) -> Result<Vec<String>, Fault> {
+        let unknown =
+            |error: io::Error| Fault::Unavailable(format!("`{}`: {error}", self.folder.display()));
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(unknown)?,
+        };
+        let names = entries.map(|entry| Ok(entry.map_err(unknown)?.file_name()));
+        let names = names.collect::<Result<Vec<_>, Fault>>()?;
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
     }
 
-    /// Whether anybody else has one.
+    /// Whether anybody else may have one.
     pub(super) fn has_others(&self, me: Option<&str>) -> bool {
-        self.owners().iter().any(|owner| Some(&**owner) != me)
+        let owners = self.owners();
+        owners.map_or(true, |owners| owners.iter().any(|owner| Some(&**owner) != me))
+    }
+
+    /// Makes sure that what was emptied or thrown away stays so, whatever happens.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        let fault = |what: String| StoreError::Unavailable { message: what };
+        for owner in self.owners()? {
+            let length = std::fs::metadata(self.path(&owner)).map_or(0, |known| known.len());
+            if length == TAKEN_BYTES {
+                return Err(fault(format!("the slate of {owner} could not be emptied")));
+            }
+        }
+        let synced = if self.folder.exists() { sync_folder(&self.folder) } else { Ok(()) };
+        synced.map_err(|error| fault(error.to_string()))
     }
 
     /// Copies what stands on slates and is not in the file.
@@ -97,46 +138,61 @@ impl Slates {
         owners: &Owners,
         whose: Whose<'_>,
     ) -> Result<(), Fault> {
-        for owner in self.owners() {
+        for owner in self.owners()? {
             let is_wanted = match whose {
                 Whose::Others(me) | Whose::Emptied(me) => Some(&*owner) != me,
                 Whose::Taken(taken) => owner == taken,
             };
             if is_wanted {
-                let is_taken = !matches!(whose, Whose::Others(_)) || !owners.is_alive(&owner);
-                self.copy_one(desk, &self.path(&owner), is_taken)?;
+                let is_left = !owners.is_alive(&owner);
+                let is_taken = is_left || !matches!(whose, Whose::Others(_));
+                self.copy_one(desk, &self.path(&owner), (is_taken, is_left))?;
             }
         }
         desk.settle()
     }
 
-    fn copy_one(&self, desk: &mut Desk, path: &Path, is_taken: bool) -> Result<(), Fault> {
+    fn copy_one(
+        &self,
+        desk: &mut Desk,
+        path: &Path,
+        (is_taken, is_left): (bool, bool),
+    ) -> Result<(), Fault> {
         // In the same transaction: nothing can have been added since.
         if let Some(held) = desk.held(|held| held.path == path) {
-            held.is_taken |= is_taken;
-            return Ok(());
+            return if is_taken { held.take() } else { Ok(()) };
         }
-        let unreadable =
-            |what: String| broken(format!("the slate `{}` cannot be read: {what}", path.display()));
+        let unreadable = |what: String| unreadable(path, &what);
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
             // Its owner has closed the store meanwhile, and copied everything.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.readings().remove(path);
+                return Ok(());
+            }
             Err(error) => return Err(unreadable(error.to_string())),
         };
         file.lock().map_err(|error| unreadable(error.to_string()))?;
-        // One that is thrown away is read from its beginning, whatever was read of it before.
-        let read = self.readings().remove(path).filter(|_| !is_taken);
+        // One that is left is read from its beginning, whatever was read of it before.
+        let read = self.readings().remove(path).filter(|_| !is_left);
         let mut reading = read.unwrap_or_default();
         for turn in reading.news(&mut file).map_err(unreadable)? {
             turn.copy(desk)?;
         }
-        if is_taken && reading.is_cut(&mut file).map_err(unreadable)? {
+        if is_left && reading.is_cut(&mut file).map_err(unreadable)? {
             let what = "it is damaged in its middle; moved away, it is not looked at";
             return Err(unreadable(what.to_owned()));
         }
-        let slates = self.clone();
-        desk.hold(Held { file, path: path.to_owned(), slates, reading, is_taken });
+        let (slates, path) = (self.clone(), path.to_owned());
+        let mut held = Held { file, path, slates, reading, is_taken: false, is_left };
+        if is_taken {
+            held.take()?;
+        }
+        desk.hold(held);
         Ok(())
     }
+}
+
+fn unreadable(path: &Path, what: &str) -> Fault {
+    broken(format!("the slate `{}` cannot be read: {what}", path.display()))
 }

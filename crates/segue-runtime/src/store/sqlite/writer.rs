@@ -235,7 +235,7 @@ mod tests {
     use super::super::desk::Counts;
     use super::super::pack::hash;
     use super::super::schema::{BUSY_WAIT, beside, open_reader, open_writer};
-    use super::super::slate::{Medium, Slate};
+    use super::super::slate::{Medium, Put, Slate};
     use super::super::turn::{Begins, Bundle, PackedRecord};
     use super::*;
     use crate::store::{Lease, Record, RunRow, Store as _};
@@ -347,6 +347,13 @@ mod tests {
         After,
         /// Somebody else has emptied it.
         Emptied,
+        /// Somebody else copies it.
+        Busy,
+    }
+
+    impl Failure {
+        const ALL: [Failure; 5] =
+            [Failure::Before, Failure::Torn, Failure::After, Failure::Emptied, Failure::Busy];
     }
 
     /// A slate that fails once.
@@ -358,7 +365,7 @@ mod tests {
     }
 
     impl Medium for Faulty {
-        fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<bool> {
+        fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put> {
             self.puts += 1;
             if self.puts != self.fails {
                 return self.file.put(page, bytes);
@@ -367,7 +374,8 @@ mod tests {
                 Failure::Before => {}
                 Failure::Torn => drop(self.file.put(page, &bytes[..512])?),
                 Failure::After => drop(self.file.put(page, bytes)?),
-                Failure::Emptied => return Ok(false),
+                Failure::Emptied => return Ok(Put::Taken),
+                Failure::Busy => return Ok(Put::Busy),
             }
             Err(io::ErrorKind::StorageFull.into())
         }
@@ -422,16 +430,16 @@ mod tests {
     /// comes twice, and the run goes on.
     #[tokio::test]
     async fn a_slate_that_fails_is_left() {
-        for how in [Failure::Before, Failure::Torn, Failure::After, Failure::Emptied] {
+        for how in Failure::ALL {
             for fails in 1..6 {
                 let (folder, path, writer) = writer();
                 writer.write(here()).await.unwrap();
                 let slate = beside(&path, "-slates").join("somebody");
-                drop(Slate::make(slate.clone(), open_reader(&path).unwrap(), &path).unwrap());
-                let file = fs::OpenOptions::new().write(true).open(&slate).unwrap();
-                let medium = Box::new(Faulty { file, puts: 0, fails, how });
                 let reader = open_reader(&path).unwrap();
-                writer.office.put_slate(Slate::on(medium, slate.clone(), reader));
+                let mut made = Slate::make(slate.clone(), reader, &path).unwrap();
+                let file = fs::OpenOptions::new().write(true).open(&slate).unwrap();
+                made.replace_medium(Box::new(Faulty { file, puts: 0, fails, how }));
+                writer.office.put_slate(made);
                 for seq in 0..6 {
                     let row = (seq == 0).then(begun);
                     writer.write_turn(turn(seq, row)).await.unwrap();
