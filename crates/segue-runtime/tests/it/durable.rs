@@ -539,8 +539,9 @@ async fn many_unfinished_runs_are_read_fast() {
     let damaged: Vec<StoreError> = recovered.into_iter().filter_map(Result::err).collect();
     let what = "it is not what was written".to_owned();
     assert_eq!(damaged, [StoreError::Damaged { run_id: "run-77".into(), seq: 0, what }]);
+    // Without optimisation, beside other tests: enough to tell what grows with the square.
     let took = begun.elapsed();
-    assert!(took < Duration::from_secs(10), "it took {took:?}");
+    assert!(took < Duration::from_secs(40), "it took {took:?}");
 }
 
 /// What an old run must say of itself for ever, whatever views show besides.
