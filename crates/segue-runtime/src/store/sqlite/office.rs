@@ -418,6 +418,10 @@ impl Office {
 
     /// Begins the slate anew, or throws it away when nothing more may be written on it.
     fn tidy(&self, writing: &mut Writing) -> Result<(), Fault> {
+        // Then nothing was copied, and all that is in the file is durable.
+        if lock(&self.slate).is_none() {
+            return Ok(());
+        }
         // Most of it while others write on it, and the rest while nobody does.
         while self.ahead.load(Ordering::Acquire) > COPY_TOGETHER {
             self.copy(writing)?;
