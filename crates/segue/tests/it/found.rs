@@ -5,27 +5,10 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::mcp::{real_servers, with_servers};
 use crate::serve::host::{Host, value};
-use crate::support::{Done, Json, SEGUE, World, json, repository};
-
-/// How long anything here may take before it counts as never.
-const NEVER: Duration = Duration::from_mins(1);
-
-/// Looks until something is there.
-#[track_caller]
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < NEVER, "it never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+use crate::support::{Done, Json, SEGUE, World, json, repository, until};
 
 /// A world whose composition calls one tool of a server.
 fn world(tool: &str, server: &Json) -> World {

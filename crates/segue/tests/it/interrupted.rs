@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Done, Json, SEGUE, World, copy_folder, repository, step};
-
-/// How long anything here may take before it counts as never.
-const NEVER: Duration = Duration::from_mins(1);
+use crate::support::{Done, Json, SEGUE, World, copy_folder, repository, step, until};
 
 /// A world with a composition, commands, and a store in its folder.
 fn world(composition: &str, config: &str) -> World {
@@ -31,19 +28,6 @@ fn start(world: &World, words: &[&str]) -> Child {
 
 fn end(child: Child) -> Done {
     Done::of(child.wait_with_output().unwrap())
-}
-
-/// Looks until something is there.
-#[track_caller]
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < NEVER, "it never came");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The lines of a file, once there are so many of them.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 pub(crate) use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -212,4 +213,20 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
 /// A path, as it is named in the repository.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(repository()).unwrap_or(path).display().to_string()
+}
+
+/// How long anything may take before it counts as never.
+const NEVER: Duration = Duration::from_mins(1);
+
+/// Looks until something is there.
+#[track_caller]
+pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < NEVER, "it never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
