@@ -106,6 +106,7 @@ impl Host {
             };
             // Small answers leave at once.
             let _ = stream.set_nodelay(true);
+            keep_little(&stream);
             match crowd.enter() {
                 Some(guest) => drop(connections.spawn(self.clone().welcome(stream, guest))),
                 None => {
@@ -162,6 +163,19 @@ impl Host {
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
+}
+
+/// What the system keeps for a client beyond what is on its way to it.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
+
+/// Has the system say early that a client does not read. Else it would take megabytes for each, and
+/// each would have to be told until then all that happens.
+fn keep_little(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
 }
 
 /// The smallest buffer that the protocol library takes.
