@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use segue_core::diagnostic::Code;
 use segue_core::run::CallId;
 use segue_core::schema::Schema;
 use segue_core::value::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::ToolError;
@@ -41,7 +41,8 @@ pub(crate) enum Asking {
 impl Asker {
     /// The two ends, for a call of a run, if it is one.
     pub(crate) fn pair(of: Option<(Arc<Notes>, CallId)>) -> (Asker, UnboundedReceiver<Asking>) {
-        let (to, from) = unbounded_channel();
+        // Every call has one and hardly any uses it: this kind has room for nothing at first.
+        let (to, from) = unbounded();
         (Asker { to, secrets: None, of }, from)
     }
 
@@ -51,7 +52,7 @@ impl Asker {
         let clean = self.secrets.as_ref().map(|secrets| secrets.clean_value(handle.clone()));
         if clean.is_none_or(|clean| clean == handle) {
             // Whoever made the call may have gone.
-            let _ = self.to.send(Asking::Nothing(Note::Followed(handle)));
+            let _ = self.to.unbounded_send(Asking::Nothing(Note::Followed(handle)));
         }
     }
 
@@ -60,7 +61,7 @@ impl Asker {
         if let (Some(secrets), Some(message)) = (&self.secrets, &mut progress.message) {
             *message = secrets.clean(message).into();
         }
-        let _ = self.to.send(Asking::Nothing(Note::Progress(progress)));
+        let _ = self.to.unbounded_send(Asking::Nothing(Note::Progress(progress)));
     }
 
     /// Whether somebody will look for the call, although nobody waits for it now.
@@ -83,7 +84,7 @@ impl Asker {
             ),
         };
         let (reply, answer) = oneshot::channel();
-        self.to.send(Asking::Person { message, schema: schema.clone(), reply }).ok()?;
+        self.to.unbounded_send(Asking::Person { message, schema: schema.clone(), reply }).ok()?;
         let decision = answer.await.ok().flatten().filter(|decision| decision.granted)?;
         let data = match decision.data {
             Value::Null => Value::empty_object(),
@@ -101,7 +102,7 @@ impl Asker {
         };
         let (reply, answer) = oneshot::channel();
         let asking = Asking::Part { name: name.into(), args, reply };
-        self.to.send(asking).map_err(|_| is_over())?;
+        self.to.unbounded_send(asking).map_err(|_| is_over())?;
         answer.await.map_err(|_| is_over())?
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::composed::{self, Caller, PartCall, PartEnd, Trace};
@@ -15,7 +16,6 @@ use segue_core::run::{CallId, Purpose, Question, QuestionId, QuestionKind};
 use segue_core::tool::{Catalog, ToolSpec};
 use segue_core::value::Value;
 use tokio::sync::Mutex;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::ask::{Asker, Asking};
 use super::gate::Gate;
@@ -117,7 +117,8 @@ impl<'a> Reach<'a> {
                 biased;
                 outcome = &mut work => break outcome,
                 Some(left) = under_way.next(), if !under_way.is_empty() => trace = trace.max(left),
-                Some(asking) = asked.recv() => under_way.push(self.give(asking)),
+                // Apart: the set has room for one from the beginning.
+                Some(asking) = asked.next() => under_way.push(Box::pin(self.give(asking))),
             }
         };
         // Nobody will hear what they answer.

@@ -1,6 +1,7 @@
 //! A connection to a server: which era it speaks, its tools, one call.
 
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::time::Duration;
 
@@ -283,12 +284,12 @@ impl Connection {
     /// Calls a tool once.
     pub(super) async fn call(
         &self,
-        calling: Calling<'_>,
+        calling: &Calling<'_>,
         patience: Patience,
     ) -> Result<Arc<Slot>, Lost> {
         let past = match &self.way {
             Way::Http(_) if calling.has_headers => None,
-            way => self.call_past(way, &calling, patience).await?,
+            way => self.call_past(way, calling, patience).await?,
         };
         match past {
             Some(slot) => Ok(slot),
@@ -305,7 +306,7 @@ impl Connection {
     ) -> Result<Option<Arc<Slot>>, Lost> {
         let slot = Slot::own(calling.asker.clone());
         let Some(id) = self.desk.enlist(&slot) else {
-            let why = said("the connection was lost", &self.traces, &self.desk).await;
+            let why = Box::pin(said("the connection was lost", &self.traces, &self.desk)).await;
             return Err(Lost::Unsent(why));
         };
         let text = line::call(id, calling, self.desk.manner());
@@ -313,15 +314,15 @@ impl Connection {
         let mut is_heard = true;
         match way {
             Way::Pipes(input) => {
-                let answered = async {
+                let answered = pin!(async {
                     let written = input.write(text, Some(&slot)).await;
                     written.map_err(|error| error.to_string())?;
                     self.desk.settled(&slot).await
-                };
+                });
                 self.wait(asked, answered, patience).await?;
             }
             Way::Http(post) => {
-                let answered = Box::pin(async {
+                let mut answered = Box::pin(async {
                     tokio::select! {
                         biased;
                         heard = post.call(calling.tool, id, text, &slot) => is_heard = heard,
@@ -330,7 +331,8 @@ impl Connection {
                     }
                     Ok(())
                 });
-                let waited = self.wait(asked, answered, patience).await;
+                let waited = self.wait(asked, answered.as_mut(), patience).await;
+                drop(answered);
                 if is_heard {
                     waited?;
                 } else {
@@ -344,18 +346,18 @@ impl Connection {
     /// Calls a tool through the library, which makes headers of some arguments.
     async fn call_through(
         &self,
-        calling: Calling<'_>,
+        calling: &Calling<'_>,
         patience: Patience,
     ) -> Result<Arc<Slot>, Lost> {
         let mut params = CallToolRequestParams::new(calling.tool.to_owned());
         if let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args) {
             params = params.with_arguments(map);
         }
-        if let Some((responses, state)) = calling.answers {
+        if let Some((responses, state)) = calling.answers.clone() {
             params.input_responses = Some(responses);
             params.request_state = state;
         }
-        let slot = Slot::of_task(calling.args, calling.asker, calling.task_ms);
+        let slot = Slot::of_task(calling.args.clone(), calling.asker.clone(), calling.task_ms);
         let mut request = Request::new(params);
         request.extensions.insert(slot.clone());
         let mut meta = RequestMetaObject::new();
@@ -408,13 +410,13 @@ impl Connection {
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer.send_request_with_option(request, options).await;
         let RequestHandle { id, rx, .. } = handle.map_err(|error| Lost::Unsent(failure(&error)))?;
-        let answered = async {
+        let answered = pin!(async {
             match rx.await {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(error)) => Err(failure(&error)),
                 Err(_) => Err("the connection was lost".to_owned()),
             }
-        };
+        });
         self.wait(self.asked(id, slot), answered, patience).await
     }
 
@@ -424,6 +426,12 @@ impl Connection {
         while self.desk.is_over() && !self.peer.is_transport_closed() && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// What went wrong, with what the server said about it in the end.
+    async fn last_words(&self, why: &str) -> String {
+        self.let_go().await;
+        said(why, &self.traces, &self.desk).await
     }
 
     fn asked(&self, id: RequestId, slot: &Arc<Slot>) -> Asked {
@@ -436,13 +444,12 @@ impl Connection {
     async fn wait(
         &self,
         mut asked: Asked,
-        answered: impl Future<Output = Result<(), String>>,
+        mut answered: Pin<&mut impl Future<Output = Result<(), String>>>,
         patience: Patience,
     ) -> Result<(), Lost> {
         let slot = asked.slot.clone();
         let begun = Instant::now();
         let (until, mut idle) = (begun + patience.total, begun + patience.idle);
-        let mut answered = std::pin::pin!(answered);
         let outcome = loop {
             tokio::select! {
                 biased;
@@ -456,7 +463,7 @@ impl Connection {
                         idle = Instant::now() + patience.idle;
                         continue;
                     }
-                    asked.cancel().await;
+                    Box::pin(asked.cancel()).await;
                     let time = if until <= idle { patience.total } else { patience.idle };
                     return Err(if slot.was_sent() {
                         Lost::Late(time)
@@ -473,8 +480,7 @@ impl Connection {
             (Some(_), _) => Ok(()),
             (None, Ok(())) => Err(Lost::Silent("there is no answer".to_owned())),
             (None, Err(why)) => {
-                self.let_go().await;
-                let why = said(&why, &self.traces, &self.desk).await;
+                let why = Box::pin(self.last_words(&why)).await;
                 Err(if slot.was_sent() { Lost::Silent(why) } else { Lost::Unsent(why) })
             }
         }

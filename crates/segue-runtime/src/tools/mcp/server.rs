@@ -378,7 +378,7 @@ impl McpTool {
         let connection = self.server.connection().await?;
         if let Some(handle) = &call.follows {
             return match task::Begun::found(handle) {
-                Some(begun) => self.followed(&call, connection, begun).await,
+                Some(begun) => Box::pin(self.followed(&call, connection, begun)).await,
                 None => Err(ToolError::Silent { message: format!("{handle} is no task") }),
             };
         }
@@ -396,7 +396,7 @@ impl McpTool {
                 answers: answers.take(),
                 task_ms: self.task_ms(&connection),
             };
-            let slot = self.called(&call, &connection, calling).await?;
+            let slot = self.called(&call, &connection, &calling).await?;
             let Some(Answer::Result(raw)) = slot.answer() else {
                 return self.value(slot.answer(), &connection);
             };
@@ -428,7 +428,7 @@ impl McpTool {
         &self,
         call: &Call,
         connection: &Connection,
-        calling: Calling<'_>,
+        calling: &Calling<'_>,
     ) -> Result<Arc<Slot>, ToolError> {
         match connection.call(calling, self.server.patience()).await {
             Ok(slot) => Ok(slot),
