@@ -13,7 +13,7 @@ use crate::value::{Map, Number, Value};
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalError {
-    /// `unresolved-reference`, `expression` or `limit`.
+    /// `unresolved-reference`, `expression`, `limit`, or `policy-violation` for what was not kept.
     pub code: Code,
     /// The place in the template's text.
     pub at: At,
@@ -44,6 +44,15 @@ impl EvalError {
         }
     }
 
+    /// A path leads to a value of which a part was not kept.
+    fn not_kept(ast: &Ast) -> EvalError {
+        let message = format!(
+            "`{}` has a sensitive value that was not kept when the run stopped",
+            ast.path()
+        );
+        EvalError { code: Code::PolicyViolation, at: ast.at, message }
+    }
+
     pub(super) fn too_large(at: At, limits: &Limits) -> EvalError {
         let message = format!(
             "the expression makes more than {} bytes of data",
@@ -57,11 +66,21 @@ type Result<T, E = EvalError> = std::result::Result<T, E>;
 
 pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Value> {
     // Most expressions are plain paths: they need neither budget nor evaluator.
-    if let Some(found) = eval_path(ast, scope) {
-        return found.map(Cow::into_owned);
+    if let Some(found) = eval_whole_path(ast, scope) {
+        return found;
     }
     let mut evaluator = Evaluator::new(scope, limits);
     evaluator.eval(ast)
+}
+
+/// The value that a plain path leads to, if it can be used; `None` when the tree is something else.
+/// Only its end counts: what was not kept beside it is not asked for.
+fn eval_whole_path(ast: &Ast, scope: &dyn Scope) -> Option<Result<Value>> {
+    let found = eval_path(ast, scope)?;
+    Some(found.and_then(|value| match scope.is_kept(&value) {
+        true => Ok(value.into_owned()),
+        false => Err(EvalError::not_kept(ast)),
+    }))
 }
 
 /// The value at the end of a plain path, borrowed; `None` when the tree is something else.
@@ -154,9 +173,12 @@ impl<'a> Evaluator<'a> {
 
     fn eval(&mut self, ast: &Ast) -> Result<Value> {
         self.burn(ast.at, 1)?;
+        if let Some(found) = eval_whole_path(ast, self.scope) {
+            return found;
+        }
         match &ast.kind {
             Kind::Const(value) => Ok(value.clone()),
-            Kind::Name { name, root } => self.name(ast, name, root),
+            Kind::Name { name, .. } => self.local(ast, name),
             Kind::Field(base, name) => {
                 let base = self.eval(base)?;
                 base.get(name).cloned().ok_or_else(|| EvalError::absent(ast))
@@ -200,15 +222,11 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn name(&self, ast: &Ast, name: &Arc<str>, root: &Root) -> Result<Value> {
-        if *root == Root::Lambda {
-            let local = self.locals.iter().rev().find(|(local, _)| local == name);
-            return local
-                .map(|(_, value)| value.clone())
-                .ok_or_else(|| EvalError::unresolved(ast.at, name));
-        }
-        let found = self.scope.lookup(root).map(Cow::into_owned);
-        found.ok_or_else(|| EvalError::unresolved(ast.at, name))
+    /// A parameter of a lambda; every other name is a path.
+    fn local(&self, ast: &Ast, name: &Arc<str>) -> Result<Value> {
+        let local = self.locals.iter().rev().find(|(local, _)| local == name);
+        let value = local.map(|(_, value)| value.clone());
+        value.ok_or_else(|| EvalError::unresolved(ast.at, name))
     }
 
     fn index(&mut self, ast: &Ast, base: &Ast, index: &Ast) -> Result<Value> {

@@ -74,6 +74,11 @@ pub enum Root {
 pub trait Scope {
     /// The value of a name, or nothing when it has none (yet).
     fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>>;
+
+    /// Whether a value that a path led to is there as a whole. What is not cannot be reckoned with.
+    fn is_kept(&self, _value: &Value) -> bool {
+        true
+    }
 }
 
 /// One expression, `{{ … }}` taken off.

@@ -96,6 +96,10 @@ impl Moment<'_> {
         if let Some(violation) =
             tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next())
         {
+            // A composition that was interrupted may have no more than the mark of a value.
+            if let Some(failure) = self.state.forgotten(&output) {
+                return Err(failure);
+            }
             let message =
                 format!("the answer of `{}` does not fit its schema: {violation}", tool.id);
             return Err(Failure::lasting(Code::OutputSchema, message));

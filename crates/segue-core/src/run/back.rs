@@ -232,6 +232,9 @@ impl Moment<'_> {
     /// Announces the call that takes a step back and has it made.
     pub(super) fn call_undo(&mut self, node: NodeId, args: Value) {
         let Undo::Call(call) = self.state.undo_of(node).clone() else { return };
+        if let Some(failure) = self.state.forgotten(&args) {
+            return self.undo_gave_up(node, failure);
+        }
         if spec(&call).composition.is_some() {
             self.record(Fact::UndoEntered { node, input: args });
             return self.limit_undo(node);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::consent::denial;
 use super::journal::{Entry, Fact, Failure, NodeId, Started};
 use super::node::Node;
+use super::redact::FORGOTTEN_HINT;
 use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
@@ -198,9 +199,6 @@ impl Moment<'_> {
             Unresolved::Keep => template.eval_keeping(&scope, self.limits, kept),
         };
         let args = args.map_err(evaluation)?;
-        if let Some(failure) = self.state.forgotten(&args) {
-            return Err(failure);
-        }
         let violations = spec(call).input.violations(&args);
         match violations.first() {
             None => Ok(args),
@@ -213,6 +211,13 @@ impl Moment<'_> {
 
     /// Announces a call and has it made. `candidate` 0 is the tool itself.
     fn call(&mut self, node: NodeId, step: &Step, candidate: u16, args: Value) {
+        // Arguments that were recorded are as good as new ones, but for what was not kept of them.
+        if let Some(failure) = self.state.forgotten(&args) {
+            if self.state.record(node).was_in_doubt {
+                return self.doubt(node, step, candidate, Arc::new(failure));
+            }
+            return self.fail(node, failure);
+        }
         let own = self.state.plan_of(0).composition.guards.max_tool_calls.map(u64::from);
         let max = own.unwrap_or(u64::MAX).min(self.limits.run_calls_max);
         if self.state.calls >= max {
@@ -425,5 +430,7 @@ pub(super) fn error_value(failure: &Failure) -> Value {
 }
 
 pub(super) fn evaluation(error: EvalError) -> Failure {
-    Failure::lasting(error.code, error.message)
+    let mut failure = Failure::lasting(error.code, error.message);
+    failure.hint = (error.code == Code::PolicyViolation).then(|| FORGOTTEN_HINT.into());
+    failure
 }

@@ -23,7 +23,7 @@ pub(super) struct Trail {
 
 impl Trail {
     /// Whether it leads anywhere.
-    pub(super) fn leads(&self) -> bool {
+    fn leads(&self) -> bool {
         !self.handle.is_null()
     }
 
@@ -42,6 +42,12 @@ impl State {
         }
         record.trail = Trail { handle: handle.clone(), is_sought: false };
         Ok(())
+    }
+
+    /// Whether the call at hand can be found again, with what was kept of its trail.
+    pub(super) fn can_seek(&self, node: NodeId) -> bool {
+        let trail = &self.record(node).trail;
+        trail.leads() && !self.is_forgotten(&trail.handle)
     }
 
     /// Such a call is looked for.

@@ -37,7 +37,9 @@ impl Moment<'_> {
                 let in_doubt = !self.only_reads(node);
                 self.record(Fact::Cancelled { node, in_doubt });
             }
-            Node::Calling { candidate } if record.trail.leads() => self.seek_call(node, candidate),
+            Node::Calling { candidate } if self.state.can_seek(node) => {
+                self.seek_call(node, candidate);
+            }
             Node::Calling { candidate } => self.call_lost(node, candidate, None),
             Node::Probing { candidate } => {
                 let step = self.state.step(node).clone();
@@ -55,11 +57,14 @@ impl Moment<'_> {
             }
             Node::Expanding => {
                 let document = record.args.clone();
+                if let Some(failure) = self.state.forgotten(&document) {
+                    return self.fail(node, failure);
+                }
                 self.turn.perform.push(Effect::Expand { node, document });
                 self.limit_attempt(node);
             }
             Node::Open { .. } => self.limit_attempt(node),
-            Node::Undoing { .. } if record.trail.leads() => self.seek_undo(node),
+            Node::Undoing { .. } if self.state.can_seek(node) => self.seek_undo(node),
             Node::Undoing { .. } => self.undo_lost(node, None),
             _ => {}
         }
@@ -84,11 +89,15 @@ impl Moment<'_> {
             // Its steps are asked for again one by one.
             return self.limit_undo(node);
         }
-        if spec(call).is_repeatable() {
-            let args = self.state.record(node).undo_args.clone();
+        let args = self.state.record(node).undo_args.clone();
+        let forgotten = self.state.forgotten(&args);
+        if spec(call).is_repeatable() && forgotten.is_none() {
             return self.call_undo(node, args);
         }
-        let message = "the engine stopped before the undo had answered".to_owned();
+        let mut message = "the engine stopped before the undo had answered".to_owned();
+        if let Some(forgotten) = forgotten {
+            message = format!("{message}, and to call it again {}", forgotten.message);
+        }
         let mut failure = Failure::lasting(Code::InDoubt, and_then(message, unfound));
         failure.in_doubt = true;
         self.undo_gave_up(node, failure);

@@ -21,6 +21,9 @@ pub(super) const SENSITIVE: &str = "«sensitive»";
 /// The same in a recorded run, which is told again with it: no run is told that it was forgotten.
 pub const REDACTED: &str = "redacted";
 
+/// What to do about a value that was not kept.
+pub(super) const FORGOTTEN_HINT: &str = "run it again from the step that gives the value";
+
 /// Shorter texts stand everywhere; they are left out where they are pointed at, and only there.
 const TEXT_BYTES_MIN: usize = 4;
 
@@ -146,8 +149,8 @@ impl State {
             | Fact::UndoCalled { args, .. }
             | Fact::Entered { input: args, .. }
             | Fact::UndoEntered { input: args, .. }
-            | Fact::Expanding { document: args, .. }
-            | Fact::Followed { handle: args, .. } => own(args),
+            | Fact::Expanding { document: args, .. } => own(args),
+            Fact::Followed { handle, .. } => *handle = self.sensitive.value(handle),
             Fact::Probed { args, failure: why, .. } => {
                 own(args);
                 *why = failure(why);
@@ -182,22 +185,31 @@ impl State {
         fact
     }
 
+    /// Whether a part of a value was not kept.
+    pub(super) fn is_forgotten(&self, value: &Value) -> bool {
+        self.has_sensitive && is_marked(value)
+    }
+
     /// Why a value cannot be used: a part of it was not kept.
     pub(super) fn forgotten(&self, value: &Value) -> Option<Failure> {
-        if !self.has_sensitive {
-            return None;
-        }
-        let found = std::cell::Cell::new(false);
-        value.map_texts(&|text| {
-            found.set(found.get() || text.contains(SENSITIVE));
-            None
-        });
-        found.get().then(|| {
+        self.is_forgotten(value).then(|| {
             let message = "a sensitive value is needed that was not kept when the run stopped";
             let mut failure = Failure::lasting(Code::PolicyViolation, message);
-            failure.hint = Some("run it again from the step that gives the value".into());
+            failure.hint = Some(FORGOTTEN_HINT.into());
             failure
         })
+    }
+}
+
+/// Whether the mark stands anywhere in a value.
+fn is_marked(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(SENSITIVE),
+        Value::Array(items) => items.iter().any(is_marked),
+        Value::Object(members) => {
+            members.iter().any(|(name, member)| name.contains(SENSITIVE) || is_marked(member))
+        }
+        _ => false,
     }
 }
 

@@ -128,4 +128,8 @@ impl Scope for FrameScope<'_> {
             Root::Unresolved | Root::Lambda => None,
         }
     }
+
+    fn is_kept(&self, value: &Value) -> bool {
+        !self.state.is_forgotten(value)
+    }
 }
