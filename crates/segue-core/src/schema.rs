@@ -26,6 +26,7 @@ pub struct Schema {
     json: Value,
     validator: OnceLock<Result<Validator<Shared>, Violation>>,
     ty: OnceLock<Type>,
+    sensitive: OnceLock<Vec<Arc<str>>>,
 }
 
 /// One way in which a value does not fit its schema.
@@ -50,7 +51,8 @@ impl fmt::Display for Violation {
 impl Schema {
     /// A schema; whether it is a sound one is known when it is first used, or by [`Schema::check`].
     pub fn new(json: Value) -> Schema {
-        Schema { json, validator: OnceLock::new(), ty: OnceLock::new() }
+        let (validator, ty, sensitive) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Schema { json, validator, ty, sensitive }
     }
 
     /// The schema that everything fits.
@@ -71,6 +73,16 @@ impl Schema {
     /// What is known of the values that fit, for static checks.
     pub fn ty(&self) -> &Type {
         self.ty.get_or_init(|| Type::from_schema(&self.json))
+    }
+
+    /// JSON Pointers to the properties whose values must not be written down: those that are
+    /// `writeOnly`, or of the format `password`.
+    pub fn sensitive(&self) -> &[Arc<str>] {
+        self.sensitive.get_or_init(|| {
+            let mut found = Vec::new();
+            add_sensitive(&self.json, "", &mut found);
+            found
+        })
     }
 
     /// Whether this is a schema at all.
@@ -141,6 +153,26 @@ fn shorten(message: &str) -> String {
         Some((cut, _)) => format!("{}…", &message[..cut]),
         None => message.to_owned(),
     }
+}
+
+/// Adds the places of properties whose values must not be written down.
+fn add_sensitive(schema: &Value, at: &str, found: &mut Vec<Arc<str>>) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flat_map(|properties| properties.iter()) {
+        let pointer = format!("{at}/{}", escape(name));
+        let is_write_only = matches!(property.get("writeOnly"), Some(Value::Bool(true)));
+        let format = property.get("format").and_then(Value::as_str);
+        if is_write_only || format == Some("password") {
+            found.push(pointer.into());
+        } else {
+            add_sensitive(property, &pointer, found);
+        }
+    }
+}
+
+/// A name as a part of a JSON Pointer.
+pub(crate) fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 impl fmt::Debug for Schema {

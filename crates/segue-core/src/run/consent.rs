@@ -60,7 +60,7 @@ impl State {
         let name = plan.composition.name.clone();
         let kind = QuestionKind::Run {
             composition: name.clone(),
-            input: started.input.clone(),
+            input: self.written_input(plan, &started.input),
             calls: plan.declared(),
         };
         Some(Question { id: QuestionId { node: NodeId::RUN, seq }, step: name, kind })

@@ -1,5 +1,5 @@
 //! What must never be written down, by the author's word: `sensitive` points at it in what a step is
-//! given and in what it returns.
+//! given and in what it returns, and the schema of the input says so of what a composition is given.
 //!
 //! The run itself needs the values, so they are in its state while it is under way. They are left out
 //! of every entry that is written and of every view, wherever else they have got to meanwhile. A run
@@ -9,9 +9,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::journal::{Entry, Fact, Failure, NodeId};
+use super::journal::{Entry, Fact, Failure, NodeId, Started};
 use super::state::State;
+use crate::composition::StepKind;
 use crate::diagnostic::Code;
+use crate::expr::{Ast, Kind, Root, Template};
+use crate::plan::Plan;
+use crate::schema::escape;
 use crate::value::{Map, Value};
 use crate::view::RunView;
 
@@ -27,10 +31,12 @@ pub(super) const FORGOTTEN_HINT: &str = "run it again from the step that gives t
 /// Shorter texts stand everywhere; they are left out where they are pointed at, and only there.
 const TEXT_BYTES_MIN: usize = 4;
 
-/// Texts that must not be written down.
+/// Values that must not be written down.
 #[derive(Debug, Default)]
 pub(super) struct Sensitive {
     texts: BTreeSet<Arc<str>>,
+    /// Numbers, as they are written.
+    numbers: BTreeSet<String>,
 }
 
 impl Sensitive {
@@ -48,6 +54,12 @@ impl Sensitive {
             Value::String(text) if text.len() >= TEXT_BYTES_MIN && &**text != SENSITIVE => {
                 self.texts.insert(text.clone());
             }
+            Value::Number(number) => {
+                let written = number.to_string();
+                if written.len() >= TEXT_BYTES_MIN {
+                    self.numbers.insert(written);
+                }
+            }
             Value::Array(items) => items.iter().for_each(|item| self.learn_all(item)),
             Value::Object(members) => members.values().for_each(|member| self.learn_all(member)),
             _ => {}
@@ -55,21 +67,47 @@ impl Sensitive {
     }
 
     /// A text without what must not be written down; nothing when there is nothing of it.
-    fn text(&self, text: &str) -> Option<String> {
+    pub(super) fn text(&self, text: &str) -> Option<String> {
         let found = self.texts.iter().filter(|secret| text.contains(&***secret));
         let mut clean: Option<String> = None;
         for secret in found {
             clean = Some(clean.as_deref().unwrap_or(text).replace(&**secret, SENSITIVE));
         }
+        for number in &self.numbers {
+            clean = without_number(clean.as_deref().unwrap_or(text), number).or(clean);
+        }
         clean
     }
 
-    /// The same for every text of a value.
+    /// The same for every text of a value, and for every number.
     pub(super) fn value(&self, value: &Value) -> Value {
-        if self.texts.is_empty() {
+        self.value_with(value, &Value::from(SENSITIVE))
+    }
+
+    /// The same with something else in the place of numbers.
+    fn value_with(&self, value: &Value, number: &Value) -> Value {
+        if self.texts.is_empty() && self.numbers.is_empty() {
             return value.clone();
         }
-        value.map_texts(&|text| self.text(text)).unwrap_or_else(|| value.clone())
+        let clean = value.map_texts(&|text| self.text(text)).unwrap_or_else(|| value.clone());
+        if self.numbers.is_empty() { clean } else { self.without_numbers(&clean, number) }
+    }
+
+    fn without_numbers(&self, value: &Value, instead: &Value) -> Value {
+        match value {
+            Value::Number(number) if self.numbers.contains(&number.to_string()) => instead.clone(),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.without_numbers(item, instead));
+                items.collect::<Vec<_>>().into()
+            }
+            Value::Object(members) => {
+                let clean = |(name, member): (&Arc<str>, &Value)| {
+                    (name.clone(), self.without_numbers(member, instead))
+                };
+                members.iter().map(clean).collect::<Map>().into()
+            }
+            other => other.clone(),
+        }
     }
 
     fn map(&self, map: &Map) -> Map {
@@ -78,9 +116,9 @@ impl Sensitive {
 }
 
 impl State {
-    /// A value without the texts that must not be written down, to tell the run again with.
+    /// A value without what must not be written down, to tell the run again with.
     pub(super) fn discreet(&self, value: &Value) -> Value {
-        let clean = self.sensitive.value(value);
+        let clean = self.sensitive.value_with(value, &Value::from(0));
         let mark = |text: &str| text.contains(SENSITIVE).then(|| text.replace(SENSITIVE, REDACTED));
         clean.map_texts(&mark).unwrap_or(clean)
     }
@@ -92,6 +130,49 @@ impl State {
             blot(&mut clean, pointer);
         }
         self.sensitive.value(&clean)
+    }
+
+    /// What may be written of what a composition is given.
+    pub(super) fn written_input(&self, plan: &Plan, input: &Value) -> Value {
+        let mut clean = input.clone();
+        if self.has_sensitive {
+            origins(plan).input.iter().for_each(|pointer| blot(&mut clean, pointer));
+        }
+        self.sensitive.value(&clean)
+    }
+
+    /// The same of what a run is started with.
+    fn written_start(&self, started: &Started) -> Started {
+        let mut clean = started.clone();
+        clean.input = self.written_input(&self.plan, &started.input);
+        let from_context = origins(&self.plan).context;
+        from_context.iter().for_each(|pointer| blot(&mut clean.context, pointer));
+        clean.context = self.sensitive.value(&clean.context);
+        clean
+    }
+
+    /// Remembers what of a step's value must not be written down.
+    pub(super) fn learn(&mut self, node: NodeId, value: &Value) {
+        if self.has_sensitive {
+            let step = self.step(node).clone();
+            self.sensitive.learn(&step.sensitive, value);
+        }
+    }
+
+    /// Remembers what of the input of a composition must not be written down.
+    pub(super) fn learn_input(&mut self, plan: &Plan, input: &Value) {
+        if self.has_sensitive {
+            self.sensitive.learn(&origins(plan).input, input);
+        }
+    }
+
+    /// The same of what a run is started with.
+    pub(super) fn learn_start(&mut self, started: &Started) {
+        if self.has_sensitive {
+            let Origins { input, context } = origins(&self.plan);
+            self.sensitive.learn(&input, &started.input);
+            self.sensitive.learn(&context, &started.context);
+        }
     }
 
     /// A view without what must not be written down. What the author chose as the output stays.
@@ -112,7 +193,8 @@ impl State {
         if self.plan_of(0).composition.output.is_none() {
             view.output = Value::Object(view.results.clone());
         }
-        for error in &mut view.errors {
+        let of_steps = view.steps.iter_mut().filter_map(|step| step.error.as_mut());
+        for error in view.errors.iter_mut().chain(of_steps) {
             if let Some(message) = self.sensitive.text(&error.message) {
                 error.message = message;
             }
@@ -144,11 +226,24 @@ impl State {
             }
         };
         match &mut fact {
+            Fact::Started(started) => **started = self.written_start(started),
+            Fact::Entered { node, candidate, input } => {
+                own(input);
+                if let Some(plan) = self.planned(*node).nested.get(candidate) {
+                    *input = self.written_input(plan, input);
+                }
+            }
+            Fact::UndoEntered { node, input } => {
+                own(input);
+                let candidate = self.record(*node).candidate;
+                if let Some(plan) = self.planned(*node).undo_plans.get(&candidate) {
+                    *input = self.written_input(plan, input);
+                }
+            }
+            Fact::Expanded { plan, input, .. } => *input = self.written_input(plan, input),
             Fact::Called { args, .. }
             | Fact::Asked { args, .. }
             | Fact::UndoCalled { args, .. }
-            | Fact::Entered { input: args, .. }
-            | Fact::UndoEntered { input: args, .. }
             | Fact::Expanding { document: args, .. } => own(args),
             Fact::Followed { handle, .. } => *handle = self.sensitive.value(handle),
             Fact::Probed { args, failure: why, .. } => {
@@ -199,6 +294,104 @@ impl State {
             failure
         })
     }
+}
+
+/// A text without a number, where it stands as one; nothing when it does not.
+fn without_number(text: &str, number: &str) -> Option<String> {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let (mut clean, mut at) = (String::new(), 0);
+    for (start, _) in text.match_indices(number) {
+        let end = start + number.len();
+        if !is_part(text[..start].chars().next_back()) && !is_part(text[end..].chars().next()) {
+            clean.push_str(&text[at..start]);
+            clean.push_str(SENSITIVE);
+            at = end;
+        }
+    }
+    (at > 0).then(|| clean + &text[at..])
+}
+
+/// Whether a plan, or one inside, says of anything that it is sensitive.
+pub(super) fn has_sensitive(plan: &Plan) -> bool {
+    let input = plan.composition.input.as_ref();
+    if input.is_some_and(|schema| !schema.sensitive().is_empty()) {
+        return true;
+    }
+    plan.steps.iter().any(|planned| {
+        let inside = planned.nested.values().chain(planned.undo_plans.values());
+        !planned.step.sensitive.is_empty() || inside.into_iter().any(|plan| has_sensitive(plan))
+    })
+}
+
+/// Where the sensitive values of a composition come from: JSON Pointers into what it is given.
+#[derive(Default)]
+struct Origins {
+    input: Vec<Arc<str>>,
+    context: Vec<Arc<str>>,
+}
+
+/// What the schema of a composition's input marks, and what its steps pass on as it is to where it is
+/// sensitive.
+fn origins(plan: &Plan) -> Origins {
+    let mut found = Origins::default();
+    if let Some(schema) = &plan.composition.input {
+        found.input.extend_from_slice(schema.sensitive());
+    }
+    for planned in &plan.steps {
+        let StepKind::Tool(call) = &planned.step.kind else { continue };
+        let candidates = std::iter::once(call).chain(&planned.step.fallback);
+        for (candidate, call) in (0_u16..).zip(candidates) {
+            let mut pointers = planned.step.sensitive.clone();
+            if let Some(nested) = planned.nested.get(&candidate) {
+                pointers.extend(origins(nested).input);
+            }
+            for pointer in &pointers {
+                if let Some(part) = inside(&call.parameters.template, pointer) {
+                    part.exprs(&mut |expr| found.add(expr.ast()));
+                }
+            }
+        }
+    }
+    found
+}
+
+impl Origins {
+    /// Adds what a plain path into the input or the context leads to.
+    fn add(&mut self, path: &Ast) {
+        let mut parts = Vec::new();
+        let mut at = path;
+        let into = loop {
+            match &at.kind {
+                Kind::Field(base, name) => {
+                    parts.push(name.clone());
+                    at = base;
+                }
+                // A chain begins with its input as its state.
+                Kind::Name { root: Root::Input | Root::State, .. } => break &mut self.input,
+                Kind::Name { root: Root::InputField(name), .. } => {
+                    parts.push(name.clone());
+                    break &mut self.input;
+                }
+                Kind::Name { root: Root::Context, .. } => break &mut self.context,
+                _ => return,
+            }
+        };
+        if !parts.is_empty() {
+            let escaped = |part: &Arc<str>| format!("/{}", escape(part));
+            into.push(parts.iter().rev().map(escaped).collect::<String>().into());
+        }
+    }
+}
+
+/// The part of a template that a JSON Pointer points at.
+fn inside<'a>(template: &'a Template, pointer: &str) -> Option<&'a Template> {
+    parts(pointer).try_fold(template, |at, part| match at {
+        Template::Object(members) => {
+            members.iter().find(|(name, _)| **name == *part).map(|(_, member)| member)
+        }
+        Template::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
 }
 
 /// Whether the mark stands anywhere in a value.

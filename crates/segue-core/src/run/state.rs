@@ -10,7 +10,7 @@ use super::found::Trail;
 use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
 use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
 use super::node::{IllegalFact, Node};
-use super::redact::Sensitive;
+use super::redact::{Sensitive, has_sensitive};
 use crate::composition::{Flow, Step};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
@@ -218,6 +218,7 @@ impl State {
             Fact::Visited { frame, position } => self.visit(*frame, *position),
             Fact::Asked { node, args, .. } => {
                 self.advance(*node, entry)?;
+                self.learn(*node, args);
                 let record = self.record_mut(*node);
                 record.args = args.clone();
                 record.asked_seq = entry.seq;
@@ -396,6 +397,7 @@ impl State {
         let plan = self.plan.clone();
         let options = &started.options;
         self.started = Some(Box::new(started.clone()));
+        self.learn_start(started);
         let mut activation = self.activation(plan, &started.input);
         activation.max_concurrency = options.max_concurrency.unwrap_or(activation.max_concurrency);
         activation.strategy = options.strategy.unwrap_or(activation.strategy);
@@ -434,15 +436,8 @@ impl State {
         Ok(())
     }
 
-    /// Remembers what of a step's value must not be written down.
-    fn learn(&mut self, node: NodeId, value: &Value) {
-        if self.has_sensitive {
-            let step = self.step(node).clone();
-            self.sensitive.learn(&step.sensitive, value);
-        }
-    }
-
     fn enter(&mut self, node: NodeId, plan: Arc<Plan>, input: &Value, is_undo: bool) {
+        self.learn_input(&plan, input);
         let parent = self.frame(node.frame).activation;
         let around = &self.activations[parent as usize];
         let activation = Activation {
@@ -687,12 +682,4 @@ impl State {
 
 pub(super) fn index(position: usize) -> u32 {
     u32::try_from(position).expect("a run has far fewer than 2^32 steps")
-}
-
-/// Whether a step of a plan, or of one inside, names something sensitive.
-fn has_sensitive(plan: &Plan) -> bool {
-    plan.steps.iter().any(|planned| {
-        let inside = planned.nested.values().chain(planned.undo_plans.values());
-        !planned.step.sensitive.is_empty() || inside.into_iter().any(|plan| has_sensitive(plan))
-    })
 }

@@ -86,7 +86,7 @@ pub(super) fn questions(state: &State) -> impl Iterator<Item = Question> {
 pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
     let (record, step) = (state.record(node), state.step(node));
     let tool = |candidate| spec(candidate_call(step, candidate)).id.clone();
-    let args = record.args.clone();
+    let args = state.written(node, &record.args);
     let kind = match (&record.node, &step.kind) {
         (Node::Asking { .. }, StepKind::Approve { schema, .. }) => {
             QuestionKind::Approval { message: args.to_string().into(), schema: schema.clone() }
@@ -97,6 +97,7 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
         }
         (Node::Doubtful { candidate }, _) => {
             let message = record.doubt.as_ref().map_or_else(|| "".into(), |d| d.message.clone());
+            let message = state.sensitive.text(&message).map_or(message, Arc::from);
             QuestionKind::Doubt { tool: tool(*candidate), args, message }
         }
         _ => return None,

@@ -223,6 +223,27 @@ fn what_is_sensitive_is_used_and_written_nowhere() {
     assert!(!seen.contains("canary-2-x"), "{seen}");
 }
 
+/// D2: not in what failed, not in what is asked, and not in what the run was given either.
+#[test]
+fn what_is_sensitive_is_not_in_errors_questions_and_inputs() {
+    let world = World::with(
+        "name: c\ninput:\n  type: object\n  properties:\n\
+         \x20   key: { type: string, writeOnly: true }\n    pin: { type: integer }\nsteps:\n\
+         \x20 - { id: get, tool: echo, parameters: { pin: '{{ input.pin }}' }, sensitive: [/pin] }\n\
+         \x20 - { id: f, tool: fail, parameters: { message: 'bad {{ get.pin }} {{ key }}' }, on_failure: { action: continue } }\n\
+         \x20 - { id: ask, approve: { message: 'use {{ get.pin }} of {{ key }}?' }, depends_on: f }\n",
+    );
+    let done =
+        world.segue(&["run", "c.yaml", "-v", "--json", "-i", "key=canary-k", "-i", "pin=98765432"]);
+    let view = done.json();
+    assert_eq!(view["steps"][1]["error"]["message"], "bad «sensitive» «sensitive»");
+    assert_eq!(view["waiting_for"][0]["message"], "use «sensitive» of «sensitive»?");
+    let seen = done.stdout + &done.stderr + &everything(&world);
+    for canary in ["canary-k", "98765432"] {
+        assert!(!seen.contains(canary), "{canary}: {seen}");
+    }
+}
+
 /// What was not written down is missed where it is needed, and nothing is done with its mark.
 #[test]
 fn a_sensitive_value_is_not_made_up_after_a_crash() {
