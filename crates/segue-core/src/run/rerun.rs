@@ -6,8 +6,10 @@ use super::Run;
 use super::forward::Moment;
 use super::journal::{Fact, NodeId, Started};
 use super::node::Node;
-use crate::composition::Flow;
+use super::redact::has_sensitive;
+use crate::composition::{Flow, Step};
 use crate::diagnostic::nearest;
+use crate::expr::{Ast, Kind, Root, StepIndex};
 use crate::plan::Plan;
 use crate::value::{Map, Value};
 
@@ -25,7 +27,9 @@ pub struct Reused {
 impl Run {
     /// What a run of `plan` from a step on takes over from this one: the value of every step that
     /// was done and comes before it, or has nothing to do with it. The plan may have changed
-    /// meanwhile; steps are the same when they are called the same.
+    /// meanwhile; steps are the same when they are called the same. A step whose value is needed and
+    /// was not kept is not done a second time behind anybody's back: then there is nothing to take
+    /// over, and why.
     pub fn reusable(&self, plan: &Plan, from: &str) -> Result<Vec<Reused>, String> {
         if plan.bodies[0].flow == Flow::Program {
             return Err(
@@ -45,9 +49,16 @@ impl Run {
             let known =
                 self.state.nodes_of(0).find(|node| self.state.step(*node).id == step.step.id);
             let Some(record) = known.map(|node| self.state.record(node)) else { continue };
-            if let Node::Done { output } = &record.node
-                && self.state.forgotten(output).is_none()
-            {
+            if let Node::Done { output } = &record.node {
+                let given = record.given.iter().flat_map(|given| given.values());
+                let is_forgotten = given.chain([output]).any(|v| self.state.is_forgotten(v));
+                if is_forgotten && (is_read(plan, position, &again) || !has_sensitive(plan)) {
+                    let id = &step.step.id;
+                    return Err(format!(
+                        "the value of `{id}` is sensitive and was not kept, so the run cannot begin \
+                         after it: `--from {id}` calls it again"
+                    ));
+                }
                 let position = u32::try_from(position).unwrap_or(u32::MAX);
                 reused.push(Reused {
                     position,
@@ -58,6 +69,39 @@ impl Run {
         }
         Ok(reused)
     }
+
+    /// A member of what this run was given, or of what is made of it, that was not kept.
+    pub fn forgotten_member(&self, given: &Value) -> Option<Arc<str>> {
+        let members = given.as_object()?.iter();
+        let mut forgotten = members.filter(|(_, member)| self.state.is_forgotten(member));
+        forgotten.next().map(|(name, _)| name.clone())
+    }
+}
+
+/// Whether one of the steps that run again reads the value of a step that does not, or the output of
+/// the composition does.
+fn is_read(plan: &Plan, position: usize, again: &[bool]) -> bool {
+    let reads =
+        |step: &Step| step.needs.iter().any(|need| need.position == position && need.reads_value);
+    if plan.steps_of(0).zip(again).any(|(step, again)| *again && reads(&step.step)) {
+        return true;
+    }
+    let index = plan.bodies[0].steps[position];
+    let mut is_read = false;
+    if let Some(output) = &plan.composition.output {
+        output.exprs(&mut |expr| is_read |= names(expr.ast(), index));
+    }
+    is_read
+}
+
+/// Whether an expression names a step, or something that it gave.
+fn names(ast: &Ast, step: StepIndex) -> bool {
+    if let Kind::Name { root: Root::Step(index) | Root::Given(index, _), .. } = &ast.kind {
+        return *index == step;
+    }
+    let mut found = false;
+    ast.children(&mut |child| found |= names(child, step));
+    found
 }
 
 /// The step and everything that needs it, at any distance.

@@ -249,6 +249,13 @@ impl Prepared {
         let (input, context) = stored.run.given();
         self.input = merged(input, &self.input);
         self.context = merged(context, &self.context);
+        for (given, option) in [(&self.input, "-i"), (&self.context, "--context")] {
+            if let Some(name) = stored.run.forgotten_member(given) {
+                return Err(format!(
+                    "`{name}` is sensitive and was not kept: give it again with `{option} {name}=…`"
+                ));
+            }
+        }
         Ok(())
     }
 

@@ -242,6 +242,9 @@ fn what_is_sensitive_is_not_in_errors_questions_and_inputs() {
     for canary in ["canary-k", "98765432"] {
         assert!(!seen.contains(canary), "{canary}: {seen}");
     }
+    // It has to be given again.
+    let again = world.segue(&["run", "c.yaml", "--from", "get", "--run", "last"]).exits(2);
+    assert!(again.stderr.contains("give it again with `-i key=…`"), "{}", again.stderr);
 }
 
 /// What was not written down is missed where it is needed, and nothing is done with its mark.
@@ -257,6 +260,26 @@ fn a_sensitive_value_is_not_made_up_after_a_crash() {
     let resumed = world.segue(&["resume", "last", "--json"]).exits(1).json();
     assert_eq!(resumed["errors"][0]["code"], "policy-violation");
     assert!(!everything(&world).replace(include_str!("runs.rs"), "").contains("Bearer «"));
+}
+
+/// A step whose value was not kept is not done a second time because a later one begins again.
+#[test]
+fn a_step_with_a_sensitive_value_is_not_silently_done_again() {
+    let world = World::with(
+        "name: c\nsteps:\n\
+         \x20 - { id: save, tool: checkpoint_save, parameters: { content: kept }, sensitive: [/id] }\n\
+         \x20 - { id: use, tool: echo, parameters: { id: '{{ save.id }}' } }\n\
+         \x20 - { id: aside, tool: echo, parameters: { n: 1 } }\noutput: '{{ aside.n }}'\n",
+    );
+    world.run(0, &[]);
+    let refused = world.segue(&["run", "c.yaml", "--from", "use", "--run", "last"]).exits(2);
+    assert!(refused.stderr.contains("the value of `save` is sensitive"), "{}", refused.stderr);
+    assert_eq!(checkpoints(&world), 1);
+    // Nothing of it is needed there.
+    world.run(0, &["--from", "aside", "--run", "last"]);
+    assert_eq!(checkpoints(&world), 1);
+    world.run(0, &["--from", "save", "--run", "last"]);
+    assert_eq!(checkpoints(&world), 2, "it was asked for");
 }
 
 #[test]
