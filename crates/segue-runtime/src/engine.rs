@@ -58,6 +58,7 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     registry: Registry,
     wrappers: Vec<Wrapper>,
@@ -72,6 +73,7 @@ struct Inner {
     /// What its tools are chosen by, once more for other compositions.
     toolset: Option<ToolsetBuilder>,
     absent: Absent,
+    secrets: Secrets,
 }
 
 /// What an engine is made of.
@@ -83,7 +85,7 @@ pub struct EngineBuilder {
     store: Option<Arc<dyn Store>>,
     faults: Option<Faults>,
     recorder: Option<Recorder>,
-    secrets: Option<Secrets>,
+    secrets: Secrets,
     observed: BTreeMap<ToolId, Observed>,
     wrappers: Vec<Wrapper>,
     compositions: Vec<Source>,
@@ -134,7 +136,7 @@ impl EngineBuilder {
     /// Sets what no tool's answer may tell.
     #[must_use]
     pub fn secrets(mut self, secrets: Secrets) -> EngineBuilder {
-        self.secrets = Some(secrets);
+        self.secrets = secrets;
         self
     }
 
@@ -225,9 +227,8 @@ impl EngineBuilder {
         ));
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
-        if let Some(secrets) = self.secrets {
-            registry = registry.map(|tool| secrets.around_tool(tool));
-        }
+        let secrets = self.secrets;
+        registry = registry.map(|tool| secrets.around_tool(tool));
         if let Some(faults) = self.faults {
             registry = registry.map(|tool| faults.around_tool(tool));
             store = faults.around_store(store);
@@ -255,6 +256,7 @@ impl EngineBuilder {
             model,
             toolset: self.toolset,
             absent: self.absent,
+            secrets,
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
@@ -363,28 +365,13 @@ impl Engine {
         &self,
         sources: impl IntoIterator<Item = Source>,
     ) -> (Engine, Vec<Unloaded>) {
-        let Inner { registry, wrappers, gate, limits, store, ears, orphans, chance, .. } =
-            &*self.inner;
-        let Inner { model, toolset, absent, .. } = &*self.inner;
+        let Inner { registry, wrappers, limits, toolset, absent, .. } = &*self.inner;
         let (mut catalog, mut unloaded) = load::load(registry, wrappers, sources, limits);
         explain(absent, &mut unloaded);
         if let Some(toolset) = made(toolset.as_ref(), &catalog) {
             catalog.restrict(toolset);
         }
-        let inner = Inner {
-            registry: registry.clone(),
-            wrappers: wrappers.clone(),
-            gate: gate.clone(),
-            catalog,
-            limits: limits.clone(),
-            store: store.clone(),
-            ears: ears.clone(),
-            orphans: orphans.clone(),
-            chance: chance.clone(),
-            model: model.clone(),
-            toolset: toolset.clone(),
-            absent: absent.clone(),
-        };
+        let inner = Inner { catalog, ..(*self.inner).clone() };
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
 
@@ -395,28 +382,14 @@ impl Engine {
         let own = self.toolset();
         let made = toolset.from_tools(own.tools().cloned()).build();
         let made = made.expect("tools are a source").bounded_by(own.guards());
-        let Inner { registry, wrappers, gate, store, ears, orphans, chance, model, .. } =
-            &*self.inner;
-        let registry = registry.clone().map(|tool| allowed::around_tool(tool, &made));
+        let registry = self.inner.registry.clone().map(|tool| allowed::around_tool(tool, &made));
         let mut limits = (*self.inner.limits).clone();
         limits.run_calls_max =
             limits.run_calls_max.min(made.guards().max_tool_calls.unwrap_or(u64::MAX));
         let mut catalog = self.inner.catalog.clone();
         catalog.restrict(made);
-        let inner = Inner {
-            registry,
-            wrappers: wrappers.clone(),
-            gate: gate.clone(),
-            catalog,
-            limits: Arc::new(limits),
-            store: store.clone(),
-            ears: ears.clone(),
-            orphans: orphans.clone(),
-            chance: chance.clone(),
-            model: model.clone(),
-            toolset: self.inner.toolset.clone(),
-            absent: self.inner.absent.clone(),
-        };
+        let limits = Arc::new(limits);
+        let inner = Inner { registry, catalog, limits, ..(*self.inner).clone() };
         Engine { inner: Arc::new(inner) }
     }
 
@@ -537,6 +510,9 @@ impl Engine {
         started.chain_id = chain_id.unwrap_or(started.chain_id);
         started.caller = request.caller;
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
+        for given in [&started.input, &started.context] {
+            run.hide(inner.secrets.found_in(given));
+        }
         let begun = std::time::Instant::now();
         let drive = Drive {
             plan: request.plan,

@@ -323,6 +323,12 @@ impl Run {
         Ok(run)
     }
 
+    /// Hides texts that nobody may see, though no composition says so of them: of this run they are not
+    /// written down either.
+    pub fn hide(&mut self, texts: impl IntoIterator<Item = String>) {
+        texts.into_iter().for_each(|text| self.state.hide(text));
+    }
+
     /// Takes in what happened, and says what to write down and what to do.
     pub fn handle(&mut self, event: Event) -> Turn {
         let mut turn = Turn::default();

@@ -151,6 +151,12 @@ impl State {
         clean
     }
 
+    /// Remembers a text that must not be written down.
+    pub(super) fn hide(&mut self, text: String) {
+        self.has_sensitive = true;
+        self.sensitive.texts.insert(text.into());
+    }
+
     /// Remembers what of a step's value must not be written down.
     pub(super) fn learn(&mut self, node: NodeId, value: &Value) {
         if self.has_sensitive {
@@ -168,6 +174,8 @@ impl State {
 
     /// The same of what a run is started with.
     pub(super) fn learn_start(&mut self, started: &Started) {
+        // What was hidden when the run was begun is missed by whoever goes on with it.
+        self.has_sensitive |= is_marked(&started.input) || is_marked(&started.context);
         if self.has_sensitive {
             let Origins { input, context } = origins(&self.plan);
             self.sensitive.learn(&input, &started.input);

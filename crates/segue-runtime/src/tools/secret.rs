@@ -4,10 +4,11 @@
 //! them. They are looked for where a tool's answer enters Segue, in the forms in which they travel,
 //! and so reach no journal, no log, no error and no other tool.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use base64::Engine as _;
+use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
@@ -19,7 +20,7 @@ use super::{Call, Tool, ToolError, ToolRunner};
 const REDACTED: &str = "«secret»";
 
 /// Shorter values are words and numbers that stand everywhere, not secrets.
-const SECRET_BYTES_MIN: usize = 8;
+pub const SECRET_BYTES_MIN: usize = 8;
 
 /// Values that nobody may see.
 #[derive(Clone, Default)]
@@ -91,6 +92,19 @@ impl Secrets {
         clean.unwrap_or(value)
     }
 
+    /// Those of them that stand in a value as they are.
+    pub(crate) fn found_in(&self, value: &Value) -> Vec<String> {
+        let found = RefCell::new(Vec::new());
+        if self.any.is_some() {
+            value.map_texts(&|text| {
+                let here = self.values.iter().filter(|secret| text.contains(secret.as_str()));
+                found.borrow_mut().extend(here.cloned());
+                None
+            });
+        }
+        found.take()
+    }
+
     /// The values without them.
     pub(crate) fn clean_all(&self, values: Vec<Value>) -> Vec<Value> {
         match &self.any {
@@ -128,9 +142,21 @@ fn forms_of(value: &str) -> Vec<String> {
         hex.to_uppercase(),
         hex,
     ];
+    for before in 0..3 {
+        forms.push(inside_base64(&STANDARD, value, before));
+        forms.push(inside_base64(&URL_SAFE_NO_PAD, value, before));
+    }
     forms.sort_unstable();
     forms.dedup();
     forms
+}
+
+/// What base64 makes of a value after so many other bytes, as in `user:TOKEN`: the characters that
+/// depend on nothing else.
+fn inside_base64(engine: &impl Engine, value: &str, before: usize) -> String {
+    let bytes = [&[0; 2][..before], value.as_bytes()].concat();
+    let (first, last) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
+    engine.encode(&bytes)[first..last].to_owned()
 }
 
 struct Discreet {
@@ -176,5 +202,19 @@ mod tests {
             assert!(clean.contains("a«secret»b"), "{clean}");
         }
         assert!(redacted(&secrets, &Value::from("a short story")).is_none());
+    }
+
+    /// D2: also where something stands around it, as in a header of basic authentication.
+    #[test]
+    fn base64_of_more_than_a_secret_does_not_get_through() {
+        let secrets = Secrets::new(["s3cr3t/token?1".to_owned()]).any.unwrap();
+        for around in ["", "u", "us", "use"] {
+            let text = format!("{around}:s3cr3t/token?1{around}");
+            for encoded in [STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
+                let clean = redacted(&secrets, &Value::from(encoded.as_str())).unwrap().to_string();
+                let left = clean.replace(REDACTED, "").len();
+                assert!(left <= (2 * around.len() + 4) * 2, "{encoded}: {clean}");
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The tree of `segue.yaml` → [`Config`], with every finding.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,8 +15,10 @@ use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::http::address::AddressPolicy;
+use segue_runtime::tools::secret::SECRET_BYTES_MIN;
 
 use super::expand::expand;
+use super::secrets::is_secret_name;
 use super::{Config, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
 
 const TOP: &[&str] = &[
@@ -95,18 +97,33 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
         Err(diagnostics) => return (Config::default(), diagnostics),
     };
     let folder = file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let given = RefCell::new(Vec::new());
+    let (given, short) = (RefCell::new(Vec::new()), RefCell::new(BTreeSet::new()));
     let env = |name: &str| {
         let value = env(name);
+        let is_short = |value: &String| !value.is_empty() && value.len() < SECRET_BYTES_MIN;
+        if is_secret_name(name) && value.as_ref().is_some_and(is_short) {
+            short.borrow_mut().insert(name.to_owned());
+        }
         given.borrow_mut().extend(value.clone().filter(|_| !is_public(name)));
         value
     };
     let mut reader = Reader { folder, env: &env, toolsets_meant: Vec::new(), findings: Vec::new() };
     let mut config = reader.config(&root);
-    let findings = reader.findings;
+    let mut findings = reader.findings;
+    findings.extend(short.take().iter().map(|name| too_short(source, name)));
     config.secrets = given.take();
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
     (config, findings)
+}
+
+/// A secret that nobody can tell from an ordinary word.
+fn too_short(source: &Source, name: &str) -> Diagnostic {
+    let message = format!(
+        "the value of `{name}` is too short to be taken out of what tools answer: \
+         {SECRET_BYTES_MIN} characters are the least"
+    );
+    let start = source.text().find(name).unwrap_or(0);
+    Diagnostic::warning(Code::Config, message, Span::new(start, start + name.len()))
 }
 
 /// Variables that say where things are, and stand in every path.

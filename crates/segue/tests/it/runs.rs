@@ -206,6 +206,36 @@ fn a_secret_that_a_tool_tells_is_written_nowhere() {
     assert!(!seen.contains("canary-7f3a9b"));
 }
 
+/// D2: a secret that a run is given is used and not written down; a short one is named.
+#[test]
+fn a_secret_that_a_run_is_given_is_written_nowhere() {
+    let world = World::with(
+        "name: c\nsteps:\n  - { id: count, tool: text_stats, parameters: { text: 'key {{ input.key }}' } }\n\
+         \x20 - { id: rest, wait: 1ms, depends_on: count }\n\
+         \x20 - { id: again, tool: text_stats, parameters: { text: '{{ input.key }}' }, depends_on: rest }\n\
+         output: '{{ count.chars }}'\n",
+    );
+    world.file(
+        "segue.yaml",
+        "commands:\n  other: { argv: [env], env: { CANARY: '${CANARY:-}', PIN_TOKEN: '${PIN_TOKEN:-}' }, read_only: true }\n",
+    );
+    let run = |more: &[&str]| {
+        let mut command = world.command(SEGUE);
+        command.env("CANARY", "canary-7f3a9b").env("PIN_TOKEN", "1234");
+        command.args(["run", "c.yaml", "--config", "segue.yaml", "-i", "key=canary-7f3a9b"]);
+        crate::support::Done::of(command.args(more).output().unwrap())
+    };
+    let done = run(&["-v"]).exits(0);
+    assert!(done.stdout.contains("17"), "{}", done.stdout);
+    assert!(done.stderr.contains("the value of `PIN_TOKEN` is too short"), "{}", done.stderr);
+    let seen = done.stdout + &done.stderr + &everything(&world);
+    assert!(!seen.contains("canary-7f3a9b"), "{seen}");
+    // Whoever goes on with such a run has not got it.
+    assert_eq!(run(&["-q", "--inject", "crash-after=2"]).code, None);
+    let resumed = world.segue(&["resume", "last", "--json"]).exits(1).json();
+    assert_eq!(resumed["errors"][0]["code"], "policy-violation", "{resumed}");
+}
+
 /// D2: what an author calls sensitive is used and written nowhere, also where it went on to.
 #[test]
 fn what_is_sensitive_is_used_and_written_nowhere() {
