@@ -9,6 +9,7 @@ mod ears;
 mod load;
 mod played;
 mod stored;
+mod waiting;
 mod words;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ use call::Nested;
 pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening};
 pub use stored::{Recovered, ResumeRequest, Stored};
+use waiting::Waiting;
 pub use words::{
     AskRequest, Meanwhile, PlanError, Planned, Reuse, Taken, is_request_id, source_of,
 };
@@ -67,6 +69,7 @@ struct Inner {
     limits: Arc<Limits>,
     store: Arc<dyn Store>,
     ears: Arc<Ears>,
+    waiting: Arc<Waiting>,
     orphans: Arc<Orphans>,
     chance: Arc<Chance>,
     model: Option<Arc<dyn Model>>,
@@ -242,6 +245,7 @@ impl EngineBuilder {
             }
             None => (Arc::default(), Arc::default(), Ears::new(store.clone())),
         };
+        let waiting = self.before.map(|before| before.inner.waiting.clone()).unwrap_or_default();
         let (wrappers, model) = (self.wrappers, self.model);
         let inner = Inner {
             registry,
@@ -251,6 +255,7 @@ impl EngineBuilder {
             limits,
             store,
             ears,
+            waiting,
             orphans,
             chance,
             model,
@@ -537,6 +542,7 @@ impl Engine {
         }
         let mut view = run.view();
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        inner.waiting.keep(run);
         Ok(view)
     }
 

@@ -392,6 +392,16 @@ impl Run {
         view::questions(&self.state).collect()
     }
 
+    /// How many entries it has recorded.
+    pub fn recorded(&self) -> u64 {
+        self.state.seq
+    }
+
+    /// Whether it may have values that are not written down.
+    pub fn has_sensitive(&self) -> bool {
+        self.state.has_sensitive
+    }
+
     /// Entries of this run as they may be written down: without what is sensitive.
     pub fn redacted<'a>(&self, entries: &'a [Entry]) -> Cow<'a, [Entry]> {
         self.state.redacted(entries)

@@ -204,6 +204,8 @@ impl Engine {
         let written = journal.len() as u64;
         request.observer.resumed(&run, &journal);
         drop(journal);
+        // Nothing was written since it was left here: it has what is not written down, too.
+        run = self.inner.waiting.take(&request.run_id, written).unwrap_or(run);
         let first = First::Resume { lease: lease.clone(), written, then };
         let expand = |document: &Value| self.expand(document);
         let drive = Drive {
@@ -222,7 +224,11 @@ impl Engine {
             ears: &self.inner.ears,
         };
         match driver::drive(&mut run, first, drive).await {
-            Ok(()) => Ok(run.view()),
+            Ok(()) => {
+                let view = run.view();
+                self.inner.waiting.keep(run);
+                Ok(view)
+            }
             Err(error) => Err(stopped(&*self.inner.store, lease.run_id.clone(), error).await),
         }
     }

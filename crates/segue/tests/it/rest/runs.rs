@@ -97,6 +97,30 @@ steps:
     served.get("/api/v1/runs/none/events").is_problem(404, "not-found");
 }
 
+/// A3: what is allowed is what is called, also where a value of it is written nowhere; and nobody who
+/// allows it sees that.
+#[test]
+fn what_is_allowed_is_called_with_its_sensitive_value() {
+    let (_world, served) = served("");
+    let text = "\
+name: c
+steps:
+  - { id: save, tool: checkpoint_save, parameters: { content: kept }, sensitive: [/id] }
+  - { id: delete, tool: checkpoint_delete, parameters: { id: '{{ save.id }}' } }
+";
+    let answer = served.send("POST", EXECUTE, &[], &json!({ "composition": text }));
+    let waiting = answer.is(202);
+    assert_eq!(waiting["waiting_for"][0]["args"], json!({ "id": "«sensitive»" }), "{waiting}");
+    let path = format!("/api/v1/runs/{}/approve", waiting["run_id"].as_str().unwrap());
+    let done = served.send("POST", &path, &[], &json!({ "approved": true }));
+    let done = done.is(200);
+    assert_eq!(
+        (&done["status"], &done["output"]["delete"]["deleted"]),
+        (&json!("success"), &json!(true)),
+        "{done}"
+    );
+}
+
 /// What a server says of its progress is told to who follows; who comes back later does not hear of it.
 #[test]
 fn progress_of_a_call_is_followed() {
