@@ -27,7 +27,13 @@ impl Moment<'_> {
     /// The way forward has ended and nothing is to be taken back.
     pub(super) fn finish_forward(&mut self) {
         let status = self.final_status();
-        let (status, output, failure) = match self.result(0, status == RunStatus::Success) {
+        let result = match status {
+            RunStatus::Success => self.result(0, true),
+            RunStatus::Partial => self.result(0, false),
+            // What failed has no result: an error is never a value.
+            _ => Ok(Value::Null),
+        };
+        let (status, output, failure) = match result {
             Ok(output) => (status, output, self.state.frame(0).stopped.clone()),
             Err(failure) => (RunStatus::Failed, Value::Null, Some(Arc::new(failure))),
         };

@@ -22,7 +22,12 @@ impl Model<'_> {
     pub(super) fn ending(mut self) -> Verdict {
         let forward = self.forward_status();
         let went_back = self.goes_back(0);
-        let result = self.result(0, forward == RunStatus::Success);
+        let result = match forward {
+            RunStatus::Success | RunStatus::Partial => {
+                self.result(0, forward == RunStatus::Success)
+            }
+            _ => Ok(Value::Null),
+        };
         let outcomes = || self.back.iter().flat_map(|(_, steps)| steps.iter());
         let left = outcomes().any(|(_, outcome)| *outcome == Back::Left);
         let (status, output) = if !went_back || outcomes().next().is_none() {
