@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::Code;
 use crate::id::ToolId;
-use crate::plan::Declared;
+use crate::plan::{Declared, Found};
 use crate::run::Failure;
 use crate::tool::{Annotations, Catalog, Impact, Lookup, ToolSpec};
 use crate::value::Value;
@@ -270,25 +270,21 @@ pub fn check_value(part: &ToolSpec, value: &Value) -> Result<(), Failure> {
 
 /// Every tool that a call may reach through its parts, by id: what a person is told before a yes.
 pub fn declared(tool: &ToolSpec) -> Vec<Declared> {
-    let mut found = BTreeMap::new();
+    let mut found = Found::new();
     declare_parts(tool, tool.is_undoable(), &mut found);
     found.into_values().collect()
 }
 
 /// Adds what a call may reach through parts. Compositions are seen through.
-pub(crate) fn declare_parts(
-    tool: &ToolSpec,
-    is_undoable: bool,
-    found: &mut BTreeMap<ToolId, Declared>,
-) {
+pub(crate) fn declare_parts(tool: &ToolSpec, is_undoable: bool, found: &mut Found) {
     let Some(composed) = &tool.composed else { return };
     for part in composed.parts.values() {
         declare(part, is_undoable, found);
     }
 }
 
-fn declare(part: &ToolSpec, is_undoable: bool, found: &mut BTreeMap<ToolId, Declared>) {
-    if found.contains_key(&part.id) {
+fn declare(part: &ToolSpec, is_undoable: bool, found: &mut Found) {
+    if found.contains_key(&(false, part.id.clone())) {
         return;
     }
     if let Some(composition) = &part.composition {
@@ -305,7 +301,8 @@ fn declare(part: &ToolSpec, is_undoable: bool, found: &mut BTreeMap<ToolId, Decl
         effect,
         asks: part.needs_confirmation(),
         is_undoable: is_undoable || effect <= Impact::Reads,
+        takes_back: false,
     };
-    found.insert(part.id.clone(), declared);
+    found.insert((false, part.id.clone()), declared);
     declare_parts(part, is_undoable, found);
 }

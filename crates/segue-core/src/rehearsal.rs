@@ -121,7 +121,7 @@ fn collect(plan: &Plan, body: u32, outer: &str, into: &mut BTreeMap<String, (Eff
     for planned in plan.steps_of(body) {
         let path = format!("{outer}{}", planned.step.id);
         let inside = format!("{path}/");
-        into.insert(path, (EffectView::of(planned), is_real(planned)));
+        into.insert(path, (EffectView::of(plan, planned), is_real(planned)));
         planned.bodies.iter().for_each(|body| collect(plan, *body, &inside, into));
         planned.nested.values().for_each(|nested| collect(nested, 0, &inside, into));
     }

@@ -254,12 +254,12 @@ pub struct EffectView {
 
 impl EffectView {
     /// What a step of a plan would do.
-    pub fn of(planned: &PlanStep) -> EffectView {
+    pub fn of(plan: &Plan, planned: &PlanStep) -> EffectView {
         let is_container = !planned.bodies.is_empty() || !planned.nested.is_empty();
         EffectView {
             effect: planned.effect,
             rollback: RollbackView::of(&planned.step, is_container),
-            confirms: confirms(&planned.step),
+            confirms: confirms(plan, planned),
             called: false,
         }
     }
@@ -600,14 +600,19 @@ impl PlanStepView {
             when: step.when.as_ref().map(|when| when.text().trim().to_owned()),
             output_key: step.output_key.as_ref().map(|(key, _)| key.clone()),
             timeout_ms: step.timeout_ms,
-            confirms: confirms(step),
+            confirms: confirms(plan, planned),
             bodies,
         }
     }
 }
 
-/// Whether a tool that a run may call on its way forward asks first.
-fn confirms(step: &Step) -> bool {
+/// Whether a tool that a run may call on its way forward asks first, or what would take that back.
+fn confirms(plan: &Plan, planned: &PlanStep) -> bool {
+    let step = &planned.step;
+    let candidates = 0..=u16::try_from(step.fallback.len()).unwrap_or(u16::MAX);
+    if plan.takes_back() && candidates.into_iter().any(|candidate| planned.undo_asks(candidate)) {
+        return true;
+    }
     let own = match &step.kind {
         StepKind::Tool(call) => Some(call),
         _ => None,

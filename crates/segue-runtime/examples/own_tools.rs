@@ -103,7 +103,7 @@ pub struct House {
 #[async_trait]
 impl Confirmer for House {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
-        let QuestionKind::Call { tool, args, parts } = &question.kind else { return None };
+        let QuestionKind::Call { tool, args, parts, .. } = &question.kind else { return None };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push((tool.to_string(), parts.len()));
         let granted = !args.to_string().contains("@elsewhere");

@@ -216,7 +216,10 @@ fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) ->
     };
     let mut meant = None;
     composition.body.walk(&mut |step| {
-        let undo = undo_calls(step).find(|undo| undo.name == *name);
+        let is_meant = |undo: &&ToolCall| {
+            undo.name == *name || undo.tool.as_ref().is_some_and(|tool| tool.id.shared() == name)
+        };
+        let undo = undo_calls(step).find(is_meant);
         meant = meant.take().or_else(|| undo.and_then(|undo| undo.tool.clone()));
     });
     match (meant, catalog.find(name)) {

@@ -28,6 +28,7 @@ use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
 
 pub use declared::Declared;
+pub(crate) use declared::Found;
 pub use text::{plan_made, plan_text};
 
 /// The position of a body in its plan; the composition's own steps are body 0.

@@ -69,9 +69,7 @@ impl Moment<'_> {
     fn reason_to_go_back(&self, frame: u32) -> Option<Arc<Failure>> {
         let activation = self.state.activation_of(frame);
         let asked = frame == 0 && self.state.rollback_asked.is_some();
-        let wanted = activation.plan.composition.error_handling.rollback_on_failure
-            || activation.strategy == Strategy::Rollback;
-        if !wanted && !asked {
+        if !activation.takes_back() && !asked {
             return None;
         }
         if let Some(failure) = &self.state.frame(frame).stopped {
@@ -255,7 +253,7 @@ impl Moment<'_> {
             step: self.state.path(node),
             attempt: record.undo_tries,
             purpose: Purpose::Undo,
-            // Whoever allowed a step has allowed what takes it back.
+            // Whoever allowed a step was told of what takes it back.
             covers_parts: true,
             follows: record.trail.sought(),
         }));

@@ -11,7 +11,7 @@ use super::node::IllegalFact;
 use super::state::State;
 use super::{Effect, Question, QuestionId, QuestionKind};
 use crate::composed;
-use crate::composition::Step;
+use crate::composition::{Step, ToolCall};
 use crate::diagnostic::Code;
 use crate::plan::{Declared, Plan};
 use crate::tool::ToolSpec;
@@ -76,9 +76,30 @@ impl State {
         Some(&self.activations[around as usize].plan)
     }
 
+    /// Whether a failure takes back what is done in a body: by the word of its composition, or of one
+    /// around it.
+    fn may_go_back(&self, frame: u32) -> bool {
+        let mut at = Some(self.frame(frame).activation);
+        while let Some(activation) = at.map(|at| &self.activations[at as usize]) {
+            if activation.takes_back() {
+                return true;
+            }
+            at = activation.parent;
+        }
+        false
+    }
+
+    /// What would take a step back, where that asks: once it is to be done there may be nobody to
+    /// ask, so the step asks for it too.
+    pub(super) fn asking_undo(&self, node: NodeId, candidate: u16) -> Option<&ToolCall> {
+        let planned = self.planned(node);
+        let asks = self.may_go_back(node.frame) && planned.undo_asks(candidate);
+        planned.unvouched_undo(candidate).filter(|_| asks)
+    }
+
     /// Whether nobody is asked, whatever is called.
     fn is_approved(&self, frame: u32) -> bool {
-        // Whoever allowed a step has allowed what takes it back.
+        // Whoever allowed a step was told of what takes it back.
         self.options().is_some_and(|options| options.approved)
             || self.activation_of(frame).is_inside_undo
     }
@@ -88,7 +109,8 @@ impl Moment<'_> {
     /// Asks once for the whole run, if it is to be asked for.
     pub(super) fn ask_for_consent(&mut self) {
         let is_given = self.state.options().is_some_and(|given| given.approved || given.consented);
-        if !is_given && self.state.plan_of(0).asks_once() {
+        let takes_back = self.state.may_go_back(0);
+        if !is_given && self.state.plan_of(0).asks_once_within(takes_back) {
             self.record(Fact::ConsentAsked);
             self.repeat_consent();
         }
@@ -126,20 +148,27 @@ impl Moment<'_> {
         (!is_covered).then(|| Failure::lasting(Code::Denied, message()))
     }
 
+    /// The same for what would take a step back.
+    pub(super) fn undo_not_covered(&self, node: NodeId, candidate: u16) -> Option<Failure> {
+        let undo = self.state.planned(node).unvouched_undo(candidate)?;
+        self.not_covered(node, spec(undo))
+    }
+
     /// Whether a call asks a person first. An atomic composition asks once for all of its calls, any
     /// other one for each of them.
     pub(super) fn asks(&self, node: NodeId, step: &Step, candidate: u16, args: &Value) -> bool {
         if self.all_is_allowed(node) {
             return false;
         }
-        match self.state.planned(node).nested.get(&candidate) {
-            Some(nested) => nested.asks_once(),
+        let by_itself = match self.state.planned(node).nested.get(&candidate) {
+            Some(nested) => nested.asks_once_within(self.state.may_go_back(node.frame)),
             None => spec(candidate_call(step, candidate)).asks(args),
-        }
+        };
+        by_itself || self.state.asking_undo(node, candidate).is_some()
     }
 }
 
-/// What a call may reach, beside its own tool.
+/// What a call may reach, beside its own tool and what takes it back.
 pub(super) fn declared(state: &State, node: NodeId, candidate: u16) -> Vec<Declared> {
     match state.planned(node).nested.get(&candidate) {
         Some(nested) => nested.declared(),

@@ -54,6 +54,9 @@ impl Moment<'_> {
                 return self.ask_person(node, because(&failure, "its probe", &second));
             }
         };
+        if let Some(second) = self.probe_refused(node, probe, &args) {
+            return self.ask_person(node, because(&failure, "its probe", &second));
+        }
         self.record(Fact::Probed { node, failure, args: args.clone() });
         let record = self.state.record(node);
         self.turn.perform.push(Effect::Call(Call {
@@ -68,6 +71,15 @@ impl Moment<'_> {
             covers_parts: composed::covers(spec(&probe.call), self.all_is_allowed(node)),
             follows: None,
         }));
+    }
+
+    /// Why a probe is not called: whoever would be asked about it may as well tell what it would.
+    fn probe_refused(&self, node: NodeId, probe: &Probe, args: &Value) -> Option<Failure> {
+        let tool = spec(&probe.call);
+        let asks = !self.all_is_allowed(node) && tool.asks(args);
+        let message = || format!("`{}` asks a person first", tool.id);
+        let refused = asks.then(|| Failure::lasting(Code::Denied, message()));
+        refused.or_else(|| self.not_covered(node, tool))
     }
 
     fn probe_args(&self, node: NodeId, probe: &Probe, failure: &Failure) -> Outcome<Value> {

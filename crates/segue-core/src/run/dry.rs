@@ -43,7 +43,7 @@ fn add_body(
     for planned in plan.steps_of(body) {
         let id: Arc<str> = format!("{prefix}{}", planned.step.id).into();
         let mut step = step_view(&planned.step, id.clone(), scope, limits);
-        step.would = Some(EffectView::of(planned));
+        step.would = Some(EffectView::of(plan, planned));
         view.steps.push(step);
         for inner in &planned.bodies {
             add_body(plan, *inner, &format!("{id}/"), scope, limits, view);

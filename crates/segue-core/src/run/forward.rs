@@ -177,7 +177,8 @@ impl Moment<'_> {
             Err(failure) => return self.fail(node, failure),
         };
         let tool = spec(call);
-        if let Some(failure) = self.not_covered(node, tool) {
+        let uncovered = self.not_covered(node, tool);
+        if let Some(failure) = uncovered.or_else(|| self.undo_not_covered(node, candidate)) {
             return self.fail(node, failure);
         }
         if self.asks(node, step, candidate, &args) {
@@ -270,7 +271,10 @@ impl Moment<'_> {
         }
         let step = self.state.step(node).clone();
         let tool = &spec(candidate_call(&step, candidate)).id;
-        self.fail(node, denial(format!("`{tool}` was not confirmed")));
+        let undo = self.state.asking_undo(node, candidate);
+        let undo = undo.map(|undo| format!(", with `{}` to take it back,", spec(undo).id));
+        let undo = undo.unwrap_or_default();
+        self.fail(node, denial(format!("`{tool}`{undo} was not confirmed")));
     }
 
     /// Nothing new starts in this activation; what runs is asked to end.

@@ -59,6 +59,12 @@ pub(super) struct Back {
 }
 
 impl Activation {
+    /// Whether a failure takes back what it did.
+    pub(super) fn takes_back(&self) -> bool {
+        let handling = &self.plan.composition.error_handling;
+        handling.rollback_on_failure || self.strategy == Strategy::Rollback
+    }
+
     pub(super) fn new(plan: Arc<Plan>, input: Value, root: u32) -> Activation {
         let composition = &plan.composition;
         Activation {

@@ -248,6 +248,15 @@ pub struct Question {
     pub kind: QuestionKind,
 }
 
+/// A call that would take a step back, once there may be nobody to ask about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UndoCall {
+    /// The tool.
+    pub tool: ToolId,
+    /// What it would be called with, as it is written.
+    pub args: Value,
+}
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub enum QuestionKind {
@@ -268,6 +277,8 @@ pub enum QuestionKind {
         args: Value,
         /// What it may call in turn: its own code, or the steps of an atomic composition.
         parts: Vec<Declared>,
+        /// What would take it back, where that is asked for too.
+        undo: Option<UndoCall>,
     },
     /// What an `approve` step wants to know.
     Approval {

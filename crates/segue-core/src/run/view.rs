@@ -9,8 +9,8 @@ use super::frame::Record;
 use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::Node;
 use super::state::State;
-use super::{Question, QuestionId, QuestionKind};
-use crate::composition::StepKind;
+use super::{Question, QuestionId, QuestionKind, UndoCall};
+use crate::composition::{StepKind, ToolCall};
 use crate::id::ToolId;
 use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView};
@@ -91,10 +91,12 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
         (Node::Asking { .. }, StepKind::Approve { schema, .. }) => {
             QuestionKind::Approval { message: args.to_string().into(), schema: schema.clone() }
         }
-        (Node::Asking { candidate }, _) => {
-            let parts = declared(state, node, *candidate);
-            QuestionKind::Call { tool: tool(*candidate), args, parts }
-        }
+        (Node::Asking { candidate }, _) => QuestionKind::Call {
+            tool: tool(*candidate),
+            args,
+            parts: declared(state, node, *candidate),
+            undo: state.asking_undo(node, *candidate).map(undo_call),
+        },
         (Node::Doubtful { candidate }, _) => {
             let message = record.doubt.as_ref().map_or_else(|| "".into(), |d| d.message.clone());
             let message = state.sensitive.text(&message).map_or(message, Arc::from);
@@ -104,6 +106,11 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
     };
     let id = QuestionId { node, seq: state.record(node).asked_seq };
     Some(Question { id, step: state.path(node), kind })
+}
+
+/// A call that would take a step back, as it is written: what it reads is not known yet.
+fn undo_call(call: &ToolCall) -> UndoCall {
+    UndoCall { tool: spec(call).id.clone(), args: call.parameters.template.to_value() }
 }
 
 /// Who decided what, in the order of the journal.
@@ -140,8 +147,14 @@ fn wait_view(question: &Question) -> WaitView {
             args: input.clone(),
             step,
         },
-        QuestionKind::Call { tool, args, .. } => WaitView {
-            message: format!("may `{tool}` be called?").into(),
+        QuestionKind::Call { tool, args, undo, .. } => WaitView {
+            message: match undo {
+                None => format!("may `{tool}` be called?").into(),
+                Some(UndoCall { tool: undo, args }) => {
+                    let last = format!("and `{undo}` with {args} to take it back");
+                    format!("may `{tool}` be called, {last}?").into()
+                }
+            },
             kind: "call",
             tool: text(tool),
             args: args.clone(),

@@ -109,14 +109,18 @@ impl Case {
         }
     }
 
-    /// Whether the model knows all of it: a graph without guards, and without compositions that take
-    /// steps back.
+    /// Whether the model knows all of it: a graph without guards, without compositions that take steps
+    /// back, and without atomic ones inside.
     fn is_modelled(&self) -> bool {
         if self.plan.composition.guards != Guards::default() {
             return false;
         }
         let graph = self.plan.bodies.iter().all(|body| body.flow == Flow::Graph);
-        graph && self.plan.steps.iter().all(|step| step.undo_plans.is_empty())
+        graph
+            && self.plan.steps.iter().all(|step| {
+                step.undo_plans.is_empty()
+                    && step.nested.values().all(|inner| !inner.composition.atomic)
+            })
     }
 }
 

@@ -20,7 +20,7 @@ use segue_core::limits::Limits;
 use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
 use segue_core::shape::Shape;
-use segue_core::tool::{Annotations, Catalog, DeclaredRollback, Observed, ToolSpec};
+use segue_core::tool::{Annotations, Catalog, Confirm, DeclaredRollback, Observed, ToolSpec};
 use segue_core::value::Value;
 
 pub(crate) fn corpus() -> PathBuf {
@@ -110,6 +110,9 @@ fn tool_spec(node: &Node) -> ToolSpec {
             idempotent: flag("idempotent"),
             open_world: flag("open_world"),
         };
+    }
+    if text("confirm").as_deref() == Some("always") {
+        spec.confirm = Confirm::Always;
     }
     if let Some(rollback) = node.get("rollback") {
         spec.rollback = rollback_of(rollback);

@@ -57,7 +57,7 @@ impl Engine {
             let question = Question {
                 id: QuestionId { node: NodeId::RUN, seq: UNWRITTEN },
                 step: STEP.into(),
-                kind: QuestionKind::Call { tool: id, args: args.clone(), parts },
+                kind: QuestionKind::Call { tool: id, args: args.clone(), parts, undo: None },
             };
             let decision = confirmer.confirm(&question).await;
             if !decision.is_some_and(|decision| decision.granted) {

@@ -180,7 +180,7 @@ impl<'a> Reach<'a> {
         };
         if asks {
             let (tool, parts) = (part.id.clone(), composed::declared(&part));
-            let kind = QuestionKind::Call { tool, args: args.clone(), parts };
+            let kind = QuestionKind::Call { tool, args: args.clone(), parts, undo: None };
             if !self.ask(kind).await.is_some_and(|decision| decision.granted) {
                 return (Err(composed::not_confirmed(&part).into()), Trace::None);
             }

@@ -315,7 +315,7 @@ async fn the_question_names_everything() {
     let yes = Person::who_says(true);
     let text = "name: c\nsteps:\n  - { id: s, tool: six, parameters: { why: because } }\n";
     run(&engine, text, &yes).await;
-    let [QuestionKind::Call { tool, args, parts }] = &yes.asked()[..] else { panic!() };
+    let [QuestionKind::Call { tool, args, parts, .. }] = &yes.asked()[..] else { panic!() };
     assert_eq!((tool.as_str(), args), ("local:six", &json(r#"{"why":"because"}"#)));
     let named: Vec<&str> = parts.iter().map(|part| part.tool.name()).collect();
     assert_eq!(named, PARTS);

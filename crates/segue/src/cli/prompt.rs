@@ -14,7 +14,7 @@ use segue_runtime::driver::{Confirmer, Decision};
 use super::input;
 use super::progress::Progress;
 use crate::print::clean;
-use crate::serve::question::{consent, listed};
+use crate::serve::question::{consent, listed, undo_words};
 
 /// Asks on a terminal; elsewhere `otherwise` answers.
 pub(super) fn confirmer(
@@ -58,9 +58,10 @@ fn put(question: &Question) -> Option<(bool, Value)> {
             let text = format!("{} [y/N] ", consent(composition, input, calls).message);
             Some((ask(&text), Value::Null))
         }
-        QuestionKind::Call { tool, args, parts } => {
+        QuestionKind::Call { tool, args, parts, undo } => {
             let args = serde_json::to_string_pretty(args).unwrap_or_default();
-            let args = format!("{}\n{}", indent(&args), listed(parts));
+            let undo = undo_words(undo.as_ref());
+            let args = format!("{}\n{}{undo}", indent(&args), listed(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
             Some((ask(&text), Value::Null))
         }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use segue_core::composition::Strategy;
 use segue_core::plan::{Declared, Plan};
 use segue_core::tool::{Annotations, Impact, ToolSpec, hex_digest};
 use segue_core::value::{Map, Value};
@@ -193,6 +192,9 @@ fn description(own: &str, plan: &Plan) -> String {
         let asking = declared.iter().filter(|call| call.asks).map(|call| call.tool.to_string());
         parts.push(format!("Asks a person before: {}.", some_of(asking.collect())));
     }
+    if plan.approves() {
+        parts.push("Asks a person on its way.".to_owned());
+    }
     parts.push(rollback(&declared, plan));
     let text = parts.join("\n");
     if text.chars().count() <= DESCRIPTION_CHARS_MAX {
@@ -205,15 +207,19 @@ fn description(own: &str, plan: &Plan) -> String {
 }
 
 fn calls(declared: &[Declared], expands: bool) -> String {
-    let named = |call: &Declared| format!("{} ({})", call.tool, effect(call.effect));
-    let mut named: Vec<String> = declared.iter().map(named).collect();
+    let named = |takes_back: bool| {
+        let calls = declared.iter().filter(move |call| call.takes_back == takes_back);
+        calls.map(|call| format!("{} ({})", call.tool, effect(call.effect))).collect::<Vec<_>>()
+    };
+    let (mut forward, undos) = (named(false), named(true));
     if expands {
-        named.push("what a composition made at run time calls".to_owned());
+        forward.push("what a composition made at run time calls".to_owned());
     }
-    if named.is_empty() {
-        "Calls no tool.".to_owned()
+    let calls = if forward.is_empty() { "no tool".to_owned() } else { some_of(forward) };
+    if undos.is_empty() {
+        format!("Calls {calls}.")
     } else {
-        format!("Calls {}.", some_of(named))
+        format!("Calls {calls}. To take that back: {}.", some_of(undos))
     }
 }
 
@@ -239,11 +245,9 @@ fn rollback(declared: &[Declared], plan: &Plan) -> String {
     if plan.impact() <= Impact::Reads {
         return "Changes nothing.".to_owned();
     }
-    let handling = &plan.composition.error_handling;
     let lasting: Vec<String> =
         declared.iter().filter(|call| !call.is_undoable).map(|c| c.tool.to_string()).collect();
-    let takes_back = handling.rollback_on_failure || handling.strategy == Strategy::Rollback;
-    match (takes_back, lasting.is_empty() && !plan.expands()) {
+    match (plan.takes_back(), lasting.is_empty() && !plan.expands()) {
         (true, true) => "When a step fails, everything done before is rolled back.".to_owned(),
         (true, false) if lasting.is_empty() => {
             "When a step fails, what can be rolled back is.".to_owned()

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use segue_core::plan::{Declared, Plan};
-use segue_core::run::{Question, QuestionKind, Run};
+use segue_core::run::{Question, QuestionKind, Run, UndoCall};
 use segue_core::schema::Schema;
 use segue_core::value::Value;
 use segue_runtime::driver::Decision;
@@ -45,17 +45,26 @@ pub fn consent(composition: &str, input: &Value, calls: &[Declared]) -> Form {
     Form { message, schema: yes_or_no() }
 }
 
-/// What may be called, and what it does.
+/// What may be called, and what it does; then what takes that back.
 pub fn listed(calls: &[Declared]) -> String {
     let mut text = String::new();
-    if !calls.is_empty() {
-        text.push_str("It may call:\n");
-    }
-    for call in calls {
-        let lasting = if call.is_undoable { "" } else { ", cannot be undone" };
-        let _ = writeln!(text, "- {}: {}{lasting}", call.tool, effect(call.effect));
+    let (undos, forward): (Vec<_>, Vec<_>) = calls.iter().partition(|call| call.takes_back);
+    for (title, calls) in [("It may call", forward), ("To take that back, it may call", undos)] {
+        if !calls.is_empty() {
+            let _ = writeln!(text, "{title}:");
+        }
+        for call in calls {
+            let lasting = if call.is_undoable { "" } else { ", cannot be undone" };
+            let _ = writeln!(text, "- {}: {}{lasting}", call.tool, effect(call.effect));
+        }
     }
     text
+}
+
+/// What would take a call back, where it is allowed with it.
+pub fn undo_words(undo: Option<&UndoCall>) -> String {
+    let Some(UndoCall { tool, args }) = undo else { return String::new() };
+    format!("If a later step fails, `{tool}` takes it back with\n{}\n", shown(args))
 }
 
 /// The form of a question of a run.
@@ -63,11 +72,12 @@ pub fn form(composition: &str, question: &Question) -> Form {
     let step = &question.step;
     match &question.kind {
         QuestionKind::Run { composition, input, calls } => consent(composition, input, calls),
-        QuestionKind::Call { tool, args, parts } => Form {
+        QuestionKind::Call { tool, args, parts, undo } => Form {
             message: format!(
-                "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}May it?",
+                "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}{}May it?",
                 shown(args),
-                listed(parts)
+                listed(parts),
+                undo_words(undo.as_ref())
             ),
             schema: yes_or_no(),
         },

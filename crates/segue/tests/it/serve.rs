@@ -3,6 +3,7 @@
 pub(crate) mod host;
 pub(crate) mod http;
 mod real;
+mod undo;
 mod upstream;
 mod waiting;
 mod words;

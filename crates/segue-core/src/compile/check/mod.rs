@@ -37,6 +37,7 @@ pub(super) fn check(composition: &Composition, source: &Source, root: &Node) -> 
     findings.extend(surely);
     findings.extend(likely);
     findings.extend(tools::recursion(composition));
+    findings.extend(tools::probes(composition));
     findings.extend(practice::check(composition, &typing));
     findings.extend(program::check(composition, root));
     findings.extend(guards::check(composition));

@@ -56,10 +56,50 @@ fn attach_undos(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagnosti
             .iter()
             .map(|fallback| undo_of(step, Some(fallback), catalog, findings))
             .collect();
+        findings.extend(idle_rollback(step));
         for inner in step.kind.bodies_mut() {
             attach_undos(inner, catalog, findings);
         }
     }
+}
+
+/// A rollback of a step that only reads, which is never used.
+fn idle_rollback(step: &Step) -> Option<Diagnostic> {
+    let StepRollback::Call(rollback) = &step.rollback else { return None };
+    let StepKind::Tool(call) = &step.kind else { return None };
+    let mut calls = std::iter::once(call).chain(&step.fallback);
+    if !calls.all(only_reads) {
+        return None;
+    }
+    let message =
+        format!("`{}` only reads: there is nothing that `rollback` could undo", call.name);
+    let help = "drop the `rollback`; if the tool changes something after all, say `read_only: false` \
+                for it in the configuration";
+    Some(Diagnostic::warning(Code::Unused, message, rollback.name_span).help(help))
+}
+
+fn only_reads(call: &ToolCall) -> bool {
+    call.tool.as_ref().is_some_and(|tool| tool.annotations.impact() == Impact::Reads)
+}
+
+/// Probes that are more than a question: nobody is asked before they are called.
+pub(super) fn probes(composition: &Composition) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    composition.body.walk(&mut |step| {
+        let Some(probe) = &step.probe else { return };
+        let Some(tool) = probe.call.tool.as_ref().filter(|_| !only_reads(&probe.call)) else {
+            return;
+        };
+        let message = match tool.annotations.impact() {
+            Impact::Unknown => format!("`{}` may change something: a probe only reads", tool.id),
+            _ => format!("`{}` changes something: a probe only reads", tool.id),
+        };
+        let help = "ask with a tool that reads; if this one does, say `read_only: true` for it in the \
+                    configuration";
+        let span = probe.call.name_span;
+        findings.push(Diagnostic::error(Code::ToolNotAllowed, message, span).help(help));
+    });
+    findings
 }
 
 /// What takes one call of a step back: the author's word, else what the call's tool declares.
@@ -71,6 +111,7 @@ fn undo_of(
 ) -> Undo {
     match (&step.rollback, call) {
         (StepRollback::NotNeeded, _) => Undo::NotNeeded,
+        (StepRollback::Call(_), Some(call)) if only_reads(call) => Undo::NotNeeded,
         (StepRollback::Call(call), _) => Undo::Call(call.clone()),
         (StepRollback::Impossible { reason }, _) => Undo::Impossible { reason: reason.clone() },
         (StepRollback::Declared, Some(call)) => declared_undo(call, catalog, findings),

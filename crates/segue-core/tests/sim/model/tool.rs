@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use segue_core::composition::{Probe, Step, StepKind, Strategy, ToolCall, Unresolved};
+use segue_core::composition::{
+    Probe, Step, StepKind, StepRollback, Strategy, ToolCall, Unresolved,
+};
 use segue_core::diagnostic::Code;
 use segue_core::run::{Answer, CallId, Fact, Failure, NodeId};
-use segue_core::tool::{Impact, ToolSpec};
+use segue_core::tool::{Confirm, DeclaredRollback, Impact, ToolSpec};
 use segue_core::value::Value;
 
 use super::scope::Sight;
@@ -57,10 +59,7 @@ impl<'a> Model<'a> {
                 Ok(args) => args,
                 Err(failure) => return self.failed(node, ended, failure),
             };
-            // An atomic run was allowed as a whole, or nothing of it began: A1 says so.
-            let is_allowed =
-                self.story.started.options.approved || self.story.plan.composition.atomic;
-            if asks(&tool) && !is_allowed {
+            if (asks(&tool) || self.undo_asks(node, step, &tool)) && !self.is_allowed() {
                 ended.args = args.clone();
                 match self.confirmed(node, candidate) {
                     Some(true) => {}
@@ -77,6 +76,33 @@ impl<'a> Model<'a> {
             }
         }
         unreachable!("the last candidate has no fallback")
+    }
+
+    /// An atomic run was allowed as a whole, or nothing of it began: A1 says so.
+    fn is_allowed(&self) -> bool {
+        self.story.started.options.approved || self.story.plan.composition.atomic
+    }
+
+    /// Whether a call asks for its undo: the author, and not the tool, would have a destructive one
+    /// called when something fails.
+    fn undo_asks(&self, node: NodeId, step: &Step, tool: &ToolSpec) -> bool {
+        let StepRollback::Call(undo) = &step.rollback else { return false };
+        let by = undo.tool.as_ref().unwrap();
+        let declared = match &tool.rollback {
+            DeclaredRollback::Call { tool, parameters } => {
+                **tool == *by.id.as_str() && undo.parameters.template.to_value() == *parameters
+            }
+            _ => false,
+        };
+        let reads = tool.annotations.impact() == Impact::Reads;
+        asks(by) && !declared && !reads && self.may_go_back(node.frame)
+    }
+
+    fn may_go_back(&self, frame: u32) -> bool {
+        let at = self.trace.frame(frame);
+        at.plan.composition.error_handling.rollback_on_failure
+            || self.strategy(frame) == Strategy::Rollback
+            || at.parent.is_some_and(|around| self.may_go_back(around.frame))
     }
 
     /// Whether a step was cancelled before a fallback of it began.
@@ -386,6 +412,9 @@ impl<'a> Model<'a> {
         let Some(args) = args.ok().filter(|args| tool.input.violations(args).is_empty()) else {
             return Probed::Unknown;
         };
+        if asks(&tool) && !self.is_allowed() {
+            return Probed::Unknown;
+        }
         let mut asked = 0;
         loop {
             let call = CallId { node, attempt: ended.attempts + 1 };
@@ -502,7 +531,7 @@ impl<'a> Model<'a> {
 /// each of its calls.
 fn asks(tool: &ToolSpec) -> bool {
     let unknown_or_worse = matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
-    tool.composition.is_none() && unknown_or_worse
+    tool.composition.is_none() && (unknown_or_worse || tool.confirm == Confirm::Always)
 }
 
 /// Whether a call may be made twice: by the author's word, else by the tool's.

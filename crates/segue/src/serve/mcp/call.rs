@@ -13,6 +13,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use segue_core::access::Principal;
+use segue_core::composition::Strategy;
 use segue_core::plan::Plan;
 use segue_core::run::{Options, Question, admit};
 use segue_core::value::Value;
@@ -103,7 +104,8 @@ impl Caller<'_> {
         }
         let responses = responses.unwrap_or_default();
         let Some(sealed) = state else {
-            if job.plan.asks_once() {
+            let takes_back = job.options.strategy == Some(Strategy::Rollback);
+            if job.plan.asks_once_within(takes_back) {
                 return self.ask_once(job).await;
             }
             return self.begin(job).await;

@@ -1,0 +1,79 @@
+//! What takes steps back, as hosts and people are told of it before it can happen.
+
+use super::host::{Host, error, text, value};
+use super::{forms, notes, world};
+use crate::support::json;
+
+/// Saves something, and would write a note to take that back.
+const BACK: &str = "\
+name: back
+error_handling: { rollback_on_failure: true }
+steps:
+  - id: save
+    tool: checkpoint_save
+    parameters: { content: x }
+    rollback: { tool: 'command:note', parameters: { text: 'gone for {{ output.id }}' } }
+  - { id: bad, tool: fail, depends_on: [save] }
+";
+
+/// S0-54, S3: what the composition would take a step back with is asked for with the step, and named
+/// in the question; without a yes, neither is called.
+#[test]
+fn an_undo_that_destroys_is_asked_for_with_its_step() {
+    let world = world("", &[("back", BACK)]);
+    let mut host = Host::legacy(&world, &json!({}));
+    let refused = host.call("back", json!({}));
+    assert!(error(&refused).contains("with `command:note` to take it back"), "{}", text(&refused));
+    assert_eq!(notes(&world), 0);
+    let mut host = Host::legacy(&world, &forms());
+    for (action, expected) in [("decline", 0), ("accept", 1)] {
+        let id = host.begin("tools/call", json!({ "name": "back", "arguments": {} }));
+        let asked = host.request("elicitation/create");
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.contains("builtin:checkpoint_save"), "{message}");
+        assert!(message.contains("`command:note` takes it back with"), "{message}");
+        assert!(message.contains("gone for {{ output.id }}"), "{message}");
+        host.reply(&asked, json!({ "action": action, "content": {} }));
+        let result = host.answer(id)["result"].clone();
+        assert_eq!(notes(&world), expected, "{result}");
+    }
+}
+
+/// S3: the one question of an atomic composition, and the descriptions of tools, name what takes
+/// steps back; a description says that a person is asked on the way.
+#[test]
+fn undos_are_named_beforehand() {
+    let atomic = BACK.replace("name: back\n", "name: once\natomic: true\n");
+    let ask =
+        "name: ask\nsteps: [ { id: ok, approve: { message: Sure? } } ]\noutput: { ok: true }\n";
+    let world = world("", &[("back", BACK), ("once", &atomic), ("ask", ask)]);
+    let mut host = Host::legacy(&world, &forms());
+    let listed = host.ask("tools/list", json!({}))["result"].clone();
+    let tools = listed["tools"].as_array().unwrap();
+    let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
+    let description = |name: &str| tool(name)["description"].as_str().unwrap().to_owned();
+    for (name, asks) in
+        [("back", "Asks a person before: command:note."), ("once", "Asks a person once")]
+    {
+        let description = description(name);
+        assert!(
+            description.contains("To take that back: command:note (may destroy)."),
+            "{description}"
+        );
+        assert!(description.contains(asks), "{description}");
+        assert_eq!(tool(name)["annotations"]["destructiveHint"], true);
+    }
+    assert!(description("ask").contains("Asks a person on its way."), "{}", description("ask"));
+    let id = host.begin("tools/call", json!({ "name": "once", "arguments": {} }));
+    let asked = host.request("elicitation/create");
+    let message = asked["params"]["message"].as_str().unwrap();
+    let named = "To take that back, it may call:\n- command:note: may destroy\n";
+    assert!(message.contains(named), "{message}");
+    host.reply(&asked, json!({ "action": "decline", "content": {} }));
+    assert!(error(&host.answer(id)["result"]).contains("Nothing was called"));
+    assert_eq!(notes(&world), 0);
+    let id = host.begin("tools/call", json!({ "name": "ask", "arguments": {} }));
+    let asked = host.request("elicitation/create");
+    host.reply(&asked, json!({ "action": "accept", "content": {} }));
+    assert_eq!(value(&host.answer(id)["result"]), json!({ "ok": true }));
+}
