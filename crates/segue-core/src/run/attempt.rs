@@ -165,9 +165,11 @@ impl Moment<'_> {
         let stopped = frame.stopped.is_some();
         let tries = self.state.record(node).tries;
         let tool = spec(candidate_call(step, candidate));
-        // Whether a read happened is of no consequence.
+        // Whether a read happened is of no consequence: its answer did not reach us, that is all.
         if failure.in_doubt && tool.annotations.impact() == Impact::Reads {
-            Arc::make_mut(&mut failure).in_doubt = false;
+            let failure = Arc::make_mut(&mut failure);
+            failure.in_doubt = false;
+            failure.code = certain_code(failure.code);
         }
         let repeatable = is_repeatable(step, tool);
         let may_retry = retry::may_retry(step, &failure, repeatable);
@@ -261,6 +263,11 @@ impl Moment<'_> {
 /// Whether a call may be made twice: by the author's word, else by the tool's.
 pub(super) fn is_repeatable(step: &Step, tool: &ToolSpec) -> bool {
     step.idempotent.unwrap_or_else(|| tool.is_repeatable())
+}
+
+/// The code of a failure that is not in doubt, or not any more: what did no work was not reached.
+pub(super) fn certain_code(code: Code) -> Code {
+    if code == Code::InDoubt { Code::Unreachable } else { code }
 }
 
 /// `map_outputs` looks in the value, then in its `data`; `.` is the whole value, and what is not

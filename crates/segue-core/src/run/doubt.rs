@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::attempt::is_repeatable;
+use super::attempt::{certain_code, is_repeatable};
 use super::forward::{Moment, Outcome, candidate_call, error_value, evaluation, spec};
 use super::journal::{Fact, Failure, NodeId};
 use super::retry;
@@ -182,8 +182,7 @@ impl Moment<'_> {
     fn did_not_happen(&mut self, node: NodeId, step: &Step, candidate: u16, by: Arc<str>) {
         let Some(doubt) = self.state.record(node).doubt.clone() else { return };
         self.record(Fact::Resolved { node, done: false, by });
-        // What is surely not done was surely not reached.
-        let code = if doubt.code == Code::InDoubt { Code::Unreachable } else { doubt.code };
+        let code = certain_code(doubt.code);
         let failure = Failure { in_doubt: false, code, ..(*doubt).clone() };
         self.attempt_failed(node, step, candidate, Arc::new(failure));
     }

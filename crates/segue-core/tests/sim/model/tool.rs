@@ -175,7 +175,9 @@ impl<'a> Model<'a> {
                     Tried::Failure(failure) => failure,
                 };
                 let tool = candidate_call(step, candidate).tool.clone().unwrap();
-                failure.in_doubt &= tool.annotations.impact() != Impact::Reads;
+                if failure.in_doubt && tool.annotations.impact() == Impact::Reads {
+                    (failure.in_doubt, failure.code) = (false, certain(failure.code));
+                }
                 let stopped = self.stopped_at(node.frame);
                 match self.after_failure(node, step, candidate, tries, failure, ended, stopped) {
                     Then::Again(failure) => {
@@ -361,7 +363,7 @@ impl<'a> Model<'a> {
         let did_not = |ended: &mut Ended| {
             ended.was_in_doubt = false;
             // What is surely not done was surely not reached.
-            let code = if doubt.code == Code::InDoubt { Code::Unreachable } else { doubt.code };
+            let code = certain(doubt.code);
             Tried::Failure(Failure { in_doubt: false, code, ..doubt.clone() })
         };
         if let (Some(probe), 0) = (&step.probe, candidate) {
@@ -532,6 +534,11 @@ impl<'a> Model<'a> {
 fn asks(tool: &ToolSpec) -> bool {
     let unknown_or_worse = matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
     tool.composition.is_none() && (unknown_or_worse || tool.confirm == Confirm::Always)
+}
+
+/// The code of what is not in doubt.
+fn certain(code: Code) -> Code {
+    if code == Code::InDoubt { Code::Unreachable } else { code }
 }
 
 /// Whether a call may be made twice: by the author's word, else by the tool's.
