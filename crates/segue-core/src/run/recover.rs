@@ -6,10 +6,23 @@ use super::doubt::and_then;
 use super::forward::{Moment, spec};
 use super::journal::{Fact, Failure, NodeId};
 use super::node::Node;
-use super::{Effect, TimerId};
+use super::{Effect, Event, EventKind, Run, TimerId};
 use crate::composition::{StepKind, Undo};
 use crate::diagnostic::Code;
 use crate::view::RunStatus;
+
+impl Run {
+    /// When a run that waits for a person goes on by itself: the first time that is over then. Takes the
+    /// run, because this asks it for all that it would do.
+    pub fn goes_on_at(mut self, at_ms: u64) -> Option<u64> {
+        let turn = self.handle(Event { at_ms, entropy: 0, kind: EventKind::Resumed });
+        let times = turn.perform.iter().filter_map(|effect| match effect {
+            Effect::Wake { at_ms, .. } => Some(*at_ms),
+            _ => None,
+        });
+        times.min()
+    }
+}
 
 impl Moment<'_> {
     /// The run was read from its journal by an engine that knows nothing of it yet.

@@ -86,14 +86,13 @@ pub enum First {
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
-    let (run_id, lease, written, events) = match first {
+    let (run_id, lease, written, begins, then) = match first {
         First::Start(started, reused) => {
             let run_id = started.run_id.clone();
-            (run_id, None, 0, vec![EventKind::Rerun { started, reused }])
+            (run_id, None, 0, EventKind::Rerun { started, reused }, None)
         }
         First::Resume { lease, written, then } => {
-            let events = std::iter::once(EventKind::Resumed).chain(then).collect();
-            (lease.run_id.clone(), Some(lease), written, events)
+            (lease.run_id.clone(), Some(lease), written, EventKind::Resumed, then)
         }
     };
     let notes = Arc::new(Notes::default());
@@ -127,10 +126,9 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         ears: drive.ears,
         written,
     };
-    for event in events {
-        driver.handle(event);
-        driver.carry_out().await?;
-    }
+    driver.handle(begins);
+    driver.catch_up();
+    driver.answer_to(then).await?;
     driver.until_finished(drive.cancel).await?;
     driver.leave().await
 }
@@ -141,9 +139,10 @@ async fn ask(
     question: Question,
     ended: oneshot::Receiver<()>,
 ) -> Happened {
-    match select(confirmer.confirm(&question), ended).await {
-        Either::Left((decision, _)) => Happened::Answers(question.id, decision),
-        Either::Right(_) => Happened::Withdrawn,
+    // Its end first: nobody is asked what is answered already.
+    match select(ended, confirmer.confirm(&question)).await {
+        Either::Left(_) => Happened::Withdrawn,
+        Either::Right((decision, _)) => Happened::Answers(question.id, decision),
     }
 }
 
@@ -201,6 +200,37 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
+    /// What was to happen while nobody was there happens first, in its order. So an answer that comes
+    /// after the time of its question comes too late, whoever brings it.
+    fn catch_up(&mut self) {
+        let now = now_ms();
+        let mut overdue = Vec::new();
+        self.turn.perform.retain(|effect| match effect {
+            Effect::Wake { timer, at_ms } if *at_ms <= now => {
+                overdue.push((*at_ms, *timer));
+                false
+            }
+            _ => true,
+        });
+        overdue.sort();
+        for (_, timer) in overdue {
+            self.handle(EventKind::Fired(timer));
+        }
+    }
+
+    /// Does what is wanted of the run, in one turn with what it begins with: nothing starts that is not
+    /// wanted any more.
+    async fn answer_to(&mut self, wish: Option<EventKind>) -> Result<(), StoreError> {
+        let answered = match &wish {
+            Some(EventKind::Decided { question, .. }) => Some(*question),
+            _ => None,
+        };
+        wish.into_iter().for_each(|event| self.handle(event));
+        self.carry_out().await?;
+        answered.into_iter().for_each(|question| self.withdraw(question));
+        Ok(())
+    }
+
     async fn until_finished(&mut self, cancel: BoxFuture<'_, ()>) -> Result<(), StoreError> {
         let mut cancel = Some(cancel);
         while !self.run.is_finished() {

@@ -96,6 +96,13 @@ impl Engine {
         Ok(Stored { row, run, journal, plan })
     }
 
+    /// When a run that waits for a person goes on by itself, in milliseconds since 1970: its time is
+    /// over then, or that of its question.
+    pub async fn goes_on_at(&self, run_id: &Arc<str>) -> Result<Option<u64>, EngineError> {
+        let Stored { run, .. } = self.stored(run_id).await?;
+        Ok(if run.is_waiting() { run.goes_on_at(driver::now_ms()) } else { None })
+    }
+
     /// Goes on with a run until it is over, or waits for a person who is not there.
     pub async fn resume(&self, request: ResumeRequest<'_>) -> Result<RunView, EngineError> {
         let store = &self.inner.store;

@@ -6,9 +6,11 @@ use segue_core::compile::source::Source;
 use segue_core::run::Question;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::{Confirmer, Decision};
-use segue_runtime::engine::{Engine, EngineError, RunRequest, Wish};
-use segue_runtime::store::{MemoryStore, RunQuery, Store, StoreError};
+use segue_runtime::driver::{Confirmer, Decision, Later};
+use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunRequest, Wish};
+use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError};
+
+use crate::stores::record;
 
 /// Somebody who is asked and thinks about it for ever.
 struct Thinking;
@@ -97,14 +99,66 @@ async fn a_run_that_nobody_drives_is_left_to_whoever_asks() {
     let text = "name: c\nsteps: [{ id: ask, approve: { message: Sure? } }]\n";
     let (plan, _) = here.plan(&Source::new("c.yaml", text));
     let mut request = RunRequest::new(plan.unwrap(), Value::empty_object());
-    request.confirmer = &segue_runtime::driver::Later;
+    request.confirmer = &Later;
     let view = here.run(request).await.unwrap();
     assert_eq!(view.status, RunStatus::Waiting);
     assert!(!there.tell(&view.run_id, &Wish::Cancel).await.unwrap());
     assert_eq!(store.words().await.unwrap(), []);
-    let mut request = segue_runtime::engine::ResumeRequest::new(view.run_id.clone());
+    let mut request = ResumeRequest::new(view.run_id.clone());
     request.wish = Wish::Cancel;
     assert_eq!(there.resume(request).await.unwrap().status, RunStatus::Cancelled);
     let late = there.tell(&view.run_id, &Wish::Cancel).await;
     assert!(matches!(late, Err(EngineError::Store(StoreError::Ended { .. }))));
+}
+
+/// A run that began to wait for a person so many hours ago, in a store of its own.
+async fn waiting_since(text: &str, hours: u64) -> (Engine, Arc<str>) {
+    let (before, ..) = two();
+    let (plan, findings) = before.plan(&Source::new("c.yaml", text));
+    let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+    let request = RunRequest::new(plan.clone(), Value::empty_object());
+    let view = before.run(RunRequest { confirmer: &Later, ..request }).await.unwrap();
+    assert_eq!(view.status, RunStatus::Waiting);
+    let mut journal = before.store().load(&view.run_id).await.unwrap();
+    journal.iter_mut().for_each(|entry| entry.at_ms -= hours * 3_600_000);
+    let (engine, ..) = two();
+    let run = NewRun { run_id: &view.run_id, plan: &plan };
+    let first = record(0, &journal, RunStatus::Waiting);
+    let lease = engine.store().create(run, first).await.unwrap();
+    engine.store().release(&lease).await.unwrap();
+    (engine, view.run_id)
+}
+
+/// A2, A4: what the time of a question or of the run has brought counts before what anybody wants,
+/// whoever looks at the run first. A question whose time is not over is answered as ever.
+#[tokio::test]
+async fn an_answer_that_comes_too_late_changes_nothing() {
+    let text = |run: &str, question: &str| {
+        let ask = format!("{{ id: ask, approve: {{ message: Sure?{question} }} }}");
+        format!("name: c\n{run}steps: [{ask}]\noutput: '{{{{ ask.by }}}}'\n")
+    };
+    let cases = [
+        ("", ", timeout: 1h", RunStatus::Denied),
+        ("", ", timeout: 1h, on_timeout: approve", RunStatus::Success),
+        ("timeout: 1h\n", "", RunStatus::Failed),
+        ("timeout: 3h\n", ", timeout: 3h", RunStatus::Success),
+    ];
+    for (run, question, status) in cases {
+        for answers in [true, false] {
+            let is_late = !run.contains("3h");
+            let (engine, run_id) = waiting_since(&text(run, question), 2).await;
+            let goes_on_at = engine.goes_on_at(&run_id).await.unwrap().unwrap();
+            assert_eq!(goes_on_at <= segue_runtime::driver::now_ms(), is_late);
+            let id = engine.stored(&run_id).await.unwrap().run.questions()[0].id;
+            let (by, data) = ("ada".into(), Value::Null);
+            let answer = Wish::Decide { question: id, granted: true, by, data };
+            let wish = if answers { answer } else { Wish::GoOn };
+            let request = ResumeRequest { wish, ..ResumeRequest::new(run_id.clone()) };
+            let view = engine.resume(request).await.unwrap();
+            let expected = if answers || is_late { status } else { RunStatus::Waiting };
+            assert_eq!(view.status, expected, "{run}{question} {answers}");
+            let is_by_ada = view.output == Value::from("ada");
+            assert_eq!(is_by_ada, answers && !is_late, "{:?}", view.output);
+        }
+    }
 }

@@ -19,6 +19,7 @@ use segue_core::toolset::{Filter, Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_core::words::PlanRecord;
+use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{
     Engine, EngineError, PlanError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
     is_request_id,
@@ -27,6 +28,7 @@ use segue_runtime::library::Library;
 use segue_runtime::store::{RunQuery, RunRow, Runs, Store, StoreError, TakeOver};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use super::active::{Active, Asking, Outcome, Questions};
 use super::offer::Offers;
@@ -74,6 +76,8 @@ pub struct Hall {
     announced: Mutex<HashSet<Arc<str>>>,
     /// What runs that wait for a person were begun with: they go on with it, whatever is served then.
     waiting: Mutex<HashMap<Arc<str>, Engine>>,
+    /// What goes on with those of them whose time is over some day.
+    clocks: Mutex<HashMap<Arc<str>, AbortHandle>>,
     /// Counts how often what is offered has changed.
     changes: watch::Sender<u64>,
     /// Changes when runs are left where they are.
@@ -132,6 +136,7 @@ impl Hall {
             active: Mutex::default(),
             announced: Mutex::default(),
             waiting: Mutex::default(),
+            clocks: Mutex::default(),
             changes: watch::Sender::default(),
             leaving: watch::Sender::default(),
             observing,
@@ -373,6 +378,7 @@ impl Hall {
         work: impl Future<Output = Outcome> + Send + 'static,
     ) {
         let hall = self.clone();
+        self.stop_clock(&active.run_id);
         // Two tasks, so that a panic of the one is told by the other.
         let work = self.handle.spawn(work);
         let mut leaving = self.leaving.subscribe();
@@ -385,6 +391,10 @@ impl Hall {
                     Err(lost(&active.run_id))
                 }
             };
+            // Before anybody else can go on with it, which stops the clock.
+            if matches!(&outcome, Ok(view) if view.status == RunStatus::Waiting) {
+                hall.set_clock(active.run_id.clone(), engine.clone()).await;
+            }
             let is_this = |other: &Arc<Active>| Arc::ptr_eq(other, &active);
             let mut actives = hall.actives();
             if actives.get(&active.run_id).is_some_and(is_this) {
@@ -394,6 +404,33 @@ impl Hall {
             hall.keep_for_later(&active.run_id, engine, &outcome);
             active.end(outcome);
         });
+    }
+
+    /// Has a run that waits for a person go on when its time is over, or that of its question: nobody
+    /// else would notice.
+    async fn set_clock(self: &Arc<Hall>, run_id: Arc<str>, engine: Engine) {
+        let Ok(Some(at_ms)) = engine.goes_on_at(&run_id).await else { return };
+        let (hall, which) = (self.clone(), run_id.clone());
+        let mut leaving = self.leaving.subscribe();
+        let mut clocks = self.clocks();
+        let clock = self.handle.spawn(async move {
+            let pause = Duration::from_millis(at_ms.saturating_sub(now_ms()));
+            let leaves = tokio::time::timeout(pause, leaving.wait_for(|leaving| *leaving));
+            let is_over = leaves.await.is_err();
+            let row = engine.store().run(&which).await.ok().flatten();
+            match row.filter(|row| is_over && row.status == RunStatus::Waiting) {
+                Some(row) => drop(hall.go_on(&row, Wish::GoOn, TakeOver::IfLeft, Asking::Later)),
+                None => hall.stop_clock(&which),
+            }
+        });
+        clocks.insert(run_id, clock.abort_handle());
+    }
+
+    /// Somebody goes on with the run, which says anew when its time is over.
+    fn stop_clock(&self, run_id: &Arc<str>) {
+        if let Some(clock) = self.clocks().remove(run_id) {
+            clock.abort();
+        }
     }
 
     /// Keeps what a run that waits for a person goes on with. One too many goes on with what is served
@@ -573,6 +610,10 @@ impl Hall {
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<Arc<str>, Engine>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn clocks(&self) -> MutexGuard<'_, HashMap<Arc<str>, AbortHandle>> {
+        self.clocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn actives(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Active>>> {

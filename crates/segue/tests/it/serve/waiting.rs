@@ -2,7 +2,7 @@
 
 use super::host::{Host, error, text, value};
 use super::{NOTE, forms, notes, world};
-use crate::support::{Json, World, json};
+use crate::support::{Json, World, json, until};
 
 const ASK: &str = "\
 name: ask
@@ -124,4 +124,25 @@ fn a_model_cannot_approve_its_own_calls() {
         host.call("composition_execute", json!({ "name": "note", "input": { "text": "x" } }));
     assert!(error(&denied).contains("denied"), "{}", text(&denied));
     assert_eq!(notes(&world), 0);
+}
+
+/// A2: a question has its time although nobody looks at the run, also in the Segue that comes next.
+#[test]
+fn a_question_that_nobody_answers_has_its_time() {
+    let text = "\
+name: ask
+steps: [{ id: ask, approve: { message: Sure?, timeout: 1s, on_timeout: approve } }]
+output: gone on
+";
+    let world = world("", &[("ask", text)]);
+    let is_over = |host: &mut Host, run_id: &str| {
+        let run = value(&host.call("run_get", json!({ "run_id": run_id }))).clone();
+        (run["status"] != "waiting").then(|| assert_eq!(run["output"], "gone on", "{run}"))
+    };
+    let left = left_waiting(&world);
+    let mut host = Host::legacy(&world, &json!({}));
+    until(|| is_over(&mut host, &left));
+    let waiting = host.call("ask", json!({}));
+    let run_id = waiting["_meta"]["segue/runId"].as_str().unwrap().to_owned();
+    until(|| is_over(&mut host, &run_id));
 }
