@@ -345,6 +345,18 @@ pub enum EngineError {
         /// Which tool.
         tool: String,
     },
+    /// A run needs a tool that is not there.
+    #[error("the run needs `{tool}`, which {}", if *.is_untrusted {
+        "comes from a configuration that is not allowed yet"
+    } else {
+        "is not configured here"
+    })]
+    Toolless {
+        /// Which tool.
+        tool: String,
+        /// Whether it is configured where nobody has allowed it.
+        is_untrusted: bool,
+    },
     /// The store could not be written, and the run stopped where it was.
     #[error("run {run_id} stopped where it was: {error}")]
     Stopped {

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::compile;
 use crate::composition::{
-    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Target, ToolCall, Undo,
+    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Strategy, Target, ToolCall, Undo,
     Unresolved, Ways,
 };
 use crate::expr::{Expr, StepIndex, Template};
@@ -84,6 +84,55 @@ pub struct PlanStep {
     pub nested: BTreeMap<u16, Arc<Plan>>,
     /// The plans of the compositions that take it back, likewise.
     pub undo_plans: BTreeMap<u16, Arc<Plan>>,
+}
+
+/// Tools by id, each with the definition that a run is bound to.
+pub type Pinned = BTreeMap<ToolId, Arc<ToolSpec>>;
+
+impl Plan {
+    /// Every tool that a run may call; compositions are seen through.
+    pub fn called(&self) -> Pinned {
+        let mut found = Pinned::new();
+        self.collect(false, &mut found);
+        found
+    }
+
+    /// Those of them that take steps back.
+    pub fn undoing(&self) -> Pinned {
+        let mut found = Pinned::new();
+        self.collect(true, &mut found);
+        found
+    }
+
+    /// Whether a run that is ended takes steps back by itself.
+    pub fn reverts(&self) -> bool {
+        let handling = &self.composition.error_handling;
+        handling.rollback_on_failure
+            || handling.strategy == Strategy::Rollback
+            || self.steps.iter().any(|step| step.nested.values().any(|plan| plan.reverts()))
+    }
+
+    fn collect(&self, only_undos: bool, found: &mut Pinned) {
+        let mut add = |tool: &Arc<ToolSpec>| {
+            if tool.composition.is_none() {
+                found.insert(tool.id.clone(), tool.clone());
+            }
+        };
+        if !only_undos {
+            self.tools.values().for_each(&mut add);
+        }
+        for PlanStep { step, .. } in &self.steps {
+            for undo in std::iter::once(&step.undo).chain(&step.fallback_undos) {
+                if let Undo::Call(ToolCall { tool: Some(tool), .. }) = undo {
+                    add(tool);
+                }
+            }
+        }
+        for step in &self.steps {
+            step.nested.values().for_each(|plan| plan.collect(only_undos, found));
+            step.undo_plans.values().for_each(|plan| plan.collect(false, found));
+        }
+    }
 }
 
 /// Why a composition cannot be planned.

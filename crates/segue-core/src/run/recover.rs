@@ -7,8 +7,9 @@ use super::forward::{Moment, spec};
 use super::journal::{Fact, Failure, NodeId};
 use super::node::Node;
 use super::{Effect, Event, EventKind, Run, TimerId};
-use crate::composition::{StepKind, Undo};
+use crate::composition::{StepKind, Strategy, Undo};
 use crate::diagnostic::Code;
+use crate::plan::Pinned;
 use crate::view::RunStatus;
 
 impl Run {
@@ -21,6 +22,23 @@ impl Run {
             _ => None,
         });
         times.min()
+    }
+
+    /// The tools that the run may call when these things happen to it. One that ends calls nothing, but
+    /// for what takes steps back where that follows.
+    pub fn may_call(&self, wishes: &[EventKind]) -> Pinned {
+        let root = self.state.activation_of(0);
+        let plan = self.state.plan_of(0);
+        let wanted = |is_it: fn(&EventKind) -> bool| wishes.iter().any(is_it);
+        if root.back.is_some() || wanted(|wish| matches!(wish, EventKind::RollBack { .. })) {
+            plan.undoing()
+        } else if !wanted(|wish| matches!(wish, EventKind::Cancel)) {
+            plan.called()
+        } else if root.strategy == Strategy::Rollback || plan.reverts() {
+            plan.undoing()
+        } else {
+            Pinned::new()
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use segue_core::diagnostic::{Code, Diagnostic, Severity};
 pub struct Absent {
     /// Sources of tools that cannot be used, and why, for people.
     pub sources: BTreeMap<Arc<str>, String>,
+    /// Sources of tools whose configuration nobody has allowed yet. Nobody may call them.
+    pub untrusted: BTreeSet<Arc<str>>,
     /// Ids of tools that are not what was accepted of them. Nobody may call them.
     pub changed: BTreeSet<String>,
 }

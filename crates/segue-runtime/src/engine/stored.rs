@@ -6,15 +6,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::id::ToolId;
-use segue_core::plan::{Plan, PlanStep};
+use segue_core::plan::{Pinned, Plan};
 use segue_core::run::{Entry, Run};
-use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
-use segue_core::view::RunView;
+use segue_core::view::{RunStatus, RunView};
 
 use super::call::Nested;
 use super::ears::Wish;
-use super::{Engine, EngineError, stopped};
+use super::{Absent, Engine, EngineError, stopped};
 use crate::driver::{self, Confirmer, Drive, First, Later, Observer, Unobserved};
 use crate::store::{Lease, RunRow, Store, StoreError, TakeOver};
 
@@ -75,8 +74,15 @@ impl Stored {
     }
 }
 
-/// A run that was interrupted, and how it went on.
-pub type Recovered = (Arc<str>, Result<RunView, EngineError>);
+/// A run that nobody had, and how it went on.
+pub struct Recovered {
+    /// Which run.
+    pub run_id: Arc<str>,
+    /// Whether it waited for a person before.
+    pub waited: bool,
+    /// How it stands now.
+    pub outcome: Result<RunView, EngineError>,
+}
 
 impl Engine {
     /// Where runs are kept.
@@ -111,6 +117,7 @@ impl Engine {
             // Nothing of the run was touched: whoever comes next may take it.
             Err(
                 error @ (EngineError::DefinitionChanged { .. }
+                | EngineError::Toolless { .. }
                 | EngineError::Store(_)
                 | EngineError::Stopped { .. }),
             ) => {
@@ -170,33 +177,43 @@ impl Engine {
     /// Goes on with every run that nobody has, all at once. A run that cannot be read, or belongs
     /// to somebody, delays none of the others.
     pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
-        self.recover_watched(|_| Unobserved).await
+        let mut recovered = Vec::new();
+        let never = || Box::pin(std::future::pending()) as BoxFuture<'static, ()>;
+        self.recover_watched(|_| Unobserved, never, |one| recovered.push(one)).await?;
+        Ok(recovered)
     }
 
-    /// The same, with somebody who watches each of them.
+    /// The same, with somebody who watches each of them, ends all of them, and is told of each as soon
+    /// as it does not go on any more.
     pub async fn recover_watched<O: Observer>(
         &self,
         watch: impl Fn(&RunRow) -> O,
-    ) -> Result<Vec<Recovered>, EngineError> {
-        let (found, watch) = (self.inner.store.unfinished().await?, &watch);
-        let damaged = found.damaged.into_iter().map(|error| ("?".into(), Err(error.into())));
-        let mut recovered: Vec<Recovered> = damaged.collect();
+        cancel: impl Fn() -> BoxFuture<'static, ()>,
+        mut told: impl FnMut(Recovered),
+    ) -> Result<(), EngineError> {
+        let (found, watch, cancel) = (self.inner.store.unfinished().await?, &watch, &cancel);
+        for error in found.damaged {
+            told(Recovered { run_id: "?".into(), waited: false, outcome: Err(error.into()) });
+        }
         let mut under_way: FuturesUnordered<_> = found
             .runs
             .into_iter()
             .map(|row| async move {
                 let observer = watch(&row);
                 let request = ResumeRequest::new(row.run_id.clone());
-                let outcome = self.resume(ResumeRequest { observer: &observer, ..request }).await;
-                (row.run_id, outcome)
+                let request = ResumeRequest { observer: &observer, cancel: cancel(), ..request };
+                let outcome = self.resume(request).await;
+                let waited = row.status == RunStatus::Waiting;
+                Recovered { run_id: row.run_id, waited, outcome }
             })
             .collect();
-        while let Some((run_id, outcome)) = under_way.next().await {
+        while let Some(recovered) = under_way.next().await {
+            let outcome = &recovered.outcome;
             if !matches!(outcome, Err(EngineError::Store(StoreError::Owned { .. }))) {
-                recovered.push((run_id, outcome));
+                told(recovered);
             }
         }
-        Ok(recovered)
+        Ok(())
     }
 
     async fn go_on(
@@ -205,9 +222,9 @@ impl Engine {
         request: ResumeRequest<'_>,
     ) -> Result<RunView, EngineError> {
         let Stored { mut run, journal, plan, .. } = self.stored(&request.run_id).await?;
-        self.inner.orphans.end(run.open_calls()).await;
-        self.definitions_are_the_same(&plan)?;
         let then = request.wish.event();
+        self.has_what_it_needs(&run.may_call(then.as_slice()))?;
+        self.inner.orphans.end(run.open_calls()).await;
         let written = journal.len() as u64;
         request.observer.resumed(&run, &journal);
         drop(journal);
@@ -243,19 +260,15 @@ impl Engine {
     /// Whether every tool that a plan may call is one of ours. A store may hold runs of other
     /// projects; going on with those would fail them.
     pub fn has_tools_of(&self, plan: &Plan) -> bool {
-        let ours = |(id, tool): (&ToolId, &Arc<ToolSpec>)| {
-            tool.composition.is_some() || self.inner.registry.get(id).is_some()
-        };
-        let inside = |step: &PlanStep| {
-            let mut plans = step.nested.values().chain(step.undo_plans.values());
-            plans.all(|plan| self.has_tools_of(plan))
-        };
-        plan.tools.iter().all(ours) && plan.steps.iter().all(inside)
+        plan.called().keys().all(|id| self.lacks(id).is_none())
     }
 
     /// D4: a run is bound to the tools that it was planned with.
-    fn definitions_are_the_same(&self, plan: &Plan) -> Result<(), EngineError> {
-        for (id, pinned) in plan.tools.iter().filter(|(_, tool)| tool.composition.is_none()) {
+    fn has_what_it_needs(&self, needed: &Pinned) -> Result<(), EngineError> {
+        for (id, pinned) in needed {
+            if let Some(lack) = self.lacks(id) {
+                return Err(lack);
+            }
             if let Some(now) = self.inner.catalog.get(id)
                 && now.hash() != pinned.hash()
             {
@@ -263,6 +276,18 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Why a tool cannot be called here, if it cannot.
+    fn lacks(&self, id: &ToolId) -> Option<EngineError> {
+        let Absent { untrusted, changed, .. } = &self.inner.absent;
+        if changed.contains(id.as_str()) {
+            return Some(EngineError::DefinitionChanged { tool: id.to_string() });
+        }
+        let is_untrusted = untrusted.contains(id.namespace());
+        let is_there = self.inner.registry.get(id).is_some();
+        let lack = || EngineError::Toolless { tool: id.to_string(), is_untrusted };
+        (is_untrusted || !is_there).then(lack)
     }
 }
 

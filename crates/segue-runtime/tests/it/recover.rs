@@ -13,9 +13,10 @@ use segue_core::run::{Entry, Fact, NodeId};
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
-use segue_core::view::RunStatus;
-use segue_runtime::engine::{Engine, EngineError, RunRequest};
-use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError};
+use segue_core::view::{RunStatus, RunView};
+use segue_runtime::driver::Later;
+use segue_runtime::engine::{Engine, EngineError, Recovered, ResumeRequest, RunRequest, Wish};
+use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -47,12 +48,30 @@ impl ToolRunner for Work {
 }
 
 fn engine(store: Arc<dyn Store>) -> (Engine, Arc<Work>) {
-    let mut spec = ToolSpec::new(ToolId::new("test", "work"), "works", Schema::any_object());
+    let work = Arc::new(Work::default());
+    let tool = tool("work", "works", work.clone());
+    (Engine::builder().tools([tool]).store(store).build().0, work)
+}
+
+fn tool(name: &str, description: &str, runner: Arc<Work>) -> Tool {
+    let mut spec = ToolSpec::new(ToolId::new("test", name), description, Schema::any_object());
     spec.annotations =
         Annotations { destructive: Some(false), idempotent: Some(true), ..Annotations::default() };
-    let work = Arc::new(Work::default());
-    let tool = Tool { spec: Arc::new(spec), runner: work.clone() };
-    (Engine::builder().tools([tool]).store(store).build().0, work)
+    Tool { spec: Arc::new(spec), runner }
+}
+
+/// The same tools in other words.
+fn with_tools(store: &Arc<dyn Store>, tools: &[(&str, &str)]) -> Engine {
+    let tools = tools.iter().map(|(name, words)| tool(name, words, Arc::default()));
+    Engine::builder().tools(tools).store(store.clone()).build().0
+}
+
+async fn resume(engine: &Engine, run_id: &str, wish: Wish) -> Result<RunView, EngineError> {
+    let take_over = match wish {
+        Wish::RollBack { .. } => TakeOver::Reopen,
+        _ => TakeOver::IfLeft,
+    };
+    engine.resume(ResumeRequest { wish, take_over, ..ResumeRequest::new(run_id) }).await
 }
 
 /// The journal of a run that was interrupted while its first call was under way.
@@ -126,7 +145,7 @@ async fn recover(count: usize) -> Duration {
     let (recovered, took) = tokio::join!(recovery, others);
     let recovered = recovered.unwrap();
     assert_eq!(recovered.len(), count + 2);
-    for (run_id, outcome) in &recovered {
+    for Recovered { run_id, outcome, .. } in &recovered {
         match outcome {
             Ok(view) => assert_eq!(view.status, RunStatus::Success, "{run_id}"),
             Err(EngineError::Store(StoreError::Damaged { run_id: named, seq, .. })) => {
@@ -156,4 +175,61 @@ async fn ten_thousand_runs_recover_in_ten_seconds() {
     let took = recover(10_000).await;
     eprintln!("10,000 interrupted runs went on and ended within {took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// D4: a run whose tool is not here, or is not what it was, is left as it is. It can be ended all the
+/// same, and goes on where its tools are.
+#[tokio::test]
+async fn a_run_without_its_tools_is_left_alone() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let (plan, journal) = interrupted(false).await;
+    for run_id in ["one", "two"] {
+        let run = NewRun { run_id: &run_id.into(), plan: &plan };
+        let journal = renamed(&journal, run_id);
+        let lease = store.create(run, record(0, &journal, RunStatus::Running)).await.unwrap();
+        store.release(&lease).await.unwrap();
+    }
+    for recovered in with_tools(&store, &[]).recover().await.unwrap() {
+        let lack = EngineError::Toolless { tool: "test:work".to_owned(), is_untrusted: false };
+        assert_eq!(recovered.outcome.unwrap_err(), lack);
+    }
+    let changed = with_tools(&store, &[("work", "works otherwise")]);
+    let refused = resume(&changed, "one", Wish::GoOn).await.unwrap_err();
+    assert_eq!(refused, EngineError::DefinitionChanged { tool: "test:work".to_owned() });
+    for run_id in ["one", "two"] {
+        assert_eq!(store.load(&run_id.into()).await.unwrap().len(), journal.len());
+    }
+    let ended = resume(&changed, "one", Wish::Cancel).await.unwrap();
+    assert_eq!(ended.status, RunStatus::Cancelled);
+    let (here, _) = engine(store);
+    assert_eq!(resume(&here, "two", Wish::GoOn).await.unwrap().status, RunStatus::Success);
+}
+
+/// D4: what takes steps back is all that must be what it was, to take a run back; and to end one that
+/// goes back by itself.
+#[tokio::test]
+async fn a_run_is_taken_back_with_the_tools_for_that() {
+    const UNDONE: &str = "
+name: undone
+error_handling: { rollback_on_failure: true }
+steps:
+  - { id: a, tool: 'test:work', rollback: { tool: 'test:undo' } }
+  - { id: ask, approve: { message: Sure? }, depends_on: a }
+";
+    let back = || Wish::RollBack { by: "ada".into() };
+    for wish in [back(), Wish::Cancel] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let before = with_tools(&store, &[("work", "works"), ("undo", "undoes")]);
+        let (plan, findings) = before.plan(&Source::new("undone.yaml", UNDONE));
+        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+        let request = RunRequest::new(plan, Value::empty_object());
+        let run = before.run(RunRequest { confirmer: &Later, ..request }).await.unwrap();
+        assert_eq!(run.status, RunStatus::Waiting);
+        let other_undo = with_tools(&store, &[("work", "works"), ("undo", "does otherwise")]);
+        let refused = resume(&other_undo, &run.run_id, wish.clone()).await.unwrap_err();
+        assert_eq!(refused, EngineError::DefinitionChanged { tool: "test:undo".to_owned() });
+        let other_work = with_tools(&store, &[("work", "works otherwise"), ("undo", "undoes")]);
+        let taken_back = resume(&other_work, &run.run_id, wish).await.unwrap();
+        assert_eq!(taken_back.status, RunStatus::RolledBack);
+    }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use futures_util::FutureExt as _;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::driver::{Later, Unobserved};
-use segue_runtime::engine::{EngineError, ResumeRequest, Stored, Wish};
+use segue_runtime::engine::{EngineError, Recovered, ResumeRequest, Stored, Wish};
 use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::app::App;
@@ -256,9 +257,75 @@ pub(super) fn help_for(error: &EngineError) -> Option<String> {
         EngineError::DefinitionChanged { .. } => {
             "bring the tool back to what it was, or `segue cancel RUN` and run it again"
         }
+        EngineError::Toolless { is_untrusted: true, .. } => {
+            "it is left as it was; look at the configuration, then run `segue trust`"
+        }
+        EngineError::Toolless { .. } => {
+            "it is left as it was; go on with it where the tool is configured, or say so with \
+             `--config FILE`; `segue cancel RUN` ends it"
+        }
         _ => return None,
     };
     Some(help.to_owned())
+}
+
+/// What became of the runs that nobody had.
+#[derive(Default)]
+struct Tally {
+    went_on: usize,
+    waiting: usize,
+    left_alone: usize,
+    interrupted: bool,
+    failed: bool,
+}
+
+impl Tally {
+    /// Tells of one, as soon as it does not go on any more.
+    fn tell(&mut self, Recovered { run_id, waited, outcome }: Recovered) {
+        match outcome {
+            Ok(view) => {
+                self.failed |= view.status != RunStatus::Waiting && !view.success;
+                self.interrupted |= view.status == RunStatus::Cancelled;
+                let waits = view.status == RunStatus::Waiting;
+                self.waiting += usize::from(waits);
+                if !(waits && waited) {
+                    self.went_on += 1;
+                    say(&format!("{run_id} {}: {}", view.name, view.status.as_str()));
+                }
+            }
+            // Somewhere else it can go on.
+            Err(error @ EngineError::Toolless { .. }) => {
+                self.left_alone += 1;
+                say(&format!("{run_id} is left alone: {error}"));
+            }
+            Err(error) => {
+                self.failed = true;
+                complain(&format!("{run_id}: {error}"), help_for(&error).as_deref());
+            }
+        }
+    }
+
+    fn summary(&self) -> String {
+        let runs = |count| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
+        let mut parts = vec![format!("{} went on", runs(self.went_on))];
+        if self.waiting > 0 {
+            let wait = if self.waiting == 1 { "waits" } else { "wait" };
+            parts.push(format!("{} {wait} for a person", self.waiting));
+        }
+        if self.left_alone > 0 {
+            parts.push(format!("{} left alone", self.left_alone));
+        }
+        parts.join(" · ")
+    }
+
+    fn exit(&self) -> Exit {
+        match self {
+            Tally { interrupted: true, .. } => Exit::Interrupted,
+            Tally { failed: true, .. } => Exit::RunFailed,
+            Tally { waiting: 1.., .. } => Exit::Denied,
+            _ => Exit::Success,
+        }
+    }
 }
 
 /// Goes on with every run that nobody has.
@@ -268,30 +335,22 @@ fn resume_all(global: &Global) -> Exit {
         Err(exit) => return exit,
     };
     let observing = app.observing();
-    app.runtime().block_on(async {
+    let mut tally = Tally::default();
+    let outcome = app.runtime().block_on(async {
         let watch = |row: &RunRow| observing.watch(&Unobserved, &row.name, &Origin::default());
-        let found = match app.engine.recover_watched(watch).await {
-            Ok(found) => found,
-            Err(error) => {
-                complain(&error.to_string(), None);
-                return Exit::RunFailed;
-            }
-        };
-        for (run_id, outcome) in &found {
-            match outcome {
-                Ok(view) => say(&format!("{run_id} {}: {}", view.name, view.status.as_str())),
-                Err(error) => complain(&format!("{run_id}: {error}"), help_for(error).as_deref()),
-            }
-        }
-        if !global.quiet {
-            say(&format!("{} interrupted runs", found.len()));
-        }
-        if found.iter().all(|(_, outcome)| outcome.is_ok()) {
-            Exit::Success
-        } else {
-            Exit::RunFailed
-        }
-    })
+        // One for all of them: it says so once.
+        let interrupted = interrupted().boxed().shared();
+        let cancel = || interrupted.clone().boxed();
+        app.engine.recover_watched(watch, cancel, |one| tally.tell(one)).await
+    });
+    if let Err(error) = outcome {
+        complain(&error.to_string(), None);
+        return Exit::RunFailed;
+    }
+    if !global.quiet {
+        say(&tally.summary());
+    }
+    tally.exit()
 }
 
 /// The answer to one question; every other one is asked.

@@ -430,7 +430,7 @@ fn built(
         .concurrency(concurrency)
         .limits(config.limits.clone())
         .secrets(Secrets::new(config.secrets.iter().cloned()))
-        .absent(upstream.absent())
+        .absent(absent(config, upstream))
         .compositions(composition_files(config));
     if let Some(toolset) = toolset {
         builder = builder.toolset(toolset);
@@ -448,10 +448,24 @@ fn built(
     Ok((engine, unloaded))
 }
 
+/// What is not there.
+fn absent(config: &Config, upstream: &Upstream) -> Absent {
+    let mut absent = upstream.absent();
+    if !may_start(config) {
+        absent.untrusted.insert(command::COMMAND.into());
+    }
+    absent
+}
+
+/// Whether the commands of a configuration are allowed.
+fn may_start(config: &Config) -> bool {
+    config.commands.is_empty() || Trust::load().allows(config)
+}
+
 /// The tools that need no server.
 fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> {
     let mut tools = builtins.tools();
-    let trusted = config.commands.is_empty() || Trust::load().allows(config);
+    let trusted = may_start(config);
     for (name, command) in &config.commands {
         let tool = command::tool(name, command, &config.limits)
             .map_err(|message| format!("command `{name}`: {message}"))?;

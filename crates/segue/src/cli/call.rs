@@ -85,6 +85,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
                 EngineError::Tool(_)
                 | EngineError::Store(_)
                 | EngineError::Stopped { .. }
+                | EngineError::Toolless { .. }
                 | EngineError::DefinitionChanged { .. } => Exit::RunFailed,
                 EngineError::UnknownTool { .. } | EngineError::Arguments { .. } => Exit::Usage,
             }
@@ -108,6 +109,7 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
         EngineError::Tool(_)
         | EngineError::Store(_)
         | EngineError::Stopped { .. }
+        | EngineError::Toolless { .. }
         | EngineError::DefinitionChanged { .. } => None,
     }
 }

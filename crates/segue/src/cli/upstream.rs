@@ -50,6 +50,8 @@ pub(super) struct Upstream {
     seen: Arc<Mutex<Vec<Weak<Server>>>>,
     /// Why a server cannot be used.
     pub(super) failed: BTreeMap<Arc<str>, String>,
+    /// Those that nobody has allowed yet.
+    untrusted: BTreeSet<Arc<str>>,
     /// What is odd about others, for people.
     pub(super) notes: Vec<String>,
     /// Servers of which only what was recorded is known, and that a command is about.
@@ -155,6 +157,7 @@ impl Upstream {
                 let why = "it comes from a configuration that was found here and not allowed yet: \
                            look at it, then run `segue trust`";
                 upstream.failed.insert(name.clone(), why.to_owned());
+                upstream.untrusted.insert(name.clone());
             }
             upstream.servers.insert(name, server);
         }
@@ -230,7 +233,11 @@ impl Upstream {
 
     /// What the engine is to say of tools that are not there.
     pub(super) fn absent(&self) -> Absent {
-        Absent { sources: self.failed.clone(), changed: self.changed.clone() }
+        Absent {
+            sources: self.failed.clone(),
+            untrusted: self.untrusted.clone(),
+            changed: self.changed.clone(),
+        }
     }
 }
 

@@ -322,3 +322,43 @@ fn a_run_waits_for_space() {
     let log = std::fs::read_to_string(world.path("log")).unwrap();
     assert!(!log.contains(" look "), "a call was in doubt:\n{log}");
 }
+
+/// R1, D4: `resume --all` leaves runs alone whose tools are not here, or not allowed, and says which;
+/// where they are it goes on with them.
+#[test]
+fn runs_of_other_projects_are_left_alone() {
+    let world = world(
+        "name: c\nsteps:\n  - { id: a, tool: work }\n  - { id: b, tool: work, depends_on: a }\n",
+        "commands: { work: { argv: ['true'], read_only: true } }\n",
+    );
+    world.file("other.yaml", "");
+    let killed = world.segue(&args(&["run", "c.yaml", "--inject", "crash-after=2"]));
+    assert_eq!(killed.code, None, "{killed:?}");
+    let entries = journal(&world).len();
+    let stored = ["--store", "sqlite:runs.db"];
+    for (config, why) in [
+        (&["--config", "other.yaml"][..], "`command:work`, which is not configured here"),
+        (&[], "which comes from a configuration that is not allowed yet"),
+    ] {
+        let all = world.segue(&[&["resume", "--all"], config, &stored].concat()).exits(0);
+        assert!(all.stderr.contains(why) && all.stderr.contains("0 runs went on"), "{all:?}");
+        let one = world.segue(&[&["resume", "last"], config, &stored].concat()).exits(1);
+        assert!(one.stderr.contains(why) && one.stderr.contains("left as it was"), "{one:?}");
+    }
+    assert_eq!(journal(&world).len(), entries);
+    let all = world.segue(&args(&["resume", "--all"])).exits(0);
+    assert!(all.stderr.contains("c: success\n1 run went on"), "{all:?}");
+}
+
+/// C1: Ctrl-C ends runs that `resume --all` goes on with, as it ends one that is run.
+#[test]
+fn runs_that_go_on_together_are_interrupted() {
+    let world = world("name: c\nsteps: [{ id: rest, wait: 1h }]\n", "");
+    let killed = world.segue(&args(&["run", "c.yaml", "--inject", "crash-after=1"]));
+    assert_eq!(killed.code, None, "{killed:?}");
+    let all = start(&world, &args(&["resume", "--all"]));
+    until(|| world.segue(&args(&["resume", "last"])).stderr.contains("being run").then_some(()));
+    signal(&all, Signal::INT);
+    let all = end(all).exits(130);
+    assert!(all.stderr.contains("c: cancelled"), "{all:?}");
+}

@@ -244,6 +244,9 @@ impl From<EngineError> for Problem {
             EngineError::DefinitionChanged { .. } => {
                 Problem::new(StatusCode::CONFLICT, Code::DefinitionChanged, detail)
             }
+            EngineError::Toolless { .. } => {
+                Problem::new(StatusCode::CONFLICT, Code::UnknownTool, detail)
+            }
             EngineError::UnknownTool { nearest, .. } => {
                 let problem = Problem::not_found(detail);
                 match nearest {
