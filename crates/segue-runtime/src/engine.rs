@@ -357,6 +357,12 @@ pub enum EngineError {
         /// Whether it is configured where nobody has allowed it.
         is_untrusted: bool,
     },
+    /// Whoever has the run hangs.
+    #[error("whoever has run {run_id} does not answer, so nothing was done")]
+    Unheard {
+        /// The run.
+        run_id: Arc<str>,
+    },
     /// The store could not be written, and the run stopped where it was.
     #[error("run {run_id} stopped where it was: {error}")]
     Stopped {

@@ -79,20 +79,22 @@ pub enum First {
         lease: Lease,
         /// Entries that are in the store.
         written: u64,
-        /// What somebody wants of it.
-        then: Option<EventKind>,
+        /// What is wanted of it, in this order.
+        wishes: Vec<EventKind>,
+        /// The words in the store that some of these came by.
+        words: Vec<u64>,
     },
 }
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
-    let (run_id, lease, written, begins, then) = match first {
+    let (run_id, lease, written, begins, wishes, words) = match first {
         First::Start(started, reused) => {
             let run_id = started.run_id.clone();
-            (run_id, None, 0, EventKind::Rerun { started, reused }, None)
+            (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
         }
-        First::Resume { lease, written, then } => {
-            (lease.run_id.clone(), Some(lease), written, EventKind::Resumed, then)
+        First::Resume { lease, written, wishes, words } => {
+            (lease.run_id.clone(), Some(lease), written, EventKind::Resumed, wishes, words)
         }
     };
     let notes = Arc::new(Notes::default());
@@ -128,7 +130,10 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
     };
     driver.handle(begins);
     driver.catch_up();
-    driver.answer_to(then).await?;
+    driver.answer_to(wishes).await?;
+    for word in words {
+        driver.throw_away(word).await;
+    }
     driver.until_finished(drive.cancel).await?;
     driver.leave().await
 }
@@ -220,12 +225,14 @@ impl<'a> Driver<'a> {
 
     /// Does what is wanted of the run, in one turn with what it begins with: nothing starts that is not
     /// wanted any more.
-    async fn answer_to(&mut self, wish: Option<EventKind>) -> Result<(), StoreError> {
-        let answered = match &wish {
-            Some(EventKind::Decided { question, .. }) => Some(*question),
-            _ => None,
-        };
-        wish.into_iter().for_each(|event| self.handle(event));
+    async fn answer_to(&mut self, wishes: Vec<EventKind>) -> Result<(), StoreError> {
+        let mut answered = Vec::new();
+        for wish in wishes {
+            if let EventKind::Decided { question, .. } = &wish {
+                answered.push(*question);
+            }
+            self.handle(wish);
+        }
         self.carry_out().await?;
         answered.into_iter().for_each(|question| self.withdraw(question));
         Ok(())
@@ -325,10 +332,15 @@ impl<'a> Driver<'a> {
         self.handle(heard.event);
         self.carry_out().await?;
         if let Some(word) = heard.word {
-            // Left there, it is heard again after a crash, and changes nothing.
-            let _ = self.store.take_word(word).await;
+            self.throw_away(word).await;
         }
         Ok(())
+    }
+
+    /// What came by this word is durable. Left there, it is heard again after a crash, and changes
+    /// nothing.
+    async fn throw_away(&mut self, word: u64) {
+        let _ = self.store.take_word(word).await;
     }
 
     /// Nobody need answer this question any more.

@@ -15,7 +15,7 @@ use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::store::Store;
+use crate::store::{Store, StoreError, Word};
 
 /// How long between two looks at the words in the store: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -118,6 +118,15 @@ impl Ears {
         open.get(run_id).is_some_and(|ear| ear.to.send(Heard { event, word: None }).is_ok())
     }
 
+    /// The words in the store for a run that nobody drives yet, and what they want of it.
+    pub(crate) async fn left_for(
+        &self,
+        run_id: &Arc<str>,
+    ) -> Result<(Vec<u64>, Vec<EventKind>), StoreError> {
+        let words = self.store.words().await?.into_iter().filter(|word| word.run_id == *run_id);
+        Ok(words.filter_map(|word| Some((word.number, wish(&word)?))).unzip())
+    }
+
     /// Looks for words in the store. Whether there may be any later.
     async fn look(&self) -> bool {
         // A store that cannot be read now is looked at again.
@@ -128,14 +137,17 @@ impl Ears {
                 continue;
             };
             ear.last = word.number;
-            // What nobody can read is left by nobody that is known here.
-            let wish = serde_json::from_str(&word.text).ok().and_then(Wish::event);
-            if let Some(event) = wish {
+            if let Some(event) = wish(&word) {
                 let _ = ear.to.send(Heard { event, word: Some(word.number) });
             }
         }
         !open.is_empty()
     }
+}
+
+/// What a word wants. What nobody can read is left by nobody that is known here.
+fn wish(word: &Word) -> Option<EventKind> {
+    serde_json::from_str(&word.text).ok().and_then(Wish::event)
 }
 
 /// Looks for words as long as a run listens.

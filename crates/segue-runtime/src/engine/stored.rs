@@ -20,6 +20,9 @@ use crate::store::{Lease, RunRow, Store, StoreError, TakeOver};
 /// How long between two looks at what somebody else does with a run.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// How long somebody who can listen takes to hear a word, at most.
+const HEARD_WITHIN: Duration = Duration::from_secs(5);
+
 /// A run to go on with.
 pub struct ResumeRequest<'a> {
     /// Which run.
@@ -129,7 +132,8 @@ impl Engine {
     }
 
     /// Tells whoever has a run what is wanted of it, and waits until that is heard. False when
-    /// nobody has it any more, so that one may go on with it oneself.
+    /// nobody has it any more, so that one may go on with it oneself. Whoever hangs hears nothing: then
+    /// the word is taken back.
     pub async fn tell(&self, run_id: &Arc<str>, wish: &Wish) -> Result<bool, EngineError> {
         if let Some(event) = wish.clone().event()
             && self.inner.ears.tell(run_id, event)
@@ -140,13 +144,20 @@ impl Engine {
         let text = serde_json::to_string(wish).unwrap_or_default().into();
         let number = store.leave_word(run_id, &text).await?;
         let mut is_over = false;
+        // Whoever waits for its store does not listen meanwhile.
+        let patience = HEARD_WITHIN + Duration::from_millis(self.inner.limits.store_wait_ms_max);
+        let until = tokio::time::Instant::now() + patience;
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
             if store.words().await?.iter().all(|word| word.number != number) {
                 return Ok(true);
             }
             match store.take(run_id, TakeOver::IfLeft).await {
-                Err(StoreError::Owned { .. }) => {}
+                Err(StoreError::Owned { .. }) if tokio::time::Instant::now() < until => {}
+                Err(StoreError::Owned { .. }) => {
+                    store.take_word(number).await?;
+                    return Err(EngineError::Unheard { run_id: run_id.clone() });
+                }
                 // Perhaps because of this word, which is thrown away after the end is written.
                 Err(StoreError::Ended { .. }) if !is_over => is_over = true,
                 Ok(lease) => {
@@ -222,15 +233,17 @@ impl Engine {
         request: ResumeRequest<'_>,
     ) -> Result<RunView, EngineError> {
         let Stored { mut run, journal, plan, .. } = self.stored(&request.run_id).await?;
-        let then = request.wish.event();
-        self.has_what_it_needs(&run.may_call(then.as_slice()))?;
+        // What was left for whoever had the run before was wanted first.
+        let (words, mut wishes) = self.inner.ears.left_for(&request.run_id).await?;
+        wishes.extend(request.wish.event());
+        self.has_what_it_needs(&run.may_call(&wishes))?;
         self.inner.orphans.end(run.open_calls()).await;
         let written = journal.len() as u64;
         request.observer.resumed(&run, &journal);
         drop(journal);
         // Nothing was written since it was left here: it has what is not written down, too.
         run = self.inner.waiting.take(&request.run_id, written).unwrap_or(run);
-        let first = First::Resume { lease: lease.clone(), written, then };
+        let first = First::Resume { lease: lease.clone(), written, wishes, words };
         let expand = |document: &Value| self.expand(document);
         let drive = Drive {
             plan,

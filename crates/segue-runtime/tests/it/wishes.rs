@@ -8,7 +8,7 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::driver::{Confirmer, Decision, Later};
 use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunRequest, Wish};
-use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError};
+use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
 
 use crate::stores::record;
 
@@ -161,4 +161,29 @@ async fn an_answer_that_comes_too_late_changes_nothing() {
             assert_eq!(is_by_ada, answers && !is_late, "{:?}", view.output);
         }
     }
+}
+
+/// C1: whoever hangs hears nothing, and whoever asks is told so. A word that was left there is what
+/// happens first when somebody goes on with the run.
+#[tokio::test(start_paused = true)]
+async fn a_word_to_somebody_who_hangs() {
+    let (here, there, store) = two();
+    let (plan, _) = here.plan(&Source::new("c.yaml", WAITS));
+    let run_id: Arc<str> = "hangs".into();
+    let run = async {
+        let request = RunRequest::new(plan.unwrap(), Value::empty_object());
+        here.run(RunRequest { run_id: Some(run_id.clone()), ..request }).await.unwrap();
+    };
+    // It has begun, and is never asked again.
+    let mut run = Box::pin(run);
+    assert!(futures_util::poll!(&mut run).is_pending());
+    let unheard = there.tell(&run_id, &Wish::Cancel).await.unwrap_err();
+    assert_eq!(unheard, EngineError::Unheard { run_id: run_id.clone() });
+    assert_eq!(store.words().await.unwrap(), [], "nothing happens later");
+    let word = serde_json::to_string(&Wish::Cancel).unwrap();
+    there.store().leave_word(&run_id, &word.into()).await.unwrap();
+    let request = ResumeRequest::new(run_id.clone());
+    let request = ResumeRequest { take_over: TakeOver::Anyway, ..request };
+    assert_eq!(there.resume(request).await.unwrap().status, RunStatus::Cancelled);
+    assert_eq!(store.words().await.unwrap(), []);
 }

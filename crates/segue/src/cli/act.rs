@@ -57,6 +57,9 @@ enum Assume {
 pub(super) struct CancelArgs {
     /// The run: its id, the beginning or the end of it, or `last`
     run: String,
+    /// Take the run from whoever has it, even if it is alive
+    #[arg(long)]
+    take_over: bool,
 }
 
 /// Take back what a run did
@@ -96,7 +99,7 @@ impl Act {
 
 pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
     let Some(run) = &args.run else { return resume_all(global) };
-    let take_over = if args.take_over { TakeOver::Anyway } else { TakeOver::IfLeft };
+    let take_over = how(args.take_over);
     act(global, run, |app, stored| {
         let act = Act { take_over, ..Act::new(Wish::GoOn) };
         let Some(assume) = args.assume else { return Ok(act) };
@@ -114,7 +117,12 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
 }
 
 pub(super) fn cancel(global: &Global, args: &CancelArgs) -> Exit {
-    act(global, &args.run, |_, _| Ok(Act::new(Wish::Cancel)))
+    let take_over = how(args.take_over);
+    act(global, &args.run, |_, _| Ok(Act { take_over, ..Act::new(Wish::Cancel) }))
+}
+
+fn how(takes_over: bool) -> TakeOver {
+    if takes_over { TakeOver::Anyway } else { TakeOver::IfLeft }
 }
 
 pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
@@ -256,6 +264,10 @@ pub(super) fn help_for(error: &EngineError) -> Option<String> {
         }
         EngineError::DefinitionChanged { .. } => {
             "bring the tool back to what it was, or `segue cancel RUN` and run it again"
+        }
+        EngineError::Unheard { .. } => {
+            "`segue cancel RUN --take-over` ends a run whose process hangs, `segue resume RUN \
+             --take-over` goes on with it"
         }
         EngineError::Toolless { is_untrusted: true, .. } => {
             "it is left as it was; look at the configuration, then run `segue trust`"

@@ -86,6 +86,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
                 | EngineError::Store(_)
                 | EngineError::Stopped { .. }
                 | EngineError::Toolless { .. }
+                | EngineError::Unheard { .. }
                 | EngineError::DefinitionChanged { .. } => Exit::RunFailed,
                 EngineError::UnknownTool { .. } | EngineError::Arguments { .. } => Exit::Usage,
             }
@@ -110,6 +111,7 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
         | EngineError::Store(_)
         | EngineError::Stopped { .. }
         | EngineError::Toolless { .. }
+        | EngineError::Unheard { .. }
         | EngineError::DefinitionChanged { .. } => None,
     }
 }

@@ -244,6 +244,7 @@ impl From<EngineError> for Problem {
             EngineError::DefinitionChanged { .. } => {
                 Problem::new(StatusCode::CONFLICT, Code::DefinitionChanged, detail)
             }
+            EngineError::Unheard { run_id } => Problem::conflict(detail).of_run(&run_id),
             EngineError::Toolless { .. } => {
                 Problem::new(StatusCode::CONFLICT, Code::UnknownTool, detail)
             }
