@@ -133,6 +133,9 @@ pub struct ToolSpec {
     pub observed: Option<Observed>,
     /// The hash of the definition as its source gave it, fields included that nobody here knows.
     pub pin: Option<Arc<str>>,
+    /// The hash of what the operator has behind it: a command's words, an address. No part of the
+    /// definition, because the same composition means the same elsewhere; but a run goes on with it only.
+    pub behind: Option<Arc<str>>,
 }
 
 /// What stands behind a tool.
@@ -201,6 +204,7 @@ impl ToolSpec {
             composed: None,
             observed: None,
             pin: None,
+            behind: None,
         }
     }
 
@@ -285,6 +289,19 @@ impl ToolSpec {
     /// The hash of the definition, in hex.
     pub fn hash(&self) -> String {
         hex_digest(self.definition().to_canonical_json().as_bytes())
+    }
+
+    /// Whether a run that was planned with this tool may go on with that one.
+    pub fn is_still(&self, now: &ToolSpec) -> bool {
+        if let (Some(then), Some(now)) = (&self.behind, &now.behind)
+            && then != now
+        {
+            return false;
+        }
+        // Our own words about our own tools may be better in a later version, and mean the same.
+        let is_ours = self.id.namespace() == BUILTIN;
+        let told = || ToolSpec { description: now.description.clone(), ..self.clone() };
+        self.hash() == now.hash() || is_ours && told().hash() == now.hash()
     }
 }
 

@@ -91,6 +91,8 @@ struct BundledTool {
     composed: Option<BundledParts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pin: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    behind: Option<Arc<str>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -171,6 +173,7 @@ impl Packing {
             composition,
             composed,
             pin: tool.pin.clone(),
+            behind: tool.behind.clone(),
         };
         self.tools.push((tool.clone(), bundled));
         self.tools.len() - 1
@@ -324,6 +327,7 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         // What was observed changes from day to day; a plan is the same all the same.
         observed: None,
         pin: bundled.pin.clone(),
+        behind: bundled.behind.clone(),
     })
 }
 

@@ -276,6 +276,11 @@ impl Engine {
         plan.called().keys().all(|id| self.lacks(id).is_none())
     }
 
+    /// Whether every tool that a plan may call is here, and is what it was when it was planned.
+    pub fn holds(&self, plan: &Plan) -> Result<(), EngineError> {
+        self.has_what_it_needs(&plan.called())
+    }
+
     /// D4: a run is bound to the tools that it was planned with.
     fn has_what_it_needs(&self, needed: &Pinned) -> Result<(), EngineError> {
         for (id, pinned) in needed {
@@ -283,7 +288,7 @@ impl Engine {
                 return Err(lack);
             }
             if let Some(now) = self.inner.catalog.get(id)
-                && now.hash() != pinned.hash()
+                && !pinned.is_still(now)
             {
                 return Err(EngineError::DefinitionChanged { tool: id.to_string() });
             }

@@ -20,7 +20,7 @@ use segue_core::expr::ArgsTemplate;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec};
+use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec, hex_digest};
 use segue_core::value::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
@@ -98,12 +98,25 @@ fn spec(name: &str, config: &CommandConfig) -> ToolSpec {
         },
         rollback: if reads { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
         backend: Backend::Command,
+        behind: Some(behind(config)),
         ..ToolSpec::new(
             ToolId::new(COMMAND, name),
             config.description.as_str(),
             config.input.as_ref().map_or_else(Schema::any_object, schema),
         )
     }
+}
+
+/// The hash of what is started: its words, where, and the names that it finds in its environment.
+fn behind(config: &CommandConfig) -> Arc<str> {
+    let cwd = config.cwd.as_ref().map(|cwd| cwd.display().to_string());
+    let names = config.env.keys().map(|name| Value::from(name.as_str()));
+    let started = Value::object([
+        ("argv", Value::from(config.argv.clone())),
+        ("cwd", cwd.map_or(Value::Null, |cwd| Value::from(cwd.as_str()))),
+        ("env", Value::from(names.collect::<Vec<_>>())),
+    ]);
+    hex_digest(started.to_canonical_json().as_bytes()).into()
 }
 
 /// Whether the declared value is text, so that `42` is not to become a number.

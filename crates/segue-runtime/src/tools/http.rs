@@ -22,7 +22,7 @@ use segue_core::expr::{ArgsTemplate, EvalError, Piece, Template};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec};
+use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec, hex_digest};
 use segue_core::value::Value;
 
 use super::{Call, Tool, ToolError, ToolRunner};
@@ -105,6 +105,7 @@ fn spec(name: &str, config: &HttpConfig, method: &str) -> ToolSpec {
         },
         rollback: if read_only { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
         backend: Backend::Http,
+        behind: Some(hex_digest(format!("{method} {}", config.url).as_bytes()).into()),
         ..ToolSpec::new(
             ToolId::new(HTTP, name),
             config.description.as_str(),

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
+use segue_core::limits::Limits;
 use segue_core::plan::Plan;
+use segue_core::plan::bundle::unbundle;
 use segue_core::run::{Entry, Fact, NodeId};
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
@@ -17,6 +19,7 @@ use segue_core::view::{RunStatus, RunView};
 use segue_runtime::driver::Later;
 use segue_runtime::engine::{Engine, EngineError, Recovered, ResumeRequest, RunRequest, Wish};
 use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
+use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -231,5 +234,47 @@ steps:
         let other_work = with_tools(&store, &[("work", "works otherwise"), ("undo", "undoes")]);
         let taken_back = resume(&other_work, &run.run_id, wish).await.unwrap();
         assert_eq!(taken_back.status, RunStatus::RolledBack);
+    }
+}
+
+/// D4: a command that is another program by now is not called in the middle of a run. A run that was
+/// kept before anybody noted the program, and one whose built-in tools are described otherwise by now,
+/// go on.
+#[tokio::test]
+async fn a_run_goes_on_with_the_commands_that_it_was_planned_with() {
+    let text = "name: c\nsteps:\n  - { id: ask, approve: { message: Sure? } }\n  - { id: a, tool: 'command:work', depends_on: ask }\n  - { id: b, tool: 'builtin:work', depends_on: ask }\n";
+    let tools = |argv: &[&str], is_noted: bool, words: &str| {
+        let argv = argv.iter().map(|word| Value::from(*word)).collect();
+        let config = CommandConfig { argv, read_only: Some(true), ..CommandConfig::default() };
+        let mut command = command::tool("work", &config, &Limits::default()).unwrap();
+        if !is_noted {
+            Arc::make_mut(&mut command.spec).behind = None;
+        }
+        let mut own = tool("work", words, Arc::default());
+        Arc::make_mut(&mut own.spec).id = ToolId::new("builtin", "work");
+        [command, own]
+    };
+    for (is_noted, later, words, goes_on) in [
+        (true, ["echo", "1"], "works", true),
+        (true, ["echo", "1"], "works better", true),
+        (true, ["echo", "2"], "works", false),
+        (false, ["echo", "2"], "works", true),
+    ] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let engine = |tools| Engine::builder().tools(tools).store(store.clone()).build().0;
+        let before = engine(tools(&["echo", "1"], is_noted, "works"));
+        let (plan, findings) = before.plan(&Source::new("c.yaml", text));
+        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+        // As the store keeps it.
+        let plan = unbundle(&plan.bundle(), before.limits()).unwrap();
+        let request = RunRequest::new(plan, Value::empty_object());
+        let run = before.run(RunRequest { confirmer: &Later, ..request }).await.unwrap();
+        let after = engine(tools(&later, true, words));
+        let outcome = resume(&after, &run.run_id, Wish::GoOn).await;
+        let changed = EngineError::DefinitionChanged { tool: "command:work".to_owned() };
+        match outcome {
+            Ok(view) => assert!(goes_on && view.status == RunStatus::Waiting, "{view:?}"),
+            Err(error) => assert!(!goes_on && error == changed, "{error}"),
+        }
     }
 }
