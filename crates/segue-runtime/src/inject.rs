@@ -311,6 +311,10 @@ impl Store for Mortal {
         self.inner.run(run_id).await
     }
 
+    async fn is_left(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+        self.inner.is_left(run_id).await
+    }
+
     async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
         self.inner.runs(query).await
     }

@@ -413,6 +413,15 @@ impl Run {
         self.state.has_sensitive
     }
 
+    /// Whether a question still stands.
+    pub fn is_asked(&self, question: QuestionId) -> bool {
+        let stands = match question.node {
+            NodeId::RUN => self.state.consent_question(),
+            node => view::question(&self.state, node),
+        };
+        stands.is_some_and(|stands| stands.id == question)
+    }
+
     /// Entries of this run as they may be written down: without what is sensitive.
     pub fn redacted<'a>(&self, entries: &'a [Entry]) -> Cow<'a, [Entry]> {
         self.state.redacted(entries)

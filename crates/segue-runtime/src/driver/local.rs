@@ -371,6 +371,8 @@ impl<'a> Driver<'a> {
             self.write(&written).await?;
             self.written += written.len() as u64;
             self.observer.observe(self.run, &written);
+            // Too late for those that nobody answered in time, or whose run is over.
+            self.asked.retain(|(question, _)| self.run.is_asked(*question));
         }
         self.found.drain(..).for_each(|call| self.notes.mark_findable(call));
         for effect in perform.drain(..) {

@@ -339,6 +339,11 @@ pub trait Store: Send + Sync {
     /// One run in short.
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError>;
 
+    /// Whether nobody has a run, or nobody who is alive: it moves when somebody takes it.
+    async fn is_left(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+        Ok(self.run(run_id).await?.is_none_or(|row| row.owner.is_none()))
+    }
+
     /// Runs in short, newest first, a page at a time.
     async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError>;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use segue_core::plan::Plan;
 use segue_core::run::{CallId, Entry, Fact, NodeId, Run};
 use segue_core::view::duration;
@@ -45,9 +45,13 @@ pub(super) fn of(global: &Global, plan: &Arc<Plan>) -> Progress {
     }
 }
 
-/// A line per change, whatever the output.
-pub(super) fn lines() -> impl Observer {
-    Lines::default()
+/// The way that fits a run that somebody else works on: it is seen a little late, so without a tree.
+pub(super) fn watching(global: &Global) -> Progress {
+    match global.output() {
+        Output::Json => Progress::Silent,
+        Output::Ndjson => Progress::Events(Arc::new(Events::default())),
+        Output::Plain | Output::Rich => Progress::Lines(Arc::default()),
+    }
 }
 
 impl Progress {
@@ -60,11 +64,20 @@ impl Progress {
         }
     }
 
-    /// Takes the tree away while something else is written.
-    pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
-        match self {
-            Progress::Tree(tree) => tree.bars.suspend(write),
-            _ => write(),
+    /// Takes the tree away while something else is on the terminal. Whatever happens meanwhile is
+    /// remembered: nobody waits.
+    pub(super) fn hide(&self) {
+        if let Progress::Tree(tree) = self {
+            let _ = tree.bars.clear();
+            tree.bars.set_draw_target(ProgressDrawTarget::hidden());
+        }
+    }
+
+    /// Brings the tree back, as it is now.
+    pub(super) fn show(&self) {
+        if let Progress::Tree(tree) = self {
+            tree.bars.set_draw_target(ProgressDrawTarget::stderr());
+            tree.lines().values().for_each(|line| line.bar.force_draw());
         }
     }
 
@@ -77,6 +90,16 @@ impl Progress {
 
 /// When each step began, to say how long it took.
 type Begun = BTreeMap<NodeId, u64>;
+
+fn begun(run: &Run, journal: &[Entry]) -> Begun {
+    let mut begun = Begun::new();
+    for entry in journal {
+        if let Some((node, _)) = change(run, entry) {
+            begun.entry(node).or_insert(entry.at_ms);
+        }
+    }
+    begun
+}
 
 /// A line per change.
 #[derive(Default)]
@@ -145,6 +168,10 @@ impl Observer for Lines {
         }
     }
 
+    fn resumed(&self, run: &Run, journal: &[Entry]) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = begun(run, journal);
+    }
+
     fn progressed(&self, run: &Run, call: CallId, progress: &tools::Progress) {
         if self.verbose {
             say(&format!("[{}] {}", run.path(call.node), clean(&progress.to_string())));
@@ -180,6 +207,8 @@ pub(super) struct Tree {
     colour: bool,
     small: bool,
     lines: Mutex<BTreeMap<NodeId, Line>>,
+    /// Steps that began before the run went on here.
+    begun: Mutex<Begun>,
 }
 
 struct Line {
@@ -196,7 +225,17 @@ impl Tree {
     fn new(steps: usize) -> Tree {
         let colour = Look::of_stderr().colour;
         let small = steps <= LINES_MAX;
-        Tree { bars: MultiProgress::new(), colour, small, lines: Mutex::default() }
+        Tree {
+            bars: MultiProgress::new(),
+            colour,
+            small,
+            lines: Mutex::default(),
+            begun: Mutex::default(),
+        }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, BTreeMap<NodeId, Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new line: below the step that it is inside of, else at the end.
@@ -247,20 +286,22 @@ impl Tree {
     }
 
     fn finish(&self) {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines();
         lines.values().filter(|line| !line.bar.is_finished()).for_each(|line| line.bar.abandon());
     }
 }
 
 impl Observer for Tree {
     fn observe(&self, run: &Run, entries: &[Entry]) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines();
         for entry in entries {
             let Some((node, change)) = change(run, entry) else { continue };
             let path = run.path(node);
             let depth = path.matches('/').count();
             if !lines.contains_key(&node) {
-                let line = self.begin(&mut lines, &path, depth, entry.at_ms);
+                let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+                let began_ms = begun.get(&node).copied().unwrap_or(entry.at_ms);
+                let line = self.begin(&mut lines, &path, depth, began_ms);
                 lines.insert(node, line);
             }
             let Some(line) = lines.get_mut(&node) else { continue };
@@ -296,8 +337,12 @@ impl Observer for Tree {
         }
     }
 
+    fn resumed(&self, run: &Run, journal: &[Entry]) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = begun(run, journal);
+    }
+
     fn progressed(&self, _run: &Run, call: CallId, progress: &tools::Progress) {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines();
         if let Some(line) = lines.get(&call.node) {
             line.bar.set_message(format!("{} {}", line.tool, clean(&progress.to_string())));
         }

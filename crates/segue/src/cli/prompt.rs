@@ -1,7 +1,7 @@
 //! Questions to a person at a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use segue_core::limits::Limits;
@@ -10,9 +10,10 @@ use segue_core::schema::Schema;
 use segue_core::types::Type;
 use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
+use tokio::sync::oneshot;
 
-use super::input;
 use super::progress::Progress;
+use super::{input, say};
 use crate::print::clean;
 use crate::serve::question::{consent, listed, undo_words};
 
@@ -32,43 +33,73 @@ struct Prompt {
     progress: Progress,
 }
 
+/// Held by whoever asks: there is one terminal, and one question at a time.
+static TERMINAL: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[async_trait]
 impl Confirmer for Prompt {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
-        let (progress, question) = (self.progress.clone(), question.clone());
-        // A thread of its own: the runtime would wait for a blocking task, also after Ctrl-C.
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || {
-            let _ = answer.send(progress.suspend(|| put(&question)));
-        });
-        let (granted, data) = answered.await.ok()??;
+        let _turn = TERMINAL.lock().await;
+        let mut asking = Asking { progress: &self.progress, step: &question.step, is_open: true };
+        self.progress.hide();
+        let answer = put(question).await;
+        asking.is_open = false;
+        drop(asking);
+        let (granted, data) = answer?;
         Some(Decision { granted, by: "terminal".into(), data })
     }
 }
 
-/// Held by whoever asks: there is one terminal, and one question at a time.
-static TERMINAL: Mutex<()> = Mutex::new(());
+/// A question that is being put. The run goes on meanwhile, unseen, and drops this when somebody else
+/// has answered, or when it is too late to.
+struct Asking<'a> {
+    progress: &'a Progress,
+    step: &'a str,
+    is_open: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            say(&format!("\nstep `{}` does not ask any more", clean(self.step)));
+            forget_typed();
+        }
+        self.progress.show();
+    }
+}
+
+/// What was typed for a question that does not stand any more must not answer the next one.
+fn forget_typed() {
+    #[cfg(unix)]
+    {
+        use rustix::termios::{QueueSelector, tcflush};
+        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+    }
+}
 
 /// Puts a question, and waits for what somebody types. Nothing leaves it open.
-fn put(question: &Question) -> Option<(bool, Value)> {
-    let _turn = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+async fn put(question: &Question) -> Option<(bool, Value)> {
     let step = &question.step;
     match &question.kind {
         QuestionKind::Run { composition, input, calls } => {
             let text = format!("{} [y/N] ", consent(composition, input, calls).message);
-            Some((ask(&text), Value::Null))
+            Some((is_yes(&line(&text).await), Value::Null))
         }
         QuestionKind::Call { tool, args, parts, undo } => {
             let args = serde_json::to_string_pretty(args).unwrap_or_default();
             let undo = undo_words(undo.as_ref());
             let args = format!("{}\n{}{undo}", indent(&args), listed(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
-            Some((ask(&text), Value::Null))
+            Some((is_yes(&line(&text).await), Value::Null))
         }
         QuestionKind::Approval { message, schema } => {
-            let granted = ask(&format!("step `{step}` asks: {}\n[y/N] ", clean(message)));
-            let form = schema.as_ref().filter(|_| granted);
-            Some((granted, form.map_or(Value::Null, fill_in)))
+            let text = format!("step `{step}` asks: {}\n[y/N] ", clean(message));
+            let granted = is_yes(&line(&text).await);
+            let data = match schema {
+                Some(schema) if granted => fill_in(schema).await,
+                _ => Value::Null,
+            };
+            Some((granted, data))
         }
         QuestionKind::Doubt { tool, message, .. } => {
             let text = format!(
@@ -76,7 +107,7 @@ fn put(question: &Question) -> Option<(bool, Value)> {
                  it: [done/failed], or nothing to leave the run waiting ",
                 clean(message)
             );
-            match line(&text).to_lowercase().as_str() {
+            match line(&text).await.to_lowercase().as_str() {
                 "d" | "done" => Some((true, Value::Null)),
                 "f" | "failed" => Some((false, Value::Null)),
                 _ => None,
@@ -87,7 +118,7 @@ fn put(question: &Question) -> Option<(bool, Value)> {
 
 /// Asks for the members of a form, one after the other. What is left empty is left out; what does
 /// not fit is asked again.
-fn fill_in(schema: &Arc<Schema>) -> Value {
+async fn fill_in(schema: &Arc<Schema>) -> Value {
     let Type::Object(form) = schema.ty() else { return Value::Null };
     let mut filled = Vec::new();
     for (name, property) in &form.properties {
@@ -96,7 +127,7 @@ fn fill_in(schema: &Arc<Schema>) -> Value {
         let usual = usual.map_or_else(String::new, |usual| format!(", else {usual}"));
         let prompt = format!("{}{mark} ({}{}): ", clean(name), property.ty, clean(&usual));
         loop {
-            let text = line(&prompt);
+            let text = line(&prompt).await;
             if text.is_empty() {
                 break;
             }
@@ -111,33 +142,71 @@ fn fill_in(schema: &Arc<Schema>) -> Value {
                     filled.push(member);
                     break;
                 }
-                Err(why) => say_again(&why),
+                Err(why) => say(&why),
             }
         }
     }
     if filled.is_empty() { Value::Null } else { Value::object(filled) }
 }
 
-fn say_again(why: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{why}");
-}
-
-/// Asks for a yes.
+/// Asks for a yes, where nothing else goes on.
 pub(super) fn ask(text: &str) -> bool {
-    matches!(line(text).to_lowercase().as_str(), "y" | "yes")
+    write(text);
+    is_yes(&read_line())
 }
 
-/// What somebody types after a question; nothing when nobody can.
-fn line(text: &str) -> String {
+fn is_yes(text: &str) -> bool {
+    matches!(text.to_lowercase().as_str(), "y" | "yes")
+}
+
+fn write(text: &str) {
     let mut err = anstream::stderr().lock();
     let _ = write!(err, "{text}");
     let _ = err.flush();
-    drop(err);
+}
+
+/// What somebody types; nothing when nobody can.
+fn read_line() -> String {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
         Ok(_) => line.trim().to_owned(),
         Err(_) => String::new(),
     }
+}
+
+/// Who reads what is typed. Nobody can be called back from reading: a question that is withdrawn
+/// leaves the reader behind, and the next one gets what it reads.
+struct Reader {
+    is_reading: bool,
+    wanted: Option<oneshot::Sender<String>>,
+}
+
+static READER: Mutex<Reader> = Mutex::new(Reader { is_reading: false, wanted: None });
+
+fn reader() -> MutexGuard<'static, Reader> {
+    READER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What somebody types after a question.
+async fn line(text: &str) -> String {
+    write(text);
+    let (wanted, typed) = oneshot::channel();
+    let was_reading = {
+        let mut reader = reader();
+        reader.wanted = Some(wanted);
+        std::mem::replace(&mut reader.is_reading, true)
+    };
+    if !was_reading {
+        // A thread of its own: the runtime would wait for a blocking task, also after Ctrl-C.
+        std::thread::spawn(|| {
+            let line = read_line();
+            let mut reader = reader();
+            reader.is_reading = false;
+            // Nobody wants it any more: it was meant for a question that is not open.
+            let _ = reader.wanted.take().map(|wanted| wanted.send(line));
+        });
+    }
+    typed.await.unwrap_or_default()
 }
 
 fn indent(text: &str) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use segue_core::compile::dialect::parse_duration;
 use segue_core::view::{RunStatus, RunView, Timestamp, duration};
-use segue_runtime::driver::{Observer as _, now_ms};
+use segue_runtime::driver::now_ms;
 use segue_runtime::engine::Stored;
 use segue_runtime::store::{Retention, RunQuery, RunRow};
 use serde_json::json;
@@ -231,25 +231,41 @@ fn print_journal(stored: &Stored) {
     }
 }
 
-/// Shows what changes until the run is over, or waits for a person.
+/// Shows what changes until the run is over, waits for a person, or is left by whoever had it.
 async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
     const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(300);
+    // Found once: the last run may soon be another one.
+    let run_id = find(app, run).await?;
+    let progress = super::progress::watching(global);
     let mut seen = 0;
     loop {
-        let stored = stored(app, run).await?;
-        let observer = super::progress::lines();
-        observer.observe(&stored.run, &stored.journal[seen..]);
+        // Asked before: whoever leaves a run has written how it stands.
+        let left = app.engine.store().is_left(&run_id).await;
+        let is_left = left.map_err(|error| error.to_string())?;
+        let stored = stored(app, &run_id).await?;
+        progress.observer().observe(&stored.run, &stored.journal[seen..]);
         seen = stored.journal.len();
-        if stored.run.is_finished() || stored.run.is_waiting() {
-            let view = stored.view();
+        let stands = stored.run.is_finished() || stored.run.is_waiting();
+        if !stands && !is_left {
+            tokio::time::sleep(LOOK_EVERY).await;
+            continue;
+        }
+        let view = stored.view();
+        if global.is_json() {
+            print_json(global, &view);
+        } else {
             show_errors(&view);
             show_questions(&view);
-            if !global.quiet {
-                say(&super::run::summary(&view));
-            }
-            return Ok(exit_of(&view));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        if !stands {
+            let help = format!("`segue resume {run_id}` goes on with it");
+            complain("the run was interrupted: nobody is working on it", Some(&help));
+            return Ok(Exit::RunFailed);
+        }
+        if !global.is_json() && !global.quiet {
+            say(&super::run::summary(&view));
+        }
+        return Ok(exit_of(&view));
     }
 }
 

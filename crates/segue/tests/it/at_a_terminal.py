@@ -1,10 +1,13 @@
 """Runs a program at a terminal of its own and types a line whenever it waits for one.
 
 at_a_terminal.py LINES PROGRAM ARGS...: LINES are separated by `|`; a line is typed after each `] ` or `): ` that is shown last.
+Of `COMMAND!!LINE` the command is executed first, and an empty LINE is not typed.
 What was shown is printed; the exit code is the program's. Needs only Python 3."""
-import os, pty, sys
+import os, pty, signal, subprocess, sys
 
 lines = sys.argv[1].split("|")
+# A program that waits for ever must not hang its test.
+signal.alarm(60)
 pid, terminal = pty.fork()
 if pid == 0:
     os.execvp(sys.argv[2], sys.argv[2:])
@@ -19,9 +22,16 @@ while True:
     shown += some
     since += some
     if since.rstrip(b"\x1b[0m").endswith((b"] ", b"): ")):
-        # Whoever has no more to say ends the input.
-        os.write(terminal, lines.pop(0).encode() + b"\n" if lines else b"\x04")
         since = b""
+        if not lines:
+            # Whoever has no more to say ends the input.
+            os.write(terminal, b"\x04")
+            continue
+        command, has_command, line = lines.pop(0).rpartition("!!")
+        if has_command:
+            subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if line or not has_command:
+            os.write(terminal, line.encode() + b"\n")
 sys.stdout.buffer.write(shown)
 sys.stdout.flush()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))

@@ -652,6 +652,31 @@ fn a_person_at_a_terminal_is_asked() {
     at_a_terminal(&world, "n", &args).exits(3);
 }
 
+/// A run goes on while somebody is asked, and ends without an answer when it is too late for one.
+#[test]
+#[cfg(unix)]
+fn a_question_holds_up_nobody_else() {
+    let world = World::with(
+        "name: c\nsteps:\n  - { id: ask, approve: { message: 'Go on?' } }\n\
+         \x20 - { id: one, tool: echo, parameters: { n: 1 } }\n\
+         \x20 - { id: two, tool: files_write, parameters: { path: two.txt, content: x }, depends_on: one }\n\
+         \x20 - { id: say, tool: echo, parameters: { by: '{{ ask.by }}' } }\n",
+    );
+    let args = ["run", "c.yaml", "-o", "rich"];
+    // Answered when something else has happened, which it would not if the run stood still.
+    let until = "timeout 20 sh -c 'until test -e two.txt; do sleep 0.05; done'!!y";
+    at_a_terminal(&world, until, &args).exits(0);
+    // Somebody else answers.
+    let said = at_a_terminal(&world, &format!("{SEGUE} approve last!!"), &args).exits(0).stdout;
+    let (_, behind) = said.split_once("step `ask` does not ask any more").unwrap();
+    assert!(behind.contains("✓ two"), "{said}");
+    // Nobody answers in time.
+    let text = fs::read_to_string(world.path("c.yaml")).unwrap();
+    world.file("c.yaml", text.replace("'Go on?'", "'Go on?', timeout: 50ms"));
+    let said = at_a_terminal(&world, "true!!", &args).exits(3).stdout;
+    assert!(said.contains("step `ask` does not ask any more"), "{said}");
+}
+
 /// An atomic composition of several destructive calls asks once, and after a no nothing is called.
 /// S3-12, S3-17, S3-20, S3-21, S3-24, S3-26: where nobody can be asked the answer is no.
 #[test]

@@ -130,6 +130,46 @@ fn a_question_can_be_denied_and_a_waiting_run_cancelled() {
     assert!(world.segue(&["cancel", "last"]).exits(1).stderr.contains("is over"));
 }
 
+/// Whoever follows a run follows that one, until nobody works on it.
+#[test]
+fn a_run_that_nobody_works_on_is_not_followed_for_ever() {
+    let world = World::with(ASK);
+    world.run(3, &[]);
+    assert_eq!(world.json(3, &["runs", "show", "last", "--watch", "--json"])["status"], "waiting");
+    assert_eq!(world.segue(&["run", "c.yaml", "-q", "--inject", "crash-after=1"]).code, None);
+    let watched = world.segue(&["runs", "show", "last", "--watch", "--json"]).exits(1);
+    assert!(watched.stderr.contains("nobody is working on it"), "{}", watched.stderr);
+    assert_eq!(watched.json()["status"], "running");
+}
+
+/// What `last` is when somebody begins to follow it stays so.
+#[test]
+fn another_run_does_not_disturb_who_follows_one() {
+    use std::io::{BufRead as _, BufReader};
+
+    let world = World::with(
+        "name: slow\nsteps: [{ id: a, wait: 1ms }, { id: nap, tool: sleep, parameters: { ms: 3000 }, depends_on: a }]\n",
+    );
+    world.file("d.yaml", "name: other\nsteps: [{ id: b, tool: echo }]\n");
+    let mut slow = world.command(SEGUE);
+    slow.args(["run", "c.yaml", "-o", "ndjson"]).stdout(std::process::Stdio::piped());
+    let mut slow = slow.spawn().unwrap();
+    let mut lines = BufReader::new(slow.stdout.take().unwrap()).lines().map(Result::unwrap);
+    lines.find(|line| line.contains("\"nap\"")).unwrap();
+    let mut watch = world.command(SEGUE);
+    watch.args(["runs", "show", "last", "--watch"]).stderr(std::process::Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut said = BufReader::new(watch.stderr.take().unwrap()).lines().map(Result::unwrap);
+    said.find(|line| line.starts_with("[nap]")).unwrap();
+    world.segue(&["run", "d.yaml"]).exits(0);
+    // Not from when somebody began to look.
+    let done = said.find(|line| line.starts_with("[nap] done in")).unwrap();
+    assert!(done.starts_with("[nap] done in 3"), "{done}");
+    assert!(said.last().unwrap().starts_with("slow: success"));
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    assert_eq!(slow.wait().unwrap().code(), Some(0));
+}
+
 /// S7: what was done is taken back once, when somebody wants it.
 #[test]
 fn a_finished_run_is_taken_back_by_hand() {

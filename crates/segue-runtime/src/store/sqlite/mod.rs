@@ -258,6 +258,11 @@ impl Store for SqliteStore {
         Ok(self.read(find).await?.map(|stored| stored.row))
     }
 
+    async fn is_left(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+        let owner = self.run(run_id).await?.and_then(|row| row.owner);
+        Ok(owner.is_none_or(|owner| !self.owners.is_alive(&owner)))
+    }
+
     async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
         let query = query.clone();
         self.read(move |connection| history::runs(connection, &query)).await
