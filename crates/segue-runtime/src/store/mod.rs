@@ -106,6 +106,15 @@ pub enum StoreError {
         /// The key, as far as it can be read.
         key: Arc<str>,
     },
+    /// What somebody wrote last was damaged before it was where it belongs: whatever of it could be
+    /// read is there, and a person may look at the rest.
+    #[error(
+        "what was written last was damaged, and is set aside as `{path}`: runs that lost something are named"
+    )]
+    Cut {
+        /// Where it is kept.
+        path: String,
+    },
     /// The store as a whole cannot be used: somebody has to look at it.
     #[error("the store cannot be used: {what}")]
     Broken {

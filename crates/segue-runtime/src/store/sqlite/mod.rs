@@ -14,6 +14,7 @@ mod office;
 mod owner;
 mod pack;
 mod row;
+mod salvage;
 mod schema;
 mod shelf;
 mod slate;
@@ -265,11 +266,15 @@ impl Store for SqliteStore {
 
     async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
         let query = query.clone();
-        self.read(move |connection| history::runs(connection, &query)).await
+        let mut page = self.read(move |connection| history::runs(connection, &query)).await?;
+        page.damaged.extend(self.slates.damaged());
+        Ok(page)
     }
 
     async fn unfinished(&self) -> Result<Runs, StoreError> {
-        self.read(history::unfinished).await
+        let mut found = self.read(history::unfinished).await?;
+        found.damaged.extend(self.slates.damaged());
+        Ok(found)
     }
 
     async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {

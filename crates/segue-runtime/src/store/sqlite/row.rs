@@ -35,6 +35,9 @@ pub(super) struct StoredRun {
 /// In the place of the last hash, in the row of a run that stands apart.
 const APART: Hash = [0; 32];
 
+/// In the place of the last hash of a run that lost entries: nothing can follow it.
+const LOST: Hash = [0xff; 32];
+
 const COLUMNS: &str = "run.number, run_id, name, run.status, plan_hash, bundle, started_ms,
     run.updated_ms, ended_ms, run.length, run.head, owner, epoch, run.checksum, run.last,
     standing.status, standing.updated_ms, standing.length, standing.hash, standing.last,
@@ -97,12 +100,19 @@ impl StoredRun {
     /// Reads a row that begins with the columns of a run.
     fn read(from: &Row<'_>) -> Result<StoredRun, StoreError> {
         let run_id: Result<Arc<str>, _> = get(from, 1);
-        let damaged = |what: String| StoreError::Damaged {
+        let damaged = |seq: u64, what: String| StoreError::Damaged {
             run_id: run_id.clone().unwrap_or_else(|_| "?".into()),
-            seq: 0,
-            what: format!("its row cannot be trusted: {what}"),
+            seq,
+            what,
         };
-        StoredRun::columns(from).and_then(|stored| stored.standing(from)).map_err(damaged)
+        let read = StoredRun::columns(from).and_then(|stored| stored.standing(from));
+        let stored =
+            read.map_err(|what| damaged(0, format!("its row cannot be trusted: {what}")))?;
+        if stored.head == LOST {
+            let what = "what was written next is lost, with a slate that was damaged".to_owned();
+            return Err(damaged(stored.row.length, what));
+        }
+        Ok(stored)
     }
 
     fn columns(from: &Row<'_>) -> Result<StoredRun, String> {
@@ -273,6 +283,16 @@ impl StoredRun {
             self.standing_checksum(),
         ])?;
         Ok(())
+    }
+
+    /// Marks a run whose last entries are lost. Whoever reads it is told.
+    pub(super) fn lose(mut self, connection: &Connection) -> Result<(), Fault> {
+        self.head = LOST;
+        if self.is_apart {
+            self.stand(connection)
+        } else {
+            self.update(connection, self.row.ended_ms)
+        }
     }
 
     /// From now on it stands in its row.

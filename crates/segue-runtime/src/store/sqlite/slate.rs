@@ -38,7 +38,7 @@ use crate::store::{Lease, RunRow};
 const PAGE_BYTES: usize = 4_096;
 
 /// Pages of a slate.
-const PAGES: u64 = 1_024;
+pub(super) const PAGES: u64 = 1_024;
 
 /// The length of a slate that its owner may write on.
 const BYTES: u64 = PAGES * PAGE_BYTES as u64;
@@ -486,10 +486,10 @@ impl Reading {
             }
             let mut rest = &*content;
             while !rest.is_empty() {
-                turns.push(Arc::new(self.turn(&mut rest)?));
+                turns.push(Arc::new(self.turn(&mut rest, &|_| None)?));
             }
             place.index += 1;
-            place.page += (HEADER_BYTES + content.len()).div_ceil(PAGE_BYTES) as u64;
+            place.page += pages_of(&content);
         }
         self.place = Some(place);
         Ok(turns)
@@ -507,8 +507,12 @@ impl Reading {
         Ok(false)
     }
 
-    /// The next turn of a unit.
-    fn turn(&mut self, unit: &mut &[u8]) -> Result<Turn, String> {
+    /// The next turn of a unit. A bundle that does not stand on the slate may be `known`.
+    pub(super) fn turn(
+        &mut self,
+        unit: &mut &[u8],
+        known: &dyn Fn(&Hash) -> Option<Arc<str>>,
+    ) -> Result<Turn, String> {
         let wrong = || "a turn cannot be read".to_owned();
         let end = unit.iter().position(|byte| *byte == b'\n').ok_or_else(wrong)?;
         let head: Head<'_> = serde_json::from_slice(&unit[..end]).map_err(|_| wrong())?;
@@ -523,7 +527,8 @@ impl Reading {
                 let text = std::str::from_utf8(text).map_err(|_| wrong())?;
                 self.bundles.insert(hash, text.into());
             }
-            let text = self.bundles.get(&hash).ok_or_else(wrong)?.clone();
+            let text =
+                self.bundles.get(&hash).cloned().or_else(|| known(&hash)).ok_or_else(wrong)?;
             let toolset = begun.toolset.map(Arc::from);
             let caller = |principal: Cow<'_, str>| Caller { principal: principal.into(), toolset };
             let row = RunRow {
@@ -553,8 +558,16 @@ impl Reading {
     }
 }
 
+/// Pages that a unit with this content takes.
+pub(super) fn pages_of(content: &[u8]) -> u64 {
+    (HEADER_BYTES + content.len()).div_ceil(PAGE_BYTES) as u64
+}
+
 /// Generation, index and content of the unit that begins on a page, if one does.
-fn written_at(file: &mut File, page: u64) -> Result<Option<(u64, u64, Vec<u8>)>, String> {
+pub(super) fn written_at(
+    file: &mut File,
+    page: u64,
+) -> Result<Option<(u64, u64, Vec<u8>)>, String> {
     let error = |error: io::Error| error.to_string();
     file.seek(SeekFrom::Start(page * PAGE_BYTES as u64)).map_err(error)?;
     let mut header = [0; HEADER_BYTES];

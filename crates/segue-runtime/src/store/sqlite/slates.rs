@@ -6,7 +6,7 @@
 //! notices before it writes again.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::desk::Desk;
 use super::fault::{Fault, broken};
 use super::owner::Owners;
+use super::salvage;
 use super::schema::{beside, sync_log};
 use super::slate::{Reading, TAKEN_BYTES, sync_folder};
 use crate::store::StoreError;
@@ -22,6 +23,8 @@ use crate::store::StoreError;
 #[derive(Clone)]
 pub(super) struct Slates {
     folder: PathBuf,
+    /// Where those go that are damaged.
+    damaged: PathBuf,
     /// The store's file.
     store: PathBuf,
     /// How far those of others were read.
@@ -49,6 +52,8 @@ pub(super) struct Held {
     is_taken: bool,
     /// Whether it is also thrown away. That of an owner who is alive is its own to throw away.
     is_left: bool,
+    /// Whether it is kept for a person to look at instead.
+    is_damaged: bool,
 }
 
 impl Held {
@@ -68,7 +73,12 @@ impl Held {
 
     /// What stands on it is committed.
     pub(super) fn copied(self) {
-        let Held { file, path, slates, reading, is_taken, is_left } = self;
+        let Held { file, path, slates, reading, is_taken, is_left, is_damaged } = self;
+        if is_damaged {
+            // Left there, it is copied again by whoever opens the store next, which changes nothing.
+            let _ = sync_log(&slates.store).and_then(|()| slates.set_aside(&path));
+            return;
+        }
         if !is_taken {
             slates.readings().insert(path, reading);
             return;
@@ -85,6 +95,7 @@ impl Slates {
     pub(super) fn of(store: &Path) -> Slates {
         Slates {
             folder: beside(store, "-slates"),
+            damaged: beside(store, "-damaged"),
             store: store.to_owned(),
             readings: Arc::default(),
         }
@@ -129,6 +140,20 @@ impl Slates {
         }
         let synced = if self.folder.exists() { sync_folder(&self.folder) } else { Ok(()) };
         synced.map_err(|error| fault(error.to_string()))
+    }
+
+    /// Moves a damaged slate to where nobody looks for one.
+    fn set_aside(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(&self.damaged)?;
+        std::fs::rename(path, self.damaged.join(path.file_name().unwrap_or_default()))?;
+        sync_folder(&self.damaged).and_then(|()| sync_folder(&self.folder))
+    }
+
+    /// Slates that were set aside.
+    pub(super) fn damaged(&self) -> Vec<StoreError> {
+        let entries = std::fs::read_dir(&self.damaged).into_iter().flatten().flatten();
+        let path = |entry: DirEntry| entry.path().display().to_string();
+        entries.map(|entry| StoreError::Cut { path: path(entry) }).collect()
     }
 
     /// Copies what stands on slates and is not in the file.
@@ -179,13 +204,14 @@ impl Slates {
         for turn in reading.news(&mut file).map_err(unreadable)? {
             turn.copy(desk)?;
         }
-        if is_left && reading.is_cut(&mut file).map_err(unreadable)? {
-            let what = "it is damaged in its middle; moved away, it is not looked at";
-            return Err(unreadable(what.to_owned()));
+        let is_damaged = is_left && reading.is_cut(&mut file).map_err(unreadable)?;
+        if is_damaged {
+            let owner = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            salvage::copy(&mut file, owner, desk)?;
         }
         let (slates, path) = (self.clone(), path.to_owned());
-        let mut held = Held { file, path, slates, reading, is_taken: false, is_left };
-        if is_taken {
+        let mut held = Held { file, path, slates, reading, is_taken: false, is_left, is_damaged };
+        if is_taken && !is_damaged {
             held.take()?;
         }
         desk.hold(held);

@@ -223,7 +223,7 @@ impl From<StoreError> for Problem {
                     .of_run(&run_id)
             }
             StoreError::Changed { .. } => Problem::conflict(detail),
-            StoreError::Broken { .. } | StoreError::Spoiled { .. } => {
+            StoreError::Broken { .. } | StoreError::Spoiled { .. } | StoreError::Cut { .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
             }
         }
