@@ -311,6 +311,14 @@ impl Store for Mortal {
         self.inner.run(run_id).await
     }
 
+    async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.inner.damaged().await
+    }
+
+    async fn forget_damaged(&self) -> Result<u64, StoreError> {
+        self.inner.forget_damaged().await
+    }
+
     async fn is_left(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
         self.inner.is_left(run_id).await
     }

@@ -6,6 +6,7 @@
 
 mod measure;
 mod memory;
+pub(crate) mod private;
 mod rules;
 mod sqlite;
 
@@ -370,6 +371,17 @@ pub trait Store: Send + Sync {
 
     /// Forgets runs that are over; the answer is how many.
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError>;
+
+    /// Every run that is not what was written, and whatever else is set aside. Reads everything.
+    async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Forgets what [`Store::damaged`] names, unless somebody who is alive has it; the answer is how
+    /// many runs that were.
+    async fn forget_damaged(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
 
     /// What was measured of every tool that was called, by id; a composition counts as a tool.
     async fn tools(&self) -> Result<Vec<ToolStats>, StoreError>;

@@ -402,6 +402,97 @@ async fn a_new_slate_is_read_from_its_beginning() {
     assert_eq!(facts(&other.load(&lease.run_id).await.unwrap()), expected(seq));
 }
 
+/// D2: nobody else may read what is kept, unless the file was there and says so.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_store_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let rights = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let inner = folder.path().join("a/b");
+    let store = slated(&inner.join("runs.db"));
+    let lease = begin(&store, "a", &plan_named("slated")).await;
+    finish(&store, &lease, 1).await;
+    finish(&store, &begin(&store, "b", &plan_named("slated")).await, 1).await;
+    for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+        assert_eq!(rights(&inner.join(name)), 0o600, "{name}");
+    }
+    for name in ["..", ".", "runs.db-owners", "runs.db-slates"] {
+        assert_eq!(rights(&inner.join(name)), 0o700, "{name}");
+    }
+    assert_eq!(rights(&slate_of(&inner)), 0o600);
+    assert_eq!(rights(folder.path()), 0o755);
+    let shared = folder.path().join("shared.db");
+    fs::write(&shared, "").unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o640)).unwrap();
+    begin(&sqlite(&shared), "a", &plan_named("shared")).await;
+    assert_eq!(rights(&shared), 0o640);
+    assert_eq!(rights(&folder.path().join("shared.db-owners")) & 0o707, 0o700);
+}
+
+/// D2: what was forgotten is in none of the files any more.
+#[tokio::test]
+async fn what_was_forgotten_is_nowhere() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let plan = plan_named("forgotten");
+    let store = slated(&path);
+    let lease = begin(&store, "a", &plan).await;
+    for seq in 1..30 {
+        let entries = [entry(seq, Value::from(format!("canary-{seq}-{}", "x".repeat(500))))];
+        store.append(&lease, record(seq, &entries, RunStatus::Running)).await.unwrap();
+    }
+    finish(&store, &lease, 30).await;
+    begin(&store, "kept", &plan).await;
+    let all = Retention { keep_last: Some(0), ..Retention::default() };
+    assert_eq!(store.prune(all).await, Ok(1));
+    for name in ["runs.db", "runs.db-wal"] {
+        let bytes = fs::read(folder.path().join(name)).unwrap();
+        assert!(!bytes.windows(7).any(|window| window == b"canary-"), "{name}");
+    }
+    assert_eq!(store.load(&"kept".into()).await.unwrap().len(), 1);
+}
+
+/// J5: what is damaged is found, named and forgotten, and nothing else is.
+#[tokio::test]
+async fn what_is_damaged_can_be_forgotten() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let store = sqlite(&path);
+    let plan = plan_named("damaged");
+    for name in ["whole", "cut", "changed", "over"] {
+        let lease = begin(&store, name, &plan).await;
+        add(&store, &lease, 1).await.unwrap();
+        if name == "over" {
+            finish(&store, &lease, 2).await;
+        }
+    }
+    assert_eq!(store.damaged().await.unwrap(), []);
+    drop(store);
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    let number = "(SELECT number FROM run WHERE run_id = ?1)";
+    let cut = format!(
+        "DELETE FROM turn WHERE number = (SELECT min(number) FROM turn WHERE run = {number})"
+    );
+    raw.execute(&cut, ["cut"]).unwrap();
+    raw.execute("UPDATE run SET epoch = 9 WHERE run_id = ?1", ["changed"]).unwrap();
+    drop(raw);
+    let store = sqlite(&path);
+    let named = |error: &StoreError| match error {
+        StoreError::Damaged { run_id, .. } => run_id.to_string(),
+        other => panic!("{other}"),
+    };
+    let damaged = store.damaged().await.unwrap();
+    assert_eq!(damaged.iter().map(named).collect::<Vec<_>>(), ["changed", "cut"]);
+    assert_eq!(store.forget_damaged().await, Ok(2));
+    assert_eq!(store.damaged().await.unwrap(), []);
+    let listed = store.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await.unwrap();
+    assert_eq!((listed.runs.len(), listed.damaged.len()), (2, 0));
+    assert_eq!(store.load(&"whole".into()).await.unwrap().len(), 2);
+}
+
 /// A store has one place, whatever name leads to it.
 #[cfg(unix)]
 #[tokio::test]

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::Connection;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::fault::{Fault, broken};
+use super::owner::Owners;
 use super::row::{StoredRun, signed, unlisted};
+use super::{bundle_text, journal};
 use crate::store::rules::fits;
-use crate::store::{Retention, RunQuery, Runs, ToolStats};
+use crate::store::{Retention, RunQuery, Runs, StoreError, ToolStats};
 
 /// Runs that are forgotten in one transaction, so that others need not wait long.
 const FORGET_TOGETHER: i64 = 100;
@@ -108,6 +111,69 @@ pub(super) fn forgettable(
     Ok(ended.collect::<Result<_, _>>()?)
 }
 
+/// A run that is not what was written.
+pub(super) struct Damaged {
+    number: i64,
+    /// Its name as it stands there, which may be anything.
+    name: Value,
+    pub(super) error: StoreError,
+}
+
+/// Every run that is not what was written.
+pub(super) fn damaged(connection: &Connection) -> Result<Vec<Damaged>, Fault> {
+    let sql = "SELECT number, run_id FROM run NOT INDEXED ORDER BY number DESC";
+    let mut select = connection.prepare_cached(sql)?;
+    let all = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let all = all.collect::<Result<Vec<(i64, Value)>, _>>()?;
+    let mut found = Vec::new();
+    for (number, name) in all {
+        match check(connection, number) {
+            Ok(()) => {}
+            Err(Fault::Refused(error)) => found.push(Damaged { number, name, error }),
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a run is what was written: its row, its journal and its plan.
+fn check(connection: &Connection, number: i64) -> Result<(), Fault> {
+    let mut found = None;
+    StoredRun::scan(connection, "WHERE number = ?1", [number], |stored| {
+        found = Some(stored);
+        false
+    })?;
+    let Some(stored) = found.transpose()? else { return Ok(()) };
+    journal::load(connection, &stored.row.run_id)?;
+    bundle_text(connection, &stored.row.run_id, &stored.bundle)?;
+    Ok(())
+}
+
+/// Forgets runs that are damaged, whether they are over or not, unless somebody has them; the answer is
+/// how many.
+pub(super) fn forget_damaged(
+    connection: &Connection,
+    found: &[Damaged],
+    owners: &Owners,
+) -> Result<u64, Fault> {
+    let sql = "SELECT owner FROM run WHERE number = ?1 AND run_id IS ?2";
+    let mut forgotten = 0;
+    for Damaged { number, name, .. } in found {
+        let mut select = connection.prepare_cached(sql)?;
+        let owner = select.query_row(params![number, name], |row| row.get(0)).optional()?;
+        let is_owned = |owner: &Value| matches!(owner, Value::Text(name) if owners.is_alive(name));
+        if owner.is_none_or(|owner| is_owned(&owner)) {
+            continue;
+        }
+        connection.prepare_cached("DELETE FROM turn WHERE run = ?1")?.execute([number])?;
+        connection.prepare_cached("DELETE FROM standing WHERE run = ?1")?.execute([number])?;
+        forget_one(connection, *number)?;
+        forgotten += 1;
+    }
+    forget_bundles(connection)?;
+    Ok(forgotten)
+}
+
 /// Forgets runs, unless somebody has taken them since; the answer is how many.
 pub(super) fn forget(connection: &Connection, ended: &[Ended]) -> Result<u64, Fault> {
     let sql = "SELECT 1 FROM run WHERE number = ?1 AND epoch = ?2 AND ended_ms IS NOT NULL";
@@ -118,12 +184,21 @@ pub(super) fn forget(connection: &Connection, ended: &[Ended]) -> Result<u64, Fa
             forgotten += 1;
         }
     }
-    let sql = "DELETE FROM bundle WHERE hash NOT IN (SELECT bundle FROM run)";
-    connection.prepare_cached(sql)?.execute([])?;
+    forget_bundles(connection)?;
     Ok(forgotten)
 }
 
+fn forget_bundles(connection: &Connection) -> Result<(), Fault> {
+    let sql = "DELETE FROM bundle WHERE hash NOT IN (SELECT bundle FROM run)";
+    connection.prepare_cached(sql)?.execute([])?;
+    // What was asked for with the first one.
+    connection.pragma_update(None, "secure_delete", "fast")?;
+    Ok(())
+}
+
 fn forget_one(connection: &Connection, run: i64) -> Result<(), Fault> {
+    // What is forgotten is not left in pages that are free.
+    connection.pragma_update(None, "secure_delete", true)?;
     let run_sql = |sql: &str| -> Result<(), Fault> {
         connection.prepare_cached(sql)?.execute([run])?;
         Ok(())

@@ -90,8 +90,8 @@ impl SqliteStore {
             .map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
         let counts = Arc::<Counts>::default();
         let mut desk = Desk::new(connection, counts.clone());
-        let (owners, slates) =
-            (Owners { folder: schema::beside(path, "-owners") }, Slates::of(path));
+        let owners = Owners { folder: schema::beside(path, "-owners"), store: path.clone() };
+        let slates = Slates::of(path);
         if slates.has_others(None) {
             let copy = |desk: &mut Desk| slates.copy(desk, &owners, Whose::Others(None));
             desk.transaction(Durable::Now, copy)?;
@@ -173,6 +173,30 @@ impl SqliteStore {
         plans.push_front(known.clone());
         plans.truncate(PLANS_MAX);
         known
+    }
+
+    /// What was copied from a slate, and is gone then, would be copied again. So nothing of a run that
+    /// is forgotten stands on any. Says what `find` says when everything is in the file.
+    async fn empty_slates<T: Send + 'static>(
+        &self,
+        find: impl Fn(&Desk) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (slates, owners) = (self.slates.clone(), self.owners.clone());
+        let me = self.owner.get().map(|owner| owner.name.clone());
+        let empty = move |desk: &mut Desk| {
+            slates.copy(desk, &owners, Whose::Emptied(me.as_deref()))?;
+            find(desk)
+        };
+        let found = self.writer.write(empty).await?;
+        self.writer.wipe().await?;
+        self.slates.sync()?;
+        Ok(found)
+    }
+
+    /// What is forgotten is forgotten. A file that stays as it is has room for others.
+    async fn shrink(&self) {
+        let path = self.readers.path.clone();
+        let _ = tokio::task::spawn_blocking(move || schema::shrink(&path)).await;
     }
 
     /// Packs a turn, and counts the calls that ended in it.
@@ -297,20 +321,11 @@ impl Store for SqliteStore {
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         loop {
-            // What was copied from a slate, and is gone then, would be copied again. So nothing of
-            // a run that is forgotten stands on any.
-            let (slates, owners) = (self.slates.clone(), self.owners.clone());
-            let me = self.owner.get().map(|owner| owner.name.clone());
-            let find = move |desk: &mut Desk| {
-                slates.copy(desk, &owners, Whose::Emptied(me.as_deref()))?;
-                history::forgettable(&desk.connection, retention)
-            };
-            let ended = self.writer.write(find).await?;
+            let find = move |desk: &Desk| history::forgettable(&desk.connection, retention);
+            let ended = self.empty_slates(find).await?;
             if ended.is_empty() {
                 break;
             }
-            self.writer.wipe().await?;
-            self.slates.sync()?;
             let forget = move |desk: &mut Desk| {
                 desk.forget();
                 history::forget(&desk.connection, &ended)
@@ -318,10 +333,32 @@ impl Store for SqliteStore {
             forgotten += self.writer.write(forget).await?;
         }
         if forgotten > 0 {
-            let path = self.readers.path.clone();
-            // They are forgotten. A file that stays as it is has room for others.
-            let _ = tokio::task::spawn_blocking(move || schema::shrink(&path)).await;
+            self.shrink().await;
         }
+        Ok(forgotten)
+    }
+
+    async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
+        let found = self.read(history::damaged).await?;
+        let mut damaged: Vec<StoreError> = found.into_iter().map(|found| found.error).collect();
+        damaged.extend(self.slates.damaged());
+        Ok(damaged)
+    }
+
+    async fn forget_damaged(&self) -> Result<u64, StoreError> {
+        let found = self.read(history::damaged).await?;
+        let mut forgotten = 0;
+        if !found.is_empty() {
+            self.empty_slates(|_| Ok(())).await?;
+            let owners = self.owners.clone();
+            let forget = move |desk: &mut Desk| {
+                desk.forget();
+                history::forget_damaged(&desk.connection, &found, &owners)
+            };
+            forgotten = self.writer.write(forget).await?;
+            self.shrink().await;
+        }
+        self.slates.discard_damaged()?;
         Ok(forgotten)
     }
 

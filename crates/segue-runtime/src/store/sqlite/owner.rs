@@ -12,12 +12,15 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::fault::Fault;
+use crate::store::private::make_folder;
 
 /// The folder with the files of owners. Everything here happens inside the writer's transactions,
 /// so that nobody looks while somebody else is between making a file and locking it.
 #[derive(Clone, Debug)]
 pub(super) struct Owners {
     pub(super) folder: PathBuf,
+    /// The store's file.
+    pub(super) store: PathBuf,
 }
 
 /// Somebody who may have runs; alive until dropped.
@@ -35,7 +38,7 @@ impl Owners {
         let fault = |error: std::io::Error| {
             Fault::Unavailable(format!("`{}`: {error}", self.folder.display()))
         };
-        std::fs::create_dir_all(&self.folder).map_err(fault)?;
+        make_folder(&self.folder, &self.store).map_err(fault)?;
         for entry in std::fs::read_dir(&self.folder).map_err(fault)?.flatten() {
             if entry.file_name().to_str().is_some_and(|name| !self.is_alive(name)) {
                 let _ = std::fs::remove_file(entry.path());

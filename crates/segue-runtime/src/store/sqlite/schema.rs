@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{Fault, broken};
+use crate::store::private::make_file;
 
 /// How long another process may hold the file.
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(20);
@@ -184,10 +185,7 @@ impl Default for SqliteOptions {
 
 /// The connection that writes. Makes the file when there is none, and brings its tables up to date.
 pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
-    if let Some(parent) = path.parent() {
-        // Opening says it better when this fails.
-        let _ = std::fs::create_dir_all(parent);
-    }
+    make_file(path);
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
     connection.pragma_update(None, "page_size", options.page_bytes)?;
@@ -196,6 +194,8 @@ pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connec
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.pragma_update(None, "cell_size_check", true)?;
+    // As far as that costs no writing; forgetting asks for more.
+    connection.pragma_update(None, "secure_delete", "fast")?;
     // What the log holds is durable; moving it at the end of every short process would cost more
     // than the process.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -228,14 +228,21 @@ fn prepare_once(connection: &Connection) -> Result<(), Fault> {
 }
 
 /// Gives space back to the disk when half of the file and more is free, else it is kept for what
-/// comes. Everybody who writes waits meanwhile.
+/// comes. Everybody who writes waits meanwhile. What was forgotten is not in the log either then.
 pub(super) fn shrink(path: &Path) -> Result<(), Fault> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
     let pages = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
     let (free, all): (i64, i64) = (pages("freelist_count")?, pages("page_count")?);
     if free >= PAGES_FREE_MIN && free >= all / 2 {
-        connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
+        connection.execute_batch("VACUUM")?;
+    }
+    let log = beside(path, "-wal");
+    let length = std::fs::metadata(&log).map_or(0, |known| known.len());
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
+    if length >= log_bytes(&connection)? {
+        // Somebody writes a lot.
+        lengthen_log(&connection, path)?;
     }
     Ok(())
 }
@@ -287,11 +294,16 @@ pub(super) fn sync_log(path: &Path) -> std::io::Result<()> {
     OpenOptions::new().write(true).open(beside(path, "-wal"))?.sync_data()
 }
 
+/// How long the log gets.
+fn log_bytes(connection: &Connection) -> Result<u64, Fault> {
+    let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    Ok(u64::from(page + 24) * u64::from(CHECKPOINT_PAGES + CHECKPOINT_PAGES / 8))
+}
+
 /// Makes the log as long as it will get, while nobody else writes. A sync of bytes in the middle of
 /// a file is several times faster than one that also makes the file longer.
 pub(super) fn lengthen_log(connection: &Connection, path: &Path) -> Result<(), Fault> {
-    let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    let wanted = u64::from(page + 24) * u64::from(CHECKPOINT_PAGES + CHECKPOINT_PAGES / 8);
+    let wanted = log_bytes(connection)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let done = fill_up(&beside(path, "-wal"), wanted);
     connection.execute_batch("ROLLBACK")?;

@@ -31,6 +31,7 @@ use uuid::Uuid;
 use super::fault::Fault;
 use super::pack::{Hash, Packed};
 use super::turn::{Begins, Bundle, PackedRecord, Turn};
+use crate::store::private::make_folder;
 use crate::store::rules::is_over;
 use crate::store::{Lease, RunRow};
 
@@ -155,7 +156,7 @@ impl Slate {
     /// faster than one that also makes the file longer.
     pub(super) fn make(path: PathBuf, file: Connection, like: &Path) -> io::Result<Slate> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            make_folder(folder, like)?;
         }
         let permissions = std::fs::metadata(like)?.permissions();
         let mut blank = OpenOptions::new().write(true).create_new(true).open(&path)?;

@@ -18,6 +18,7 @@ use super::salvage;
 use super::schema::{beside, sync_log};
 use super::slate::{Reading, TAKEN_BYTES, sync_folder};
 use crate::store::StoreError;
+use crate::store::private::make_folder;
 
 /// The folder with slates. What is copied is copied inside the writer's transactions.
 #[derive(Clone)]
@@ -144,7 +145,7 @@ impl Slates {
 
     /// Moves a damaged slate to where nobody looks for one.
     fn set_aside(&self, path: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(&self.damaged)?;
+        make_folder(&self.damaged, &self.store)?;
         std::fs::rename(path, self.damaged.join(path.file_name().unwrap_or_default()))?;
         sync_folder(&self.damaged).and_then(|()| sync_folder(&self.folder))
     }
@@ -154,6 +155,16 @@ impl Slates {
         let entries = std::fs::read_dir(&self.damaged).into_iter().flatten().flatten();
         let path = |entry: DirEntry| entry.path().display().to_string();
         entries.map(|entry| StoreError::Cut { path: path(entry) }).collect()
+    }
+
+    /// Throws those away.
+    pub(super) fn discard_damaged(&self) -> Result<(), StoreError> {
+        match std::fs::remove_dir_all(&self.damaged) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::Unavailable { message: error.to_string() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Copies what stands on slates and is not in the file.

@@ -11,6 +11,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
 use segue_core::diagnostic::Code;
 
 use super::super::words::{is_common, words};
+use crate::store::private::make_file;
 use crate::tools::ToolError;
 
 /// Words of a query that are looked at.
@@ -197,10 +198,7 @@ impl Store {
 }
 
 fn open_file(path: &Path) -> rusqlite::Result<Connection> {
-    if let Some(parent) = path.parent() {
-        // Opening says it better when this fails.
-        let _ = std::fs::create_dir_all(parent);
-    }
+    make_file(path);
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
