@@ -102,6 +102,9 @@ pub struct Limits {
     pub served_content_bytes_max: usize,
     /// How long a question to a person stands before the run waits without it.
     pub served_question_ms: u64,
+    /// How long what is served waits at its start for tool servers that nobody has seen; the others
+    /// are taken in when they answer.
+    pub served_start_ms: u64,
     /// How long runs may go on after the one who wanted them has gone.
     pub served_leave_ms: u64,
     /// Connections that a server for others has at once; a further one takes the place of the one that
@@ -211,6 +214,7 @@ impl Default for Limits {
             served_result_bytes_max: 32 * 1024,
             served_content_bytes_max: 1024 * 1024,
             served_question_ms: 900_000,
+            served_start_ms: 8_000,
             served_leave_ms: 10_000,
             served_connections_max: 4_096,
             served_streams_max: 256,

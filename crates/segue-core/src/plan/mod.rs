@@ -12,7 +12,7 @@ pub mod explain;
 mod svg;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::compile;
@@ -488,6 +488,18 @@ impl Plan {
             ),
         ];
         Value::object(meaning.into_iter().chain(max_calls).chain(keeps))
+    }
+}
+
+impl Plan {
+    /// Whether it, or a composition in it, calls a tool of one of these sources, undos included.
+    pub fn calls_any_of(&self, sources: &BTreeSet<Arc<str>>) -> bool {
+        let inside = |step: &PlanStep| {
+            let mut plans = step.nested.values().chain(step.undo_plans.values());
+            plans.any(|plan| plan.calls_any_of(sources))
+        };
+        self.tools.keys().any(|id| sources.contains(id.namespace()))
+            || self.steps.iter().any(inside)
     }
 }
 

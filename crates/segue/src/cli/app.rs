@@ -144,7 +144,7 @@ impl App {
         let builtins = Builtins::new(&config);
         let tools = own_tools(&config, &builtins).map_err(|message| said(&message))?;
         let mut upstream = Upstream::open(&config, wanted, &tools);
-        let (engine, unloaded) = built(global, &config, tools, &mut upstream, change)?;
+        let (engine, unloaded) = built(global, &config, tools, &mut upstream, &[], change)?;
         let (library, is_quiet) = (OnceCell::new(), global.quiet);
         let patience = Duration::from_millis(config.limits.traces_leave_ms);
         let sending = Sending(OnceCell::new(), patience);
@@ -167,10 +167,22 @@ impl App {
         // What was seen of tools are hints, and no reason to stop when they cannot be had.
         let stats = self.engine.store().tools().await.unwrap_or_default();
         let change = |builder: EngineBuilder| builder.observed(&stats).after(&self.engine);
-        let (engine, unloaded) = built(global, &config, tools, &mut upstream, change)?;
+        let (engine, unloaded) = built(global, &config, tools, &mut upstream, &[], change)?;
         self.upstream.go_on_with(upstream);
         (self.engine, self.config, self.unloaded) = (engine, config, unloaded);
         (self.library, self.builtins) = (OnceCell::new(), builtins);
+        Ok(())
+    }
+
+    /// Goes on with what is known of the servers now.
+    pub(super) async fn refresh(&mut self, global: &Global) -> Result<(), Exit> {
+        let App { config, builtins, upstream, .. } = self;
+        let tools = own_tools(config, builtins).map_err(|message| said(&message))?;
+        upstream.renew();
+        let stats = self.engine.store().tools().await.unwrap_or_default();
+        let change = |builder: EngineBuilder| builder.observed(&stats).after(&self.engine);
+        let (engine, unloaded) = built(global, config, tools, upstream, &self.unloaded, change)?;
+        (self.engine, self.unloaded, self.library) = (engine, unloaded, OnceCell::new());
         Ok(())
     }
 
@@ -411,12 +423,14 @@ fn said(message: &str) -> Exit {
     Exit::Usage
 }
 
-/// An engine of these tools and those of the servers, saying what is odd about either.
+/// An engine of these tools and those of the servers, saying what is odd about either and was not
+/// before.
 fn built(
     global: &Global,
     config: &Config,
     mut tools: Vec<Tool>,
     upstream: &mut Upstream,
+    before: &[Unloaded],
     change: impl FnOnce(EngineBuilder) -> EngineBuilder,
 ) -> Result<(Engine, Vec<Unloaded>), Exit> {
     tools.append(&mut upstream.tools);
@@ -441,9 +455,9 @@ fn built(
     let (engine, unloaded) = change(builder).build();
     if !global.quiet {
         upstream.notes.iter().for_each(|note| say(&format!("note: {}", clean(note))));
-        for Unloaded { source, diagnostics } in &unloaded {
-            say(&not_loaded(source, diagnostics));
-        }
+        let note = |Unloaded { source, diagnostics }: &Unloaded| not_loaded(source, diagnostics);
+        let said: BTreeSet<String> = before.iter().map(note).collect();
+        unloaded.iter().map(note).filter(|note| !said.contains(note)).for_each(|note| say(&note));
     }
     Ok((engine, unloaded))
 }

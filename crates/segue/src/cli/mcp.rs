@@ -1,5 +1,6 @@
 //! `segue mcp`
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const EXAMPLES: &str = "\
 In a host's configuration:
   { \"mcpServers\": { \"segue\": { \"command\": \"segue\", \"args\": [\"--config\", \"/path/segue.yaml\", \"mcp\"] } } }
 
-Every configured composition is a tool; see docs/mcp.md.";
+Every configured composition is a tool; see docs/serving.md.";
 
 /// Serve the configured compositions to an MCP host, over standard input and output
 #[derive(Args, Debug)]
@@ -54,7 +55,7 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
         Err(exit) => return exit,
     };
     let (hall, runtime) = (hall(&app, app.observing()), app.runtime().clone());
-    runtime.block_on(recover(global, &hall));
+    runtime.block_on(recover(global, &app, &hall, None));
     open.send_replace(Some(hall.clone()));
     let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
     runtime.block_on(serve(global, watch, is_gone));
@@ -69,9 +70,15 @@ pub(super) fn hall(app: &App, observing: Observing) -> Arc<Hall> {
     Hall::new(engine, library, toolsets, own::names(), handle, observing)
 }
 
-/// Goes on with what was interrupted. Whoever asks for such a run finds it under way.
-pub(super) async fn recover(global: &Global, hall: &Arc<Hall>) {
-    match hall.recover().await {
+/// Goes on with what was interrupted: everything whose servers are there, or what waited for those that
+/// are there now. Whoever asks for such a run finds it under way.
+pub(super) async fn recover(
+    global: &Global,
+    app: &App,
+    hall: &Arc<Hall>,
+    now: Option<&BTreeSet<Arc<str>>>,
+) {
+    match hall.recover(&app.upstream.pending(), now).await {
         Ok(count) if global.verbose => say(&format!("{count} runs are not over")),
         Ok(_) => {}
         Err(error) => complain(&error.to_string(), None),

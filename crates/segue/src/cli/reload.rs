@@ -2,13 +2,16 @@
 //!
 //! The files of compositions are always followed. The configuration is followed when somebody wants
 //! that, and read again at a signal. One that cannot be used is said to be so, and the one before stays.
+//! Tool servers are listened to: what they offer is taken in when they answer, and when it changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::app::{App, composition_files, composition_paths, library, not_loaded, template_paths};
+use super::mcp::recover;
 use super::run::{Hangup, Hangups};
+use super::upstream::News;
 use super::{Global, say};
 use crate::config::Config;
 use crate::serve::hall::Hall;
@@ -79,6 +82,10 @@ impl Watch<'_> {
                 () = tokio::time::sleep(LOOK_EVERY) => false,
             };
             self.app.upstream.close_retired().await;
+            let news = self.app.upstream.look().await;
+            if news.is_changed {
+                self.refresh(global, &news).await;
+            }
             let now = Stamps::of(&self.app.config);
             let has_changed = self.follows_config && now.config != self.seen.config;
             if is_wanted || has_changed {
@@ -93,6 +100,18 @@ impl Watch<'_> {
                 self.seen.documents = now.documents;
                 self.reload(global);
             }
+        }
+    }
+
+    /// Serves what is known of the tool servers now, and goes on with what waited for them.
+    async fn refresh(&mut self, global: &Global, news: &News) {
+        if self.app.refresh(global).await.is_err() {
+            return;
+        }
+        let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
+        self.hall.replace(engine, library, self.app.config.toolsets.clone());
+        if !news.heard.is_empty() {
+            recover(global, self.app, self.hall, Some(&news.heard)).await;
         }
     }
 

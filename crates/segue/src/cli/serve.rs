@@ -84,7 +84,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
     };
     let (hall, runtime) = (hall(&app, app.observing_all()), app.runtime().clone());
     runtime.block_on(async {
-        recover(global, &hall).await;
+        recover(global, &app, &hall, None).await;
         let listener = match bind(at) {
             Ok(listener) => listener,
             Err(error) => {

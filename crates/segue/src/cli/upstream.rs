@@ -1,11 +1,15 @@
 //! The MCP servers of a configuration, as commands need them: only those that a command is about
 //! are started; of the others, what was seen before is known.
+//!
+//! What serves others does not wait for servers that are slow or broken. It begins with what is known,
+//! takes in what each server lists when it does, and asks again those that cannot be used.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use segue_core::compile::read_header;
@@ -19,10 +23,14 @@ use segue_runtime::tools::mcp::{self, Listing, Server, ServerConfig};
 use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tokio::runtime::Runtime;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
 
 use super::app::{composition_files, read_source};
 use crate::config::{Config, Trust, data_folder};
+
+/// When a server is asked again that does not say when.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a command is about.
 pub(super) enum Wanted<'a> {
@@ -32,8 +40,8 @@ pub(super) enum Wanted<'a> {
     Tool(&'a str),
     /// What compositions call: files, or names.
     Compositions(Vec<&'a str>),
-    /// What every configured composition calls, and what is known of all other servers; those that
-    /// nobody has seen are asked.
+    /// What every configured composition calls, and what is known of all other servers. Those that
+    /// compositions call, and those that nobody has seen, are asked; who is slow is heard later.
     Served,
     /// Every tool.
     Everything,
@@ -57,6 +65,14 @@ pub(super) struct Upstream {
     /// Servers of which only what was recorded is known, and that a command is about.
     pub(super) recorded: BTreeSet<Arc<str>>,
     pub(super) tools: Vec<Tool>,
+    /// What is known of the servers, while something is served.
+    known: BTreeMap<Arc<str>, Listing>,
+    /// Servers that were asked and have not answered yet.
+    pending: BTreeMap<Arc<str>, Pending>,
+    /// Servers that said that their tools changed, and list them again.
+    listing: BTreeMap<Arc<str>, Asking>,
+    /// The files in which servers are known, as they were when they were read.
+    stamps: Vec<Stamp>,
     /// Tools that are not what was accepted of them, by id. Nobody may call them.
     pub(super) changed: BTreeSet<String>,
 }
@@ -66,6 +82,11 @@ impl Upstream {
     /// are known already.
     pub(super) fn open(config: &Config, wanted: &Wanted<'_>, others: &[Tool]) -> Upstream {
         let (mut upstream, mut known, asked) = Upstream::known(config, wanted, others, None);
+        if matches!(wanted, Wanted::Served) {
+            let runtime = upstream.runtime().clone();
+            runtime.block_on(upstream.begin(config, known, asked));
+            return upstream;
+        }
         if !asked.is_empty() {
             let answers = upstream.runtime().block_on(listings(&asked));
             upstream.heard(&asked, answers, &mut known);
@@ -76,12 +97,127 @@ impl Upstream {
     /// The same for another configuration, while something is served. Servers that stay as they are
     /// configured are not started anew.
     pub(super) async fn reopen(config: &Config, others: &[Tool], before: &Upstream) -> Upstream {
-        let wanted = Wanted::Served;
-        let (mut upstream, mut known, asked) =
-            Upstream::known(config, &wanted, others, Some(before));
-        let answers = listings(&asked).await;
-        upstream.heard(&asked, answers, &mut known);
-        upstream.with_tools(&known, &wanted)
+        let (mut upstream, known, asked) =
+            Upstream::known(config, &Wanted::Served, others, Some(before));
+        upstream.begin(config, known, asked).await;
+        upstream
+    }
+
+    /// Asks servers for their tools, and waits a little for those of which nothing is known, once.
+    async fn begin(
+        &mut self,
+        config: &Config,
+        known: BTreeMap<Arc<str>, Listing>,
+        asked: Vec<Arc<Server>>,
+    ) {
+        let until = Instant::now() + Duration::from_millis(config.limits.served_start_ms);
+        let mut awaited = Vec::new();
+        for server in asked {
+            let name = server.name().clone();
+            if !known.contains_key(&name) && !server.was_late() {
+                awaited.push(name.clone());
+            }
+            self.pending.insert(name, Pending { asking: ask(server, Duration::ZERO), why: None });
+        }
+        self.known = known;
+        for name in awaited {
+            let Some(pending) = self.pending.get_mut(&name) else { continue };
+            match tokio::time::timeout_at(until, &mut pending.asking.0).await {
+                Ok(answer) => drop(self.heard_of(&name, answer)),
+                Err(_) => self.servers[&name].note_late(),
+            }
+        }
+        self.renew();
+    }
+
+    /// Servers that were asked and have not answered yet.
+    pub(super) fn pending(&self) -> BTreeSet<Arc<str>> {
+        self.pending.keys().cloned().collect()
+    }
+
+    /// Hears what has come of the servers since this was last called: answers of those that were
+    /// asked, changes that they told of, and what other processes saw or accepted.
+    pub(super) async fn look(&mut self) -> News {
+        self.notes.clear();
+        let mut news = News::default();
+        let is_over = |(_, pending): &(&Arc<str>, &Pending)| pending.asking.0.is_finished();
+        let over: Vec<_> = self.pending.iter().filter(is_over).map(|(n, _)| n.clone()).collect();
+        for name in over {
+            let Some(pending) = self.pending.get_mut(&name) else { continue };
+            let answer = (&mut pending.asking.0).await;
+            news.is_changed |= self.heard_of(&name, answer);
+            if !self.pending.contains_key(&name) {
+                news.heard.insert(name);
+            }
+        }
+        for (name, mut asking) in self.listing.extract_if(.., |_, asking| asking.0.is_finished()) {
+            if let Ok(Ok(listing)) = (&mut asking.0).await {
+                let known = self.known.get(&name);
+                news.is_changed |= known.is_none_or(|known| known.raw != listing.raw);
+            }
+        }
+        for (name, server) in &self.servers {
+            if server.has_news() && !self.listing.contains_key(name) {
+                self.listing.insert(name.clone(), ask(server.clone(), Duration::ZERO));
+            }
+        }
+        news.is_changed |= self.stamps != self.stamped();
+        news
+    }
+
+    /// Takes down what a server answered, and asks it again later if that was nothing. Says whether
+    /// anything is another now.
+    fn heard_of(&mut self, name: &Arc<str>, answer: Answered) -> bool {
+        let Some(mut pending) = self.pending.remove(name) else { return false };
+        let (why, pause) = match answer {
+            Ok(Ok(listing)) => {
+                let notes = listing.notes.iter();
+                self.notes.extend(notes.map(|note| format!("MCP server `{name}`: {note}")));
+                self.known.insert(name.clone(), (*listing).clone());
+                self.failed.remove(name);
+                return true;
+            }
+            Ok(Err(unusable)) => (unusable.why, unusable.retry_after.unwrap_or(ASK_AGAIN)),
+            Err(error) => (error.to_string(), ASK_AGAIN),
+        };
+        let is_new = pending.why.as_ref() != Some(&why);
+        if is_new {
+            self.notes.push(format!("the MCP server `{name}` cannot be used: {why}"));
+        }
+        pending.asking = ask(self.servers[name].clone(), pause);
+        pending.why = Some(why);
+        self.pending.insert(name.clone(), pending);
+        is_new
+    }
+
+    /// Makes tools of what is known of the servers now.
+    pub(super) fn renew(&mut self) {
+        // Before they are read, so that no change is missed.
+        self.stamps = self.stamped();
+        let now = self.servers.iter().filter_map(|(name, it)| Some((name.clone(), it.known()?)));
+        self.known.extend(now);
+        for (name, pending) in &self.pending {
+            // What was seen before still says what it offers; a call says why it cannot be made.
+            if self.known.contains_key(name) {
+                self.failed.remove(name);
+            } else {
+                let starting = || "it is still being started".to_owned();
+                self.failed.insert(name.clone(), pending.why.clone().unwrap_or_else(starting));
+            }
+        }
+        (self.tools, self.changed) = (Vec::new(), BTreeSet::new());
+        let known = std::mem::take(&mut self.known);
+        self.add_tools(&known);
+        self.known = known;
+    }
+
+    /// The files in which servers are known, as they are now.
+    fn stamped(&self) -> Vec<Stamp> {
+        let stamp = |server: &Arc<Server>| {
+            let known = std::fs::metadata(server.record()?).ok()?;
+            Some((known.modified().ok()?, known.len()))
+        };
+        self.servers.values().map(stamp).collect()
     }
 
     /// Goes on with other servers. Those that are left over end when no run calls them any more.
@@ -95,6 +231,10 @@ impl Upstream {
         self.failed = std::mem::take(&mut now.failed);
         self.notes = std::mem::take(&mut now.notes);
         self.changed = std::mem::take(&mut now.changed);
+        self.known = std::mem::take(&mut now.known);
+        self.pending = std::mem::take(&mut now.pending);
+        self.listing.clear();
+        self.stamps = std::mem::take(&mut now.stamps);
     }
 
     /// Has those who look at the servers see the ones that are configured now.
@@ -150,7 +290,7 @@ impl Upstream {
                 let server = Server::new(server.clone(), &config.limits, folder.as_deref());
                 Arc::new(server.discreet(secrets.clone()))
             });
-            if let Some(listing) = server.recorded() {
+            if let Some(listing) = server.known() {
                 known.insert(name.clone(), listing);
             }
             if !allowed {
@@ -173,6 +313,11 @@ impl Upstream {
             Wanted::Recorded => known.keys().cloned().collect(),
             _ => BTreeSet::new(),
         };
+        self.add_tools(known);
+        self
+    }
+
+    fn add_tools(&mut self, known: &BTreeMap<Arc<str>, Listing>) {
         for (name, listing) in known {
             let mut tools = self.servers[name].tools(listing);
             for change in self.servers[name].changes() {
@@ -188,7 +333,6 @@ impl Upstream {
                 Some(why) => Tool { spec: tool.spec, runner: Arc::new(Unusable(why.clone())) },
             }));
         }
-        self
     }
 
     /// Takes down what servers have answered.
@@ -245,6 +389,9 @@ impl Drop for Upstream {
     // Work in `Drop`, because a command ends in many places and servers must end in all of them.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.get() else { return };
+        // Nobody waits for one that is being started.
+        self.pending.clear();
+        self.listing.clear();
         let servers = std::mem::take(&mut self.servers).into_values();
         let servers = servers.chain(std::mem::take(&mut self.retired));
         runtime.block_on(async {
@@ -260,16 +407,50 @@ impl Drop for Upstream {
 /// What a server answered when it was asked for its tools.
 type Answered = Result<Result<Arc<Listing>, mcp::Unusable>, JoinError>;
 
+/// A server that is asked for its tools, as long as somebody wants to know.
+struct Asking(JoinHandle<Result<Arc<Listing>, mcp::Unusable>>);
+
+impl Drop for Asking {
+    // Work in `Drop`, because a server that nobody asks for any more must not be started.
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A server that was asked and has not answered yet.
+struct Pending {
+    asking: Asking,
+    /// Why it could not be used when it was last asked.
+    why: Option<String>,
+}
+
+/// What has come of the servers.
+#[derive(Default)]
+pub(super) struct News {
+    /// Something is another than what was made of it.
+    pub(super) is_changed: bool,
+    /// Servers that have answered for the first time.
+    pub(super) heard: BTreeSet<Arc<str>>,
+}
+
+/// When a file was written, and its size; nothing when there is none.
+type Stamp = Option<(SystemTime, u64)>;
+
+/// Asks a server for its tools, after a while.
+fn ask(server: Arc<Server>, pause: Duration) -> Asking {
+    Asking(tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        server.listing().await
+    }))
+}
+
 /// Asks servers for their tools, all at once.
 async fn listings(asked: &[Arc<Server>]) -> Vec<Answered> {
-    let asking: Vec<_> = asked
-        .iter()
-        .cloned()
-        .map(|server| tokio::spawn(async move { server.listing().await }))
-        .collect();
+    let ask = |server: &Arc<Server>| ask(server.clone(), Duration::ZERO);
+    let asking: Vec<Asking> = asked.iter().map(ask).collect();
     let mut answers = Vec::new();
-    for answer in asking {
-        answers.push(answer.await);
+    for mut asking in asking {
+        answers.push((&mut asking.0).await);
     }
     answers
 }

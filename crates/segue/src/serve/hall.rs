@@ -308,8 +308,14 @@ impl Hall {
         Ok(active)
     }
 
-    /// Goes on with every run that nobody has, as far as its tools are ours. Returns how many.
-    pub async fn recover(self: &Arc<Hall>) -> Result<usize, EngineError> {
+    /// Goes on with every run that nobody has, as far as its tools are ours and none of them is of a
+    /// source that is not there yet. With `now` only with those of sources that are there since now.
+    /// Returns how many.
+    pub async fn recover(
+        self: &Arc<Hall>,
+        pending: &BTreeSet<Arc<str>>,
+        now: Option<&BTreeSet<Arc<str>>>,
+    ) -> Result<usize, EngineError> {
         let engine = self.everything().engine;
         let found = engine.store().unfinished().await?;
         let mut count = 0;
@@ -317,7 +323,9 @@ impl Hall {
             let Ok(plan) = engine.store().plan(&row.run_id, engine.limits()).await else {
                 continue;
             };
-            if engine.has_tools_of(&plan) {
+            let is_due =
+                !plan.calls_any_of(pending) && now.is_none_or(|now| plan.calls_any_of(now));
+            if is_due && engine.has_tools_of(&plan) {
                 self.go_on(&row, Wish::GoOn, TakeOver::IfLeft, Asking::Later);
                 count += 1;
             }

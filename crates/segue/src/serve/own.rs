@@ -12,10 +12,14 @@ use segue_core::tool::Annotations;
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunStatus};
 use segue_runtime::engine::Engine;
+use tokio::time::Instant;
 
 use super::execution::{Execution, Undescribed, execution, keep_template, source};
 use super::hall::Hall;
 use super::told::{Told, run_value};
+
+/// How often a run is looked at that is not under way here.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What one of our tools is.
 pub struct Own {
@@ -251,10 +255,22 @@ impl Desk<'_> {
         let run_id = args.get("run_id").and_then(Value::as_str).unwrap_or("");
         let wait = args.get("wait_ms").and_then(Value::as_u64).unwrap_or(0);
         let with_steps = args.get("steps").and_then(Value::as_bool).unwrap_or(false);
-        if let Some(active) = self.hall.active(self.who, run_id) {
-            let _ = tokio::time::timeout(Duration::from_millis(wait), active.ended()).await;
-        }
-        match self.hall.stored(self.who, run_id).await {
+        let until = Instant::now() + Duration::from_millis(wait);
+        let stored = loop {
+            if let Some(active) = self.hall.active(self.who, run_id) {
+                let _ = tokio::time::timeout_at(until, active.ended()).await;
+            }
+            let stored = self.hall.stored(self.who, run_id).await;
+            // One that is not under way here may soon be, or is so elsewhere.
+            let goes_on = stored.as_ref().is_ok_and(|stored| {
+                matches!(stored.view().status, RunStatus::Pending | RunStatus::Running)
+            });
+            if !goes_on || Instant::now() >= until {
+                break stored;
+            }
+            tokio::time::sleep_until(until.min(Instant::now() + LOOK_EVERY)).await;
+        };
+        match stored {
             Err(error) => Told::error(error.to_string()),
             Ok(stored) => {
                 let mut view = stored.view();

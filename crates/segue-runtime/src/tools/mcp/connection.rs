@@ -234,6 +234,11 @@ impl Connection {
         self.peer.is_transport_closed() || self.desk.is_over()
     }
 
+    /// Whether the server said that its tools changed, and nobody has looked yet.
+    pub(super) fn has_news(&self) -> bool {
+        self.desk.has_changed()
+    }
+
     /// The tools as they were last listed.
     pub(super) fn listing(&self) -> Arc<Listing> {
         self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -138,9 +138,8 @@ impl Server {
 
     /// How it does.
     pub fn figures(&self) -> ServerFigures {
-        let is_open = |life: &Life| life.connection.as_ref().is_some_and(|c| !c.is_closed());
         ServerFigures {
-            is_up: self.life.try_lock().is_ok_and(|life| is_open(&life)),
+            is_up: self.running().is_some(),
             starts: self.counts.starts.load(Ordering::Relaxed),
             failures: self.counts.failures.load(Ordering::Relaxed),
         }
@@ -155,6 +154,48 @@ impl Server {
     pub fn recorded(&self) -> Option<Listing> {
         let seen = self.seen()?;
         Some(Listing::read(&self.config.name, &self.config.identity, seen.tools))
+    }
+
+    /// Its tools as far as they are known without asking it: as it listed them if it runs, else as
+    /// they were when it was last seen.
+    pub fn known(&self) -> Option<Listing> {
+        let running = self.running().map(|connection| (*connection.listing()).clone());
+        running.or_else(|| self.recorded())
+    }
+
+    /// Whether it runs and said that its tools changed, and nobody has looked yet.
+    pub fn has_news(&self) -> bool {
+        self.running().is_some_and(|connection| connection.has_news())
+    }
+
+    /// Whether somebody waited for it in vain, and it was not seen since.
+    pub fn was_late(&self) -> bool {
+        self.late_file().is_some_and(|file| file.exists())
+    }
+
+    /// Notes that somebody waited for it in vain, so that nobody does so at every start.
+    pub fn note_late(&self) {
+        if let Some(file) = self.late_file()
+            && let Some(folder) = file.parent()
+        {
+            // Where nothing can be written, it is waited for again.
+            let _ = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, ""));
+        }
+    }
+
+    fn late_file(&self) -> Option<PathBuf> {
+        Some(self.record.as_ref()?.with_extension("late"))
+    }
+
+    /// Where what was seen of it is kept.
+    pub fn record(&self) -> Option<&std::path::Path> {
+        self.record.as_deref()
+    }
+
+    /// Its connection, if it has one; nobody knows while it is being started.
+    fn running(&self) -> Option<Arc<Connection>> {
+        let connection = self.life.try_lock().ok()?.connection.clone();
+        connection.filter(|connection| !connection.is_closed())
     }
 
     /// What was last seen of it, without what it may not tell: it may have been kept before that was
@@ -340,6 +381,7 @@ impl Server {
         if let Some(file) = &self.record {
             let seen = Record::seen(self.seen(), connection.era, &listing.raw);
             record::write(file, &seen);
+            self.late_file().into_iter().for_each(|late| drop(std::fs::remove_file(late)));
         }
     }
 

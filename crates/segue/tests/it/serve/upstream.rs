@@ -1,14 +1,20 @@
 //! What the servers behind a composition tell and give, as the host in front of it gets it.
 
-use super::host::{Host, value};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::host::{Host, error, value};
 use super::hosts;
 use crate::mcp::real_servers;
-use crate::support::{Json, World, json, repository};
+use crate::support::{Json, World, json, repository, until};
+
+fn script() -> PathBuf {
+    repository().join("crates/segue-runtime/tests/fixtures/mcp/hostile.py")
+}
 
 /// A scripted server whose tool `t` behaves so.
 fn scripted(behaviour: &str) -> Json {
-    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/hostile.py");
-    json!({ "command": "python3", "args": [script, behaviour] })
+    json!({ "command": "python3", "args": [script(), behaviour] })
 }
 
 fn world(server: &Json, composition: &str, limits: &str) -> World {
@@ -125,4 +131,94 @@ fn resources_of_a_server_are_passed_on() {
     assert_eq!(kinds, ["resource", "resource_link", "audio"], "{shown:?}");
     assert_eq!(shown[0]["resource"]["text"], "inside");
     assert_eq!(shown[1]["uri"], "https://example.org/a");
+}
+
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
+
+/// The names of the compositions that a host is offered.
+fn offered(host: &mut Host) -> Vec<String> {
+    let tools = host.ask("tools/list", json!({}))["result"]["tools"].clone();
+    let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
+    let own = |name: &&str| name.starts_with("composition_") || name.starts_with("run_");
+    names.filter(|name| !own(name)).map(str::to_owned).collect()
+}
+
+/// A server that cannot be used at the start is tried again: what needs it is offered once it is there,
+/// and a run that waited for it goes on.
+#[cfg(unix)]
+#[test]
+fn a_server_that_comes_late_is_taken_in() {
+    let late = json!({ "command": "python3", "args": ["late.py"] });
+    let composition = "name: c\nsteps: [{ id: a, tool: 'h:t' }, { id: b, tool: sleep, parameters: { ms: 1000 }, depends_on: [a] }, { id: d, tool: 'h:t', depends_on: [b] }]\n";
+    let world = world(&late, composition, "");
+    std::fs::copy(script(), world.path("late.py")).unwrap();
+    let mut host = Host::legacy(&world, &json!({}));
+    let call = json!({ "name": "c", "arguments": {}, "_meta": { "progressToken": 1 } });
+    host.begin("tools/call", call);
+    let told = host.wait(|message| {
+        message["params"]["message"].as_str().is_some_and(|words| words.contains("sleep"))
+    });
+    let run = json!({ "run_id": told["params"]["_meta"]["segue/runId"], "wait_ms": 30_000 });
+    let pid = rustix::process::Pid::from_raw(i32::try_from(host.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    drop(host);
+    std::fs::remove_file(world.path("late.py")).unwrap();
+    let home = world.folder().with_file_name("home");
+    std::fs::remove_dir_all(home.join("data/segue/mcp")).unwrap();
+
+    let mut host = Host::legacy(&world, &json!({}));
+    assert!(offered(&mut host).is_empty());
+    let unknown =
+        json!({ "composition": { "name": "q", "steps": [{ "id": "a", "tool": "h:t" }] } });
+    let refused = host.call("composition_execute", unknown);
+    assert!(error(&refused).contains("cannot be used"), "{refused}");
+    std::fs::copy(script(), world.path("late.py")).unwrap();
+    host.notification(LIST_CHANGED);
+    assert_eq!(offered(&mut host), ["c"]);
+    assert_eq!(value(&host.call("run_get", run))["status"], "success");
+}
+
+/// Nobody waits for long for a server that does not answer, nor twice, and not at all for one that was
+/// seen before.
+#[test]
+fn a_mute_server_keeps_nobody_waiting() {
+    let mute = world(&scripted("mute"), CALLS, "limits: { served_start_ms: 100 }\n");
+    let unused = "name: c\nsteps: [{ id: a, tool: echo }]\n";
+    let unused = world(&scripted("mute"), unused, "");
+    assert_eq!(offered(&mut Host::legacy(&unused, &json!({}))), ["c"]);
+    let seen = world(&json!({ "command": "python3", "args": ["seen.py"] }), CALLS, "");
+    std::fs::copy(script(), seen.path("seen.py")).unwrap();
+    assert_eq!(offered(&mut Host::legacy(&seen, &json!({}))), ["c"]);
+    seen.file("seen.py", "import time; time.sleep(600)");
+    for (world, names) in [(mute, &[][..]), (unused, &["c"]), (seen, &["c"])] {
+        let begun = Instant::now();
+        let mut host = Host::legacy(&world, &json!({}));
+        assert_eq!(offered(&mut host), names);
+        assert_eq!(host.leave(), Some(0));
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+    }
+}
+
+/// What is accepted elsewhere, and what a server offers later, is served without a restart.
+#[test]
+fn changes_of_a_server_are_taken_in() {
+    let server = json!({ "command": "python3", "args": [script(), "filed", "tools.json"] });
+    let world = world(&server, CALLS, "");
+    world.file("tools.json", r#"{ "t": "does things" }"#);
+    let mut host = Host::legacy(&world, &json!({}));
+    assert_eq!(offered(&mut host), ["c"]);
+    world.file("tools.json", r#"{ "t": "does other things" }"#);
+    value(&host.call("c", json!({})));
+    host.notification(LIST_CHANGED);
+    assert!(offered(&mut host).is_empty(), "what changed is not called");
+    world.segue(&["--config", "segue.yaml", "tools", "accept", "h:t"]).exits(0);
+    host.notification(LIST_CHANGED);
+    world.file("tools.json", r#"{ "t": "does other things", "more": "and this" }"#);
+    value(&host.call("c", json!({})));
+    let composition = json!({ "name": "q", "steps": [{ "id": "a", "tool": "h:more" }] });
+    until(|| {
+        let checked =
+            value(&host.call("composition_validate", json!({ "composition": composition })));
+        (checked["ok"] == true).then_some(())
+    });
 }

@@ -54,6 +54,9 @@ async def killed():
             result = await host.call_tool("slow_write", {"one": path("one.txt"), "two": path("two.txt")})
             seen["reference"] = result.structured_content
             run_id = result.structured_content["run_id"]
+            # The server that writes it is started while the host waits already.
+            while not os.path.exists(path("one.txt")):
+                await asyncio.sleep(0.02)
             seen["before"] = [os.path.exists(path("one.txt")), os.path.exists(path("two.txt"))]
             with open(PID) as file:
                 os.kill(int(file.read()), signal.SIGKILL)
