@@ -1,6 +1,6 @@
 //! MCP servers that do not behave: a scripted one, over pipes. Each behaviour has its outcome.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,18 @@ fn server_with(behaviour: &str, limits: &Limits, file: Option<PathBuf>) -> Arc<S
     });
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
     Arc::new(Server::new(config, limits, None))
+}
+
+/// A server of which is kept what was seen.
+fn recorded_in(folder: &Path, behaviour: &str) -> Arc<Server> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
+    let reach = Reach::Stdio(StdioConfig {
+        command: "python3".to_owned(),
+        args: vec![script.to_owned(), behaviour.to_owned()],
+        ..StdioConfig::default()
+    });
+    let config = ServerConfig { name: "h".into(), reach, identity: "abc".into(), timeout: None };
+    Arc::new(Server::new(config, &limits(), Some(folder)))
 }
 
 fn server(behaviour: &str) -> Arc<Server> {
@@ -421,6 +433,29 @@ async fn what_was_seen_is_recorded() {
     // Another command line is another server.
     let other = ServerConfig { identity: "abd".into(), ..config };
     assert!(Server::new(other, &limits(), Some(folder.path())).recorded().is_none());
+}
+
+/// A server that only repeats the version that it is asked for is of the era that it was greeted in, at
+/// every start.
+#[tokio::test]
+async fn a_server_stays_in_its_era() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let server = recorded_in(folder.path(), "good");
+        server.listing().await.unwrap();
+        server.close().await;
+        let record = std::fs::read_to_string(server.record().unwrap()).unwrap();
+        assert!(record.contains(r#""era":"legacy""#), "{record}");
+    }
+}
+
+/// A server that ends when its first message is not `initialize` is greeted with that.
+#[tokio::test]
+async fn a_server_that_ends_when_asked_for_its_era_is_greeted() {
+    let server = server("ends_at_discover");
+    let listing = server.listing().await.unwrap();
+    assert_eq!(call_t(&server, &listing, Value::empty_object()).await.unwrap(), Value::from("ok"));
+    server.close().await;
 }
 
 /// A server in this process whose only tool answers when 64 calls of it are under way.

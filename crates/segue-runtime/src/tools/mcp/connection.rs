@@ -59,7 +59,8 @@ impl ClientHandler for Client {
         offered.elicitation = Some(ElicitationCapability::new().with_form(forms));
         let tasks = (TASKS_EXTENSION_ID.to_owned(), serde_json::Map::new());
         offered.extensions = Some([tasks].into_iter().collect());
-        ClientConfig::new(offered, us)
+        // The version that `initialize` asks for, which only one era has.
+        ClientConfig::new(offered, us).with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
     async fn create_elicitation(
@@ -114,11 +115,13 @@ pub(super) struct Unopened {
     pub(super) why: String,
     /// The server turned out to be of the modern era, and to be slow.
     pub(super) is_modern: bool,
+    /// The program ended when it was asked for its era, before anybody greeted it.
+    pub(super) is_startled: bool,
 }
 
 impl From<String> for Unopened {
     fn from(why: String) -> Unopened {
-        Unopened { why, is_modern: false }
+        Unopened { why, is_modern: false, is_startled: false }
     }
 }
 
@@ -201,11 +204,19 @@ impl Connection {
                 } else {
                     why
                 };
-                return Err(Unopened { why, is_modern: desk.is_late_modern() });
+                let is_startled = matches!(server.reach, Reach::Stdio(_))
+                    && !desk.was_greeted()
+                    && matches!(
+                        error,
+                        ClientInitializeError::ConnectionClosed(_)
+                            | ClientInitializeError::TransportError { .. }
+                    );
+                return Err(Unopened { why, is_modern: desk.is_late_modern(), is_startled });
             }
         };
         let peer = service.peer().clone();
-        let legacy = peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
+        // Whatever it says in return: some only say again what they were asked for.
+        let legacy = desk.was_greeted();
         let connection = Connection {
             peer,
             service: Mutex::new(Some(service)),

@@ -185,6 +185,8 @@ pub(super) struct Desk {
     changed: AtomicBool,
     /// The server is of the modern era, and said so too late.
     late_modern: AtomicBool,
+    /// The server was greeted with `initialize`.
+    greeted: AtomicBool,
     /// The server takes calls as tasks, in the era where it says so when it is greeted.
     takes_tasks: AtomicBool,
     /// Requests of the server that were passed on and not answered yet.
@@ -203,6 +205,7 @@ impl Default for Desk {
             manner: OnceLock::new(),
             changed: AtomicBool::default(),
             late_modern: AtomicBool::default(),
+            greeted: AtomicBool::default(),
             takes_tasks: AtomicBool::default(),
             asked: AtomicUsize::default(),
             declined: Mutex::default(),
@@ -366,8 +369,14 @@ impl Desk {
             ClientJsonRpcMessage::Request(request) => {
                 let mut waiting = self.waiting();
                 let Some(slot) = request.request.extensions().get::<Arc<Slot>>() else {
-                    if matches!(request.request, ClientRequest::DiscoverRequest(_)) {
-                        waiting.probe = Some(request.id.clone());
+                    match request.request {
+                        ClientRequest::DiscoverRequest(_) => {
+                            waiting.probe = Some(request.id.clone());
+                        }
+                        ClientRequest::InitializeRequest(_) => {
+                            self.greeted.store(true, Ordering::SeqCst);
+                        }
+                        _ => {}
                     }
                     waiting.plain.insert(request.id.clone());
                     return None;
@@ -405,6 +414,11 @@ impl Desk {
         let mut waiting = self.waiting();
         waiting.forget(id);
         waiting.late_probe = Some(id.clone());
+    }
+
+    /// Whether the server was greeted as those of the era with `initialize` are.
+    pub(super) fn was_greeted(&self) -> bool {
+        self.greeted.load(Ordering::SeqCst)
     }
 
     /// Whether the server said that it takes calls as tasks.

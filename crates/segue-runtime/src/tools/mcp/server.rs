@@ -362,6 +362,8 @@ impl Server {
             Ok(connection) => return Ok(connection),
             Err(unopened) if unopened.is_modern => Some(Era::Modern),
             Err(_) if known.is_some() => None,
+            // Some programs know no first message but `initialize`.
+            Err(unopened) if unopened.is_startled => Some(Era::Legacy),
             Err(unopened) => return Err(unopened.why),
         };
         open(again).await.map_err(|unopened| unopened.why)
