@@ -131,16 +131,16 @@ fn plain_name(name: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_lowercase()) { name } else { format!("c_{name}") }
 }
 
-/// A schema whose root says that it is an object, as hosts demand.
+/// A schema whose root says that it is an object and nothing else, as hosts demand: some refuse all
+/// tools because of one whose schema does not. Every input is an object.
 fn object_schema(schema: &Value) -> Value {
-    match schema {
-        Value::Object(members) if members.get("type").is_none() => {
-            let mut members = (**members).clone();
-            members.shift_insert(0, "type".into(), Value::from("object"));
-            members.into()
-        }
-        other => other.clone(),
-    }
+    let mut members = match schema {
+        Value::Object(members) => (**members).clone(),
+        _ => Map::new(),
+    };
+    members.shift_remove("type");
+    members.shift_insert(0, "type".into(), Value::from("object"));
+    members.into()
 }
 
 fn wrapped(own: Value) -> Value {

@@ -76,6 +76,32 @@ fn notes(world: &World) -> usize {
     fs::read_to_string(world.path("notes.txt")).map_or(0, |text| text.lines().count())
 }
 
+/// Every tool takes an object and nothing else, as hosts demand of all of them. What cannot take one is
+/// not loaded.
+#[test]
+fn every_tool_takes_an_object() {
+    let of = |name: &str, input: &str| {
+        format!("name: {name}\ninput: {input}\nsteps: [ {{ id: a, tool: echo }} ]\n")
+    };
+    let names = ["word", "maybe", "any"];
+    let texts = [
+        of("word", "{ type: string }"),
+        of("maybe", "{ type: [object, 'null'] }"),
+        of("any", "true"),
+    ];
+    let files: Vec<(&str, &str)> = names.into_iter().zip(texts.iter().map(|t| &**t)).collect();
+    let world = world("", &files);
+    let mut host = Host::legacy(&world, &json!({}));
+    let tools = host.ask("tools/list", json!({}))["result"]["tools"].clone();
+    for tool in tools.as_array().unwrap() {
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+    }
+    let is_offered = |name: &&str| tools.as_array().unwrap().iter().any(|t| t["name"] == **name);
+    assert_eq!(names.into_iter().filter(is_offered).collect::<Vec<_>>(), ["maybe", "any"]);
+    let shown = world.segue(&["--config", "segue.yaml", "check", "lib/word.yaml"]).exits(2);
+    assert!(shown.stderr.contains("`input` must take an object"), "{}", shown.stderr);
+}
+
 /// Both eras, with what a client declares.
 fn hosts(world: &World, capabilities: &Json) -> [Host; 2] {
     [Host::legacy(world, capabilities), Host::modern(world, capabilities)]

@@ -223,9 +223,30 @@ fn read_input(reader: &mut Reader<'_>, root: &Node) -> Option<Arc<Schema>> {
             reader.error_with_help(Code::InvalidField, second.span, message, "keep one of them");
             None
         }
-        (Some(node), None) => read_schema(reader, node, "`input`"),
+        (Some(node), None) => {
+            let schema = read_schema(reader, node, "`input`")?;
+            if !takes_objects(schema.json()) {
+                let message = "`input` must take an object: the input of a run always is one";
+                let help = "say `type: object`, and name the value under `properties`";
+                let place = node.get("type").unwrap_or(node);
+                reader.error_with_help(Code::InvalidField, place.span, message, help);
+                return None;
+            }
+            Some(schema)
+        }
         (None, Some(node)) => Some(read_parameters(reader, node)),
         (None, None) => None,
+    }
+}
+
+/// Whether an object may fit a schema, as far as its root says.
+fn takes_objects(schema: &Value) -> bool {
+    let is_object = |kind: &Value| kind.as_str() == Some("object");
+    match (schema, schema.get("type")) {
+        (Value::Bool(takes), _) => *takes,
+        (_, Some(Value::Array(kinds))) => kinds.iter().any(is_object),
+        (_, Some(kind)) => is_object(kind),
+        (_, None) => true,
     }
 }
 
