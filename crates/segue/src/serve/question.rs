@@ -24,6 +24,15 @@ pub struct Form {
     pub schema: Value,
 }
 
+impl Form {
+    /// The same, asked again because an answer did not fit.
+    #[must_use]
+    pub fn again(self, unfit: Option<&String>) -> Form {
+        let Some(unfit) = unfit else { return self };
+        Form { message: format!("{}\n{}", clean(unfit), self.message), ..self }
+    }
+}
+
 /// What a person did with a form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
@@ -133,10 +142,8 @@ pub fn meant(run: &Run, step: Option<&str>, is_doubt: bool) -> Result<Question, 
 /// says.
 pub fn misfit(question: &Question, data: &Value, plan: &Plan) -> Option<String> {
     match &question.kind {
-        QuestionKind::Run { .. } | QuestionKind::Call { .. } => None,
-        QuestionKind::Approval { schema, .. } => {
-            let violation = schema.as_ref()?.violations(data).into_iter().next()?;
-            Some(format!("the answer does not fit: {violation}"))
+        QuestionKind::Run { .. } | QuestionKind::Call { .. } | QuestionKind::Approval { .. } => {
+            unfilled(question, data)
         }
         QuestionKind::Doubt { .. } if data.is_null() => None,
         QuestionKind::Doubt { tool, .. } => {
@@ -145,6 +152,13 @@ pub fn misfit(question: &Question, data: &Value, plan: &Plan) -> Option<String> 
             Some(format!("`{tool}` cannot have returned that: {violation}"))
         }
     }
+}
+
+/// What is wrong with how the form of an approval was filled in.
+pub fn unfilled(question: &Question, data: &Value) -> Option<String> {
+    let QuestionKind::Approval { schema, .. } = &question.kind else { return None };
+    let violation = schema.as_ref()?.violations(data).into_iter().next()?;
+    Some(format!("the answer does not fit: {violation}"))
 }
 
 /// What an answer means; nothing leaves the question open.

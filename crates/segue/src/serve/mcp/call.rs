@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use super::seal::{State, bound_to};
 use super::server::{OFFERS_NEED, Server};
 use super::wire;
+use crate::print::clean;
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
 use crate::serve::plans::{self, Kept, Unbegun, plan_error};
@@ -43,6 +44,9 @@ const TASK_AFTER: Duration = Duration::from_millis(500);
 
 /// How often a client should come back, in milliseconds.
 const POLL_MS: u64 = 1_000;
+
+/// How often a person is asked the same through a client that waits, when answers do not fit.
+const ROUNDS_MAX: usize = 3;
 
 /// The name of the one question of an atomic composition.
 const CONSENT: &str = "consent";
@@ -90,6 +94,9 @@ pub(super) struct Caller<'a> {
 
 type Answer = Result<CallToolResponse, ErrorData>;
 
+/// What is wrong with answers that do not fit, by the names of their questions.
+pub(super) type Unfit = BTreeMap<String, String>;
+
 impl Caller<'_> {
     /// A call from its beginning, or from where it was when its caller was asked something.
     pub(super) async fn run(
@@ -128,24 +135,38 @@ impl Caller<'_> {
     async fn ask_once(&self, job: Job) -> Answer {
         let form = question::consent(&job.plan.composition.name, &job.input, &job.plan.declared());
         match self.way() {
-            Way::None => Ok(told(Told::error(format!(
-                "`{}` asks a person before it begins, and this host cannot ask (it does not \
-                 declare elicitation). Nothing was called. Somebody who may decide can run \
-                 `segue run {} --yes`, or say `confirm: never` for its tools in `segue.yaml`.",
-                self.tool, job.plan.composition.name
-            )))),
+            Way::None => {
+                Ok(self.unasked(&job, "this host cannot ask (it does not declare elicitation)"))
+            }
             Way::InputRequired => {
                 let state = State::new(None, job.plan.hash());
                 self.input_required(&BTreeMap::from([(CONSENT.to_owned(), form)]), &state)
             }
             Way::Elicitation => {
                 let reply = tokio::select! {
-                    reply = self.elicit(&form) => reply?,
-                    () = self.context.ct.cancelled() => Reply::Dismissed,
+                    reply = self.elicit(&form) => reply,
+                    () = self.context.ct.cancelled() => Ok(Reply::Dismissed),
                 };
-                self.consented(job, reply).await
+                match reply {
+                    Ok(reply) => self.consented(job, reply).await,
+                    // It said that it can ask, and it cannot.
+                    Err(error) => {
+                        let why = format!("nobody could be asked ({})", clean(&error.message));
+                        Ok(self.unasked(&job, &why))
+                    }
+                }
             }
         }
+    }
+
+    /// An atomic composition that nobody can be asked about.
+    fn unasked(&self, job: &Job, why: &str) -> CallToolResponse {
+        told(Told::error(format!(
+            "`{}` asks a person before it begins, and {why}. Nothing was called. Somebody who may \
+             decide can run `segue run {} --yes`, or say `confirm: never` for its tools in \
+             `segue.yaml`.",
+            self.tool, job.plan.composition.name
+        )))
     }
 
     async fn consented(&self, mut job: Job, reply: Reply) -> Answer {
@@ -175,7 +196,7 @@ impl Caller<'_> {
             None => self.hall.start(self.who, wanted).map_err(Unbegun::Busy),
         };
         match begun {
-            Ok(active) => self.follow(&active, shape, &hash).await,
+            Ok(active) => self.follow(&active, shape, &hash, Unfit::new()).await,
             Err(Unbegun::Plan(error)) => Ok(told(plan_error(&error))),
             Err(Unbegun::Busy(why)) => Ok(told(Told::error(why))),
         }
@@ -189,8 +210,8 @@ impl Caller<'_> {
                 Err(error) => Ok(told(Told::error(error.to_string()))),
             };
         };
-        self.answer_all(&active, responses);
-        self.follow(&active, job.shape, job.plan.hash()).await
+        let unfit = self.answer_all(&active, responses);
+        self.follow(&active, job.shape, job.plan.hash(), unfit).await
     }
 
     /// A run that waits goes on, and whoever is at this host is asked what it waits for.
@@ -200,11 +221,12 @@ impl Caller<'_> {
         state: Option<&str>,
         responses: Option<InputResponses>,
     ) -> Answer {
+        let mut unfit = Unfit::new();
         if let Some(sealed) = state {
             let bound = bound_to(&self.who.name, self.tool, self.args);
             self.server.seal().open(sealed, &bound).map_err(|why| unusable(&why))?;
             if let Some(active) = self.hall.active(self.who, run_id) {
-                self.answer_all(&active, &responses.unwrap_or_default());
+                unfit = self.answer_all(&active, &responses.unwrap_or_default());
             }
         }
         let patience = Duration::from_millis(self.hall.limits().served_question_ms);
@@ -234,7 +256,7 @@ impl Caller<'_> {
                     }
                 }
             }
-            return self.follow(&active, Shape::Run, stored.plan.hash()).await;
+            return self.follow(&active, Shape::Run, stored.plan.hash(), unfit).await;
         }
     }
 
@@ -276,19 +298,30 @@ impl Caller<'_> {
         Err(ErrorData::invalid_request(message, None))
     }
 
-    /// Answers the questions of a run that these are responses to.
-    pub(super) fn answer_all(&self, active: &Active, responses: &InputResponses) {
-        let questions = active.questions();
-        for asked in &questions {
-            if let Some(response) = responses.get(&key(asked)) {
-                let reply = parse_reply(response);
-                active.answer(asked.id, question::decision(&asked.question, reply, &self.person()));
+    /// Answers the questions of a run that these are responses to. Those that do not fit are given
+    /// back, and their questions stand.
+    pub(super) fn answer_all(&self, active: &Active, responses: &InputResponses) -> Unfit {
+        let mut unfit = Unfit::new();
+        for asked in &active.questions() {
+            let Some(response) = responses.get(&key(asked)) else { continue };
+            match self.decided(asked, parse_reply(response)) {
+                Ok(decision) => drop(active.answer(asked.id, decision)),
+                Err(why) => drop(unfit.insert(key(asked), why)),
             }
         }
+        unfit
+    }
+
+    /// What an answer means, or why it means nothing.
+    fn decided(&self, asked: &Asked, reply: Reply) -> Result<Option<Decision>, String> {
+        let decision = question::decision(&asked.question, reply, &self.person());
+        let unfit = decision.as_ref().filter(|decision| decision.granted);
+        let unfit = unfit.and_then(|it| question::unfilled(&asked.question, &it.data));
+        unfit.map_or(Ok(decision), Err)
     }
 
     /// Follows a run until it is over, asks something, or takes longer than the caller waits.
-    async fn follow(&self, active: &Arc<Active>, shape: Shape, plan: &str) -> Answer {
+    async fn follow(&self, active: &Arc<Active>, shape: Shape, plan: &str, unfit: Unfit) -> Answer {
         let mut standing = active.watch();
         let mut progress = Progress::new(self.context, active);
         let mut until = Instant::now() + self.patience(progress.is_wanted());
@@ -301,7 +334,12 @@ impl Caller<'_> {
             if let Some(asked) = now.questions.first() {
                 if self.way() == Way::InputRequired {
                     let state = State::new(Some(&active.run_id), plan);
-                    return self.input_required(&forms(active, &now.questions), &state);
+                    let forms = forms(active, &now.questions).into_iter();
+                    let forms = forms.map(|(key, form)| {
+                        let form = form.again(unfit.get(&key));
+                        (key, form)
+                    });
+                    return self.input_required(&forms.collect(), &state);
                 }
                 let before = Instant::now();
                 self.put(active, asked, &mut standing).await;
@@ -323,19 +361,28 @@ impl Caller<'_> {
     /// Puts a question to the client, until it is answered or no longer stands.
     async fn put(&self, active: &Active, asked: &Asked, standing: &mut watch::Receiver<Standing>) {
         let is_gone = |now: &Standing| !now.questions.iter().any(|other| other.id == asked.id);
-        let form = question::form(&active.composition, &asked.question);
         tokio::select! {
-            reply = self.elicit(&form) => {
-                let decision = match reply {
-                    Ok(reply) => question::decision(&asked.question, reply, &self.person()),
-                    // It said that it can ask, and it cannot.
-                    Err(_) => Nobody.confirm(&asked.question).await,
-                };
-                active.answer(asked.id, decision);
-            }
+            decision = self.word(active, asked) => drop(active.answer(asked.id, decision)),
             () = async { drop(standing.wait_for(is_gone).await) } => {}
             () = self.context.ct.cancelled() => {}
         }
+    }
+
+    /// What a person says to a question; nothing leaves it open, as do answers that never fit.
+    async fn word(&self, active: &Active, asked: &Asked) -> Option<Decision> {
+        let mut unfit = None;
+        for _ in 0..ROUNDS_MAX {
+            let form = question::form(&active.composition, &asked.question).again(unfit.as_ref());
+            match self.elicit(&form).await {
+                Ok(reply) => match self.decided(asked, reply) {
+                    Ok(decision) => return decision,
+                    Err(why) => unfit = Some(why),
+                },
+                // It said that it can ask, and it cannot.
+                Err(_) => return Nobody.confirm(&asked.question).await,
+            }
+        }
+        None
     }
 
     async fn elicit(&self, form: &Form) -> Result<Reply, ErrorData> {

@@ -438,7 +438,12 @@ impl ServerHandler for Server {
         let (hall, server) = (hall.clone(), self);
         let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
         match caller.acting_on(&request.task_id)? {
-            Some(active) => caller.answer_all(&active, &request.input_responses),
+            Some(active) => {
+                let unfit = caller.answer_all(&active, &request.input_responses);
+                if let Some(why) = unfit.into_values().next() {
+                    return Err(ErrorData::invalid_params(why, None));
+                }
+            }
             None => caller.answer_stored(&request.task_id, &request.input_responses).await?,
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Runs that wait for a person, answered through a host that comes later.
 
 use super::host::{Host, error, text, value};
-use super::{NOTE, forms, notes, world};
+use super::{ATOMIC, NOTE, forms, notes, world};
 use crate::support::{Json, World, json, until};
 
 const ASK: &str = "\
@@ -145,4 +145,78 @@ output: gone on
     let waiting = host.call("ask", json!({}));
     let run_id = waiting["_meta"]["segue/runId"].as_str().unwrap().to_owned();
     until(|| is_over(&mut host, &run_id));
+}
+
+/// An answer that does not fit the form decides nothing: the person is asked again and told why, in
+/// each way of asking.
+#[test]
+fn an_answer_that_does_not_fit_is_asked_for_again() {
+    let world = world("", &[("ask", ASK)]);
+    let answer = |name: Json| json!({ "action": "accept", "content": { "name": name } });
+    let is_told_why = |question: &Json| {
+        let message = question["params"]["message"].as_str().unwrap();
+        message.contains("does not fit") && message.contains("Who is it for?")
+    };
+
+    let mut host = Host::legacy(&world, &forms());
+    let call = json!({ "name": "ask", "arguments": {} });
+    let id = host.begin("tools/call", call.clone());
+    let asked = host.request("elicitation/create");
+    host.reply(&asked, answer(json!(5)));
+    let asked = host.request("elicitation/create");
+    assert!(is_told_why(&asked), "{asked}");
+    host.reply(&asked, answer(json!("Ada")));
+    assert_eq!(value(&host.answer(id)["result"])["name"], "Ada");
+    // Not for ever: then it waits for somebody else.
+    let id = host.begin("tools/call", call);
+    for _ in 0..3 {
+        let asked = host.request("elicitation/create");
+        host.reply(&asked, answer(json!(5)));
+    }
+    assert!(error(&host.answer(id)["result"]).contains("segue approve"));
+
+    let mut host = Host::modern(&world, &forms());
+    let first = host.call("ask", json!({}));
+    let mut again = |name: Json, state: &Json| {
+        let call = json!({ "name": "ask", "arguments": {},
+            "inputResponses": { "who": answer(name) }, "requestState": state });
+        host.ask("tools/call", call)["result"].clone()
+    };
+    let second = again(json!(5), &first["requestState"]);
+    assert!(is_told_why(&second["inputRequests"]["who"]), "{second}");
+    assert_eq!(value(&again(json!("Ada"), &second["requestState"]))["name"], "Ada");
+}
+
+/// The same for a task.
+#[test]
+fn a_task_refuses_an_answer_that_does_not_fit() {
+    let slowly = ASK.replace("echo, parameters: { n: 1 }", "sleep, parameters: { ms: 300 }");
+    let world = world("limits: { served_wait_ms: 50 }\n", &[("ask", &slowly)]);
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "elicitation": { "form": {} } });
+    let mut host = Host::modern(&world, &tasks);
+    let id = host.call("ask", json!({}))["taskId"].clone();
+    let task = |host: &mut Host| host.ask("tasks/get", json!({ "taskId": id }))["result"].clone();
+    while task(&mut host)["status"] == "working" {}
+    for (name, code) in [(json!(5), json!(-32602)), (json!("Ada"), Json::Null)] {
+        let who = json!({ "action": "accept", "content": { "name": name } });
+        let update = json!({ "taskId": id, "inputResponses": { "who": who } });
+        assert_eq!(task(&mut host)["status"], "input_required");
+        assert_eq!(host.ask("tasks/update", update)["error"]["code"], code);
+    }
+    while task(&mut host)["status"] == "working" {}
+    assert_eq!(value(&task(&mut host)["result"])["name"], "Ada");
+}
+
+/// A host that says that it can ask, and then cannot, is told that nobody could be asked.
+#[test]
+fn a_host_that_fails_to_ask_is_told_so() {
+    let world = world("", &[("both", ATOMIC)]);
+    let mut host = Host::legacy(&world, &forms());
+    let id = host.begin("tools/call", json!({ "name": "both", "arguments": { "text": "x" } }));
+    let asked = host.request("elicitation/create");
+    let refusal = json!({ "code": -32601, "message": "no" });
+    host.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": refusal }));
+    let answer = host.answer(id);
+    assert!(error(&answer["result"]).contains("nobody could be asked"), "{answer}");
+    assert_eq!(notes(&world), 0);
 }
