@@ -5,16 +5,17 @@
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
+use rmcp::model::ClientJsonRpcMessage;
 use segue_core::compile::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::{Number, Value};
 use segue_runtime::tools::mcp::{marked, unmarked};
 
-use super::stdio::Raw;
+use super::stdio::{Raw, no_message};
 
 /// Where a client's message holds what people have answered.
 const ANSWERS: [&str; 2] = ["/result/content", "/params/inputResponses"];
@@ -56,11 +57,14 @@ pub(super) async fn exactly(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
+    let mut came = None;
     let body = if parts.method == Method::POST {
         let Ok(bytes) = to_bytes(body, bytes_max).await else {
             return StatusCode::PAYLOAD_TOO_LARGE.into_response();
         };
-        parts.extensions.insert(Raw(bytes.to_vec().into()));
+        let raw = Raw(bytes.to_vec().into());
+        came = Some(raw.clone());
+        parts.extensions.insert(raw);
         match with_marks(&bytes) {
             Some(marked) => Body::from(marked),
             None => Body::from(bytes),
@@ -69,6 +73,15 @@ pub(super) async fn exactly(
         body
     };
     let response = next.run(Request::from_parts(parts, body)).await;
+    // The library says so of a body that is no message as well as of one of another kind.
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE
+        && let Some(Raw(text)) = came
+        && let Err(error) = serde_json::from_slice::<ClientJsonRpcMessage>(&text)
+    {
+        let answer = serde_json::to_string(&no_message(&text, &error)).unwrap_or_default();
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        return (StatusCode::BAD_REQUEST, kind, answer).into_response();
+    }
     response.map(|body| {
         Body::new(body.map_frame(|frame| frame.map_data(|data| unmarked(data.to_vec()).into())))
     })

@@ -103,13 +103,7 @@ impl<R: AsyncRead + Send + Unpin> Pipe<R> {
     }
 
     fn refuse_line(&self, line: &[u8], error: &serde_json::Error) {
-        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok();
-        let (code, what) = if is_json {
-            (ErrorCode::INVALID_REQUEST, "this is no message of the protocol".to_owned())
-        } else {
-            (ErrorCode::PARSE_ERROR, format!("this is not JSON: {error}"))
-        };
-        self.refuse(code, what, is_json.then(|| seeming_id(line)).flatten());
+        self.send_refusal(&no_message(line, error));
     }
 
     fn refuse_too_long(&self, piece: &[u8]) {
@@ -118,14 +112,34 @@ impl<R: AsyncRead + Send + Unpin> Pipe<R> {
     }
 
     fn refuse(&self, code: ErrorCode, what: String, id: Option<String>) {
-        let id: Option<RequestId> = id.and_then(|id| serde_json::from_str(&id).ok());
-        let answer = ServerJsonRpcMessage::error(ErrorData::new(code, what, None), id);
-        let Ok(message) = serde_json::to_vec(&answer) else { return };
+        self.send_refusal(&refusal(code, what, id));
+    }
+
+    fn send_refusal(&self, answer: &ServerJsonRpcMessage) {
+        let Ok(message) = serde_json::to_vec(answer) else { return };
         if let Some(write) = &self.write {
             // Somebody who sends nonsense faster than it can be refused is not answered.
             let _ = write.try_send(Unwritten { message, written: None });
         }
     }
+}
+
+/// The answer to what is no message.
+pub(super) fn no_message(text: &[u8], error: &serde_json::Error) -> ServerJsonRpcMessage {
+    let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
+    let (code, what) = if is_json {
+        (ErrorCode::INVALID_REQUEST, "this is no message of the protocol".to_owned())
+    } else {
+        (ErrorCode::PARSE_ERROR, format!("this is not JSON: {error}"))
+    };
+    // A list has ids inside, and none of its own.
+    let is_one = is_json && text.trim_ascii_start().starts_with(b"{");
+    refusal(code, what, is_one.then(|| seeming_id(text)).flatten())
+}
+
+fn refusal(code: ErrorCode, what: String, id: Option<String>) -> ServerJsonRpcMessage {
+    let id: Option<RequestId> = id.and_then(|id| serde_json::from_str(&id).ok());
+    ServerJsonRpcMessage::error(ErrorData::new(code, what, None), id)
 }
 
 /// Whether a request says which era the client is of.

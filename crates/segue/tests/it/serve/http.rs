@@ -88,3 +88,23 @@ fn a_token_is_made_up_and_leaving_it_out_is_for_this_machine() {
     assert!(world.segue(&refused).exits(2).stderr.contains("only this machine"));
     world.segue(&["--config", "segue.yaml", "serve", "--listen", "here"]).exits(2);
 }
+
+/// What is no message is told so in the protocol's words.
+#[test]
+fn nonsense_is_answered_over_http() {
+    let world = world("server: { token: open-sesame }\n", &[("double", DOUBLE)]);
+    let served = Served::start(&world, "memory", &[]);
+    let headers = [
+        ("Authorization", "Bearer open-sesame"),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
+    let one = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+    for (body, code) in [("{not json", -32700), (&format!("[{one}]"), -32600), ("17", -32600)] {
+        let answer = served.ask("POST", "/mcp", &headers, body);
+        let told: Json = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!((answer.status, &told["error"]["code"]), (400, &json!(code)), "{body}: {told}");
+    }
+    let text = [headers[0], ("Content-Type", "text/plain"), headers[2]];
+    assert_eq!(served.ask("POST", "/mcp", &text, one).status, 415);
+}
