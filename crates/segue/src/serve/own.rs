@@ -278,7 +278,7 @@ impl Desk<'_> {
                     view.status = RunStatus::Running;
                 }
                 let bytes_max = self.hall.limits().served_result_bytes_max;
-                Told::value(run_value(&view, with_steps), bytes_max, Some(&view))
+                Told::run(&view, with_steps, bytes_max)
             }
         }
     }

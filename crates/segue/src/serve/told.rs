@@ -57,11 +57,22 @@ pub struct Telling {
 impl Told {
     /// A value, unless it is larger than an answer may be.
     pub fn value(value: Value, bytes_max: usize, run: Option<&RunView>) -> Told {
+        Told::part(value, bytes_max, run.map(|run| (run, output_uri(&run.run_id))))
+    }
+
+    /// The same, which is read at an address if it is larger.
+    fn part(value: Value, bytes_max: usize, whole: Option<(&RunView, String)>) -> Told {
         let text = value.to_json();
-        match run {
-            Some(run) if text.len() > bytes_max => Told::too_large(run, &text),
+        match whole {
+            Some((run, uri)) if text.len() > bytes_max => Told::too_large(run, &text, uri),
             _ => Told { value: Some(value), text, link: None, run_id: None, pieces: Vec::new() },
         }
+    }
+
+    /// How a run stands, or what became of it.
+    pub fn run(view: &RunView, with_steps: bool, bytes_max: usize) -> Told {
+        let uri = if with_steps { view_uri(&view.run_id) } else { output_uri(&view.run_id) };
+        Told::part(run_value(view, with_steps), bytes_max, Some((view, uri)))
     }
 
     /// Something went wrong.
@@ -85,9 +96,7 @@ impl Told {
             Ok(view) => view,
         };
         let told = match shape {
-            Shape::Run if view.success => {
-                Told::value(run_value(view, false), bytes_max, Some(view))
-            }
+            Shape::Run if view.success => Told::run(view, false, bytes_max),
             Shape::Output { is_wrapped } if view.success => {
                 let output = if is_wrapped {
                     Value::object([("result", view.output.clone())])
@@ -122,8 +131,7 @@ impl Told {
         Told { value: Some(value), text, link: None, run_id: None, pieces: Vec::new() }
     }
 
-    fn too_large(run: &RunView, text: &str) -> Told {
-        let uri = output_uri(&run.run_id);
+    fn too_large(run: &RunView, text: &str, uri: String) -> Told {
         let message = format!("The result has {} bytes; read it at {uri}.", text.len());
         let preview: String = text.chars().take(PREVIEW_CHARS).collect();
         let value = reference(&run.run_id, run.status, &message, Some((&uri, &preview)));
@@ -136,9 +144,19 @@ pub fn output_uri(run_id: &str) -> String {
     format!("segue://runs/{run_id}/output")
 }
 
-/// The run whose result an address means.
-pub fn run_of_uri(uri: &str) -> Option<&str> {
-    uri.strip_prefix("segue://runs/")?.strip_suffix("/output")
+/// Where everything of a run is read, its steps included.
+pub fn view_uri(run_id: &str) -> String {
+    format!("segue://runs/{run_id}/view")
+}
+
+/// The run that an address means, and whether it means everything of it or only its result.
+pub fn run_of_uri(uri: &str) -> Option<(&str, bool)> {
+    let (run_id, part) = uri.strip_prefix("segue://runs/")?.split_once('/')?;
+    match part {
+        "output" => Some((run_id, false)),
+        "view" => Some((run_id, true)),
+        _ => None,
+    }
 }
 
 fn reference(run_id: &str, status: RunStatus, message: &str, large: Option<(&str, &str)>) -> Value {

@@ -500,6 +500,12 @@ fn a_large_result_is_a_link() {
         let whole: Json =
             serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(whole["text"].as_str().unwrap().len(), 5000);
+        let run = json!({ "run_id": reference["run_id"], "steps": true });
+        let uri = value(&host.call("run_get", run))["uri"].clone();
+        let read = host.ask("resources/read", json!({ "uri": uri }))["result"].clone();
+        let text = read["contents"][0]["text"].as_str().unwrap();
+        let run: Json = serde_json::from_str(text).unwrap();
+        assert_eq!((&run["steps"][0]["id"], &run["output"]), (&json!("a"), &whole));
         let none = host.ask("resources/read", json!({ "uri": "segue://runs/x/output" }));
         assert!(none["error"]["code"] == -32602 || none["error"]["code"] == -32002);
     }

@@ -32,7 +32,7 @@ use crate::serve::content::{self, Held};
 use crate::serve::execution::Execution;
 use crate::serve::hall::Hall;
 use crate::serve::own::{self, Desk};
-use crate::serve::told::{Shape, Telling, Told, run_of_uri};
+use crate::serve::told::{Shape, Telling, Told, run_of_uri, run_value};
 
 /// Tasks whose shape is remembered; of others, the composition's name says it.
 const SHAPES_MAX: usize = 10_000;
@@ -329,10 +329,17 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let template = ResourceTemplate::new("segue://runs/{run_id}/output", "output")
-            .with_description("The result of a run, as JSON")
-            .with_mime_type("application/json");
-        let mut result = ListResourceTemplatesResult::with_all_items(vec![template]);
+        let parts = [
+            ("output", "The result of a run, as JSON"),
+            ("view", "Everything of a run, its steps included, as JSON"),
+        ];
+        let template = |(part, about): (&str, &str)| {
+            ResourceTemplate::new(format!("segue://runs/{{run_id}}/{part}"), part)
+                .with_description(about)
+                .with_mime_type("application/json")
+        };
+        let templates = parts.into_iter().map(template).collect();
+        let mut result = ListResourceTemplatesResult::with_all_items(templates);
         (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
         Ok(result)
     }
@@ -347,15 +354,20 @@ impl ServerHandler for Server {
             ErrorData::resource_not_found("there is no such resource", Some(data))
         };
         let place = content::place_of_uri(&request.uri);
-        let run_id = place.map(|(run_id, _)| run_id).or_else(|| run_of_uri(&request.uri));
+        let whole = run_of_uri(&request.uri);
+        let run_id = place.map(|(run_id, _)| run_id).or(whole.map(|(run_id, _)| run_id));
         let hall = self.hall().await?;
         let who = self.who(&context);
         let stored = hall.stored(&who, run_id.ok_or_else(unknown)?).await.map_err(|_| unknown())?;
-        let output = stored.view().output;
+        let view = stored.view();
         let contents = match place {
-            Some((_, at)) => held(&output, at, &request.uri).ok_or_else(unknown)?,
-            None => ResourceContents::text(output.to_json(), &request.uri)
-                .with_mime_type("application/json"),
+            Some((_, at)) => held(&view.output, at, &request.uri).ok_or_else(unknown)?,
+            None => {
+                let is_all = whole.is_some_and(|(_, is_all)| is_all);
+                let value = if is_all { run_value(&view, true) } else { view.output };
+                ResourceContents::text(value.to_json(), &request.uri)
+                    .with_mime_type("application/json")
+            }
         };
         let mut result = ReadResourceResult::new(vec![contents]);
         (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
