@@ -149,7 +149,7 @@ const BEHAVIOURS: &[(&str, Outcome)] = &[
     ("float_id", Silent("no answer within")),
     ("answers_twice", Returns("\"first\"")),
     ("unknown_ids", Returns("\"ok\"")),
-    ("error_params", Refused(Code::ToolError, "unknown parameter", false)),
+    ("error_params", Refused(Code::ToolError, "unknown parameter: {\"name\":\"q\"}", false)),
     ("error_internal", Refused(Code::ToolError, "try later", true)),
     ("error_of_wrong_type", Refused(Code::ToolError, "no code and message", false)),
     ("unknown_result_type", Refused(Code::ToolError, "task", false)),

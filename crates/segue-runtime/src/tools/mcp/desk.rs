@@ -32,6 +32,9 @@ const REQUESTS_MAX: usize = 64;
 /// Length of a question to a person.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
+/// Length of what an error says beyond its message.
+const DATA_CHARS_MAX: usize = 2_000;
+
 /// Messages in one batch.
 const BATCH_MAX: usize = 1_000;
 
@@ -268,8 +271,21 @@ struct Envelope<'a> {
 /// An error of JSON-RPC.
 #[derive(Deserialize)]
 pub(super) struct WireError {
-    pub(super) code: i64,
-    pub(super) message: String,
+    code: i64,
+    message: String,
+    #[serde(default)]
+    data: serde_json::Value,
+}
+
+impl From<WireError> for Answer {
+    fn from(WireError { code, message, data }: WireError) -> Answer {
+        // What a server says beyond its message is often the only thing that helps.
+        let message = match data {
+            serde_json::Value::Null => message,
+            data => format!("{message}: {}", visible(&data.to_string(), DATA_CHARS_MAX)),
+        };
+        Answer::Error { code, message }
+    }
 }
 
 impl Desk {
@@ -580,7 +596,7 @@ impl Desk {
             let answer = match (result, error) {
                 (Some(result), None) => Answer::Result(result.to_owned()),
                 (None, Some(error)) => match object::<WireError>(error) {
-                    Ok(WireError { code, message }) => Answer::Error { code, message },
+                    Ok(error) => error.into(),
                     Err(_) => Answer::Malformed("its error has no code and message".to_owned()),
                 },
                 (Some(_), Some(_)) => {

@@ -269,9 +269,7 @@ impl Task {
                 None => Seen::Ended(Answer::Malformed("a task that ended has no result".into())),
             },
             "failed" => match state.error.map(object::<WireError>) {
-                Some(Ok(WireError { code, message })) => {
-                    Seen::Ended(Answer::Error { code, message })
-                }
+                Some(Ok(error)) => Seen::Ended(error.into()),
                 _ => Seen::Ended(Answer::Malformed("a task that failed does not say why".into())),
             },
             other => {
