@@ -3,6 +3,9 @@
 //! Nothing in it is started, and no secret is copied: what looks like one becomes `${NAME}`, and a
 //! note says which variable to set.
 
+mod secret;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -19,24 +22,6 @@ pub(super) struct Imported {
 
 /// The fields that are taken over.
 const KEPT: &[&str] = &["type", "command", "args", "env", "cwd", "url", "headers", "timeout"];
-
-/// Beginnings of values that are secrets wherever they stand.
-const SECRET_VALUES: &[&str] = &[
-    "sk-",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "AKIA",
-    "eyJ",
-    "Bearer ",
-    "Basic ",
-    "npm_",
-    "hf_",
-];
 
 /// Reads the servers of a host's configuration; the error says why there are none.
 pub(super) fn read(file: &Path) -> Result<Imported, String> {
@@ -79,6 +64,8 @@ fn toml(text: &str) -> Result<Value, String> {
 struct Import {
     lines: String,
     notes: Vec<String>,
+    /// The variables that stand for secrets, with these, so that no two secrets have one.
+    variables: BTreeMap<String, String>,
 }
 
 impl Import {
@@ -122,70 +109,37 @@ impl Import {
         match (key, value) {
             ("env" | "headers", Value::Object(members)) => {
                 Value::object(members.iter().map(|(name, value)| {
-                    let text = value.to_string();
-                    (
-                        name.clone(),
-                        Value::from(self.text(server, name, &text, is_secret(name, &text))),
-                    )
+                    (name.clone(), Value::from(self.text(server, name, &value.to_string())))
                 }))
             }
             ("args", Value::Array(args)) => {
-                // The flag before, when its value is a secret.
-                let mut secret_of: Option<String> = None;
+                let mut flag: Option<String> = None;
                 let args = args.iter().enumerate().map(|(index, arg)| {
                     let text = arg.to_string();
-                    let before = secret_of.take();
-                    if text.starts_with('-') && before.is_none() {
-                        let flag = text.split('=').next().unwrap_or("");
-                        if !is_secret_name(flag) {
-                            return Value::from(self.text(server, flag, &text, false));
-                        }
-                        if let Some((flag, value)) = text.split_once('=') {
-                            let value = self.text(server, flag, value, true);
-                            return Value::from(format!("{flag}={value}"));
-                        }
-                        secret_of = Some(flag.to_owned());
-                        return Value::from(text);
-                    }
-                    let secret = before.is_some()
-                        || has_password(&text)
-                        || SECRET_VALUES.iter().any(|start| text.starts_with(start));
+                    // What stands behind a flag is its value, unless it is a flag.
+                    let before = flag.take().filter(|_| !text.starts_with("--"));
+                    let is_flag = text.starts_with('-') && !text.contains('=') && before.is_none();
                     let name = before.unwrap_or_else(|| format!("argument-{index}"));
-                    Value::from(self.text(server, &name, &text, secret))
+                    if is_flag {
+                        flag = Some(text.clone()).filter(|flag| takes_secrets(flag));
+                    }
+                    Value::from(self.text(server, &name, &text))
                 });
                 args.collect::<Vec<_>>().into()
             }
-            (_, Value::String(text)) => {
-                Value::from(self.text(server, key, text, has_password(text)))
-            }
+            (_, Value::String(text)) => Value::from(self.text(server, key, text)),
             (_, other) => other.clone(),
         }
     }
 
-    /// A text with variables as Segue spells them, and without secrets.
-    fn text(&mut self, server: &str, name: &str, text: &str, secret: bool) -> String {
-        if text.contains("${") {
-            return self.variables(server, text);
-        }
-        if !secret || text.is_empty() {
-            return text.to_owned();
-        }
-        let variable = variable_name(server, name);
-        self.notes
-            .push(format!("`{server}`: the value of `{name}` was not copied; set `{variable}`"));
-        let scheme = ["Bearer ", "Basic "].iter().find(|scheme| text.starts_with(**scheme));
-        format!("{}${{{variable}}}", scheme.unwrap_or(&""))
-    }
-
-    /// `${VAR}`, `${env:VAR}` and `${VAR:-default}` stay; what other hosts put in becomes a variable.
-    fn variables(&mut self, server: &str, text: &str) -> String {
+    /// A text with variables as Segue spells them, and without secrets. `${VAR}` and `${env:VAR}`
+    /// stay; what other hosts put in becomes a variable.
+    fn text(&mut self, server: &str, name: &str, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
-        while let Some(start) = rest.find("${") {
-            out.push_str(&rest[..start]);
-            let after = &rest[start + 2..];
-            let Some(end) = after.find('}') else { break };
-            let inside = &after[..end];
+        while let Some((before, after)) = rest.split_once("${") {
+            let Some((inside, after)) = after.split_once('}') else { break };
+            self.literal(server, name, before, true, &mut out);
             match inside {
                 "workspaceFolder" | "workspaceRoot" | "cwd" => out.push('.'),
                 "userHome" => out.push_str("${HOME}"),
@@ -197,14 +151,67 @@ impl Import {
                     let _ = write!(out, "${{{variable}}}");
                 }
                 _ => {
+                    let is_secret = is_secret_name(name) || secret::ends_with_name(before);
+                    let inside = self.without_default(server, inside, is_secret);
                     let _ = write!(out, "${{{inside}}}");
                 }
             }
-            rest = &after[end + 1..];
+            rest = after;
         }
-        out.push_str(rest);
+        self.literal(server, name, rest, rest.len() < text.len(), &mut out);
         out
     }
+
+    /// A variable, without a default that is a secret.
+    fn without_default<'a>(&mut self, server: &str, inside: &'a str, is_secret: bool) -> &'a str {
+        let Some((variable, default)) = inside.split_once(":-") else { return inside };
+        let is_secret = is_secret || is_secret_name(variable);
+        if default.is_empty() || !is_secret && secret::parts("", default).is_empty() {
+            return inside;
+        }
+        let set = variable.strip_prefix("env:").unwrap_or(variable);
+        self.notes.push(format!("`{server}`: the default of `{set}` was not copied; set `{set}`"));
+        variable
+    }
+
+    /// A text without variables, or what stands beside some.
+    fn literal(&mut self, server: &str, name: &str, text: &str, is_part: bool, out: &mut String) {
+        // Beside a variable stands what is said of it: `Bearer `, `session=`.
+        let about = text.trim_end().is_empty() || text.ends_with([' ', '=', ':']);
+        let name_here = if is_part && about { "" } else { name };
+        let mut at = 0;
+        for part in secret::parts(name_here, text) {
+            let called = part.name.as_deref().unwrap_or(name);
+            let value = &text[part.range.clone()];
+            let variable = self.variable(server, called, value);
+            let note =
+                format!("`{server}`: the value of `{called}` was not copied; set `{variable}`");
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+            out.push_str(&text[at..part.range.start]);
+            let _ = write!(out, "${{{variable}}}");
+            at = part.range.end;
+        }
+        out.push_str(&text[at..]);
+    }
+
+    /// The variable that stands for a secret. Another secret has another one.
+    fn variable(&mut self, server: &str, name: &str, value: &str) -> String {
+        let own = variable_name(server, name);
+        let full = format!("{}_{}", upper(server), upper(name));
+        let more = (2..).map(|count| format!("{full}_{count}"));
+        let mut names = [own, full.clone()].into_iter().chain(more);
+        let is_free = |variable: &String| self.variables.get(variable).is_none_or(|v| v == value);
+        let variable = names.find(is_free).unwrap_or(full);
+        self.variables.insert(variable.clone(), value.to_owned());
+        variable
+    }
+}
+
+/// Flags whose values are looked at by their names: secrets, headers and variables.
+fn takes_secrets(flag: &str) -> bool {
+    is_secret_name(flag) || matches!(flag, "--header" | "--headers" | "-H")
 }
 
 /// Fields that only Codex has.
@@ -229,31 +236,20 @@ fn codex(entry: &Value, fields: &mut Vec<(&'static str, Value)>) {
     }
 }
 
-fn is_secret(name: &str, value: &str) -> bool {
-    is_secret_name(name)
-        || SECRET_VALUES.iter().any(|start| value.starts_with(start))
-        || has_password(value)
-}
-
-/// Whether an address holds a password.
-fn has_password(text: &str) -> bool {
-    let Some((_, rest)) = text.split_once("://") else { return false };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
-    authority.split_once('@').is_some_and(|(user, _)| user.contains(':'))
-}
-
 /// `GITHUB_TOKEN` stays so; `authorization` of `api` becomes `API_AUTHORIZATION`.
 fn variable_name(server: &str, name: &str) -> String {
-    let upper = |text: &str| -> String {
-        let text = text.trim_matches('-');
-        text.chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-            .collect()
-    };
     if name.contains('_') && name == name.to_uppercase() {
-        return name.to_owned();
+        return upper(name);
     }
     format!("{}_{}", upper(server), upper(name))
+}
+
+/// A name as variables have them.
+fn upper(name: &str) -> String {
+    let name = name.trim_matches('-');
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let name: String = name.chars().map(upper).collect();
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
 }
 
 #[cfg(test)]
@@ -289,6 +285,41 @@ mod tests {
             assert!(text.contains(kept), "{kept} not in {text}");
         }
         assert!(notes.iter().any(|note| note.contains("sse")));
+    }
+
+    /// The ways in which hosts' users write them.
+    #[test]
+    fn secrets_in_arguments_addresses_and_defaults_are_not_copied() {
+        let (text, notes) = import(
+            "mcp.json",
+            r#"{ "mcpServers": {
+              "tavily": { "url": "https://x.example/mcp/?tavilyApiKey=tvly-dev-AbC" },
+              "remote": { "command": "npx", "args": ["mcp-remote", "https://x.example/mcp", "--header", "Authorization: Bearer eyJh.abc", "--header", "X-API-KEY:zzz999"] },
+              "docker": { "command": "docker", "args": ["run", "-e", "GITHUB_TOKEN=ghp_realone", "-eFOO_KEY=abc123", "--no-auth", "--port", "3000", "img"] },
+              "dflt": { "command": "x", "env": { "API_TOKEN": "${API_TOKEN:-sk-realsecret}", "A": "${B:-c}", "PASSPHRASE": "pp9",
+                        "NOTION": "{\"Authorization\":\"Bearer ntn_12345\"}", "GITHUB_TOKEN": "ghp_other", "COOKIE": "session=${S}" } },
+              "cmd": { "command": "env", "args": ["SECRET=abc4", "srv"] },
+              "zap": { "url": "https://x.example/s/MzQ1NjY3ODkwYWJjZGVmZ2hpamtsbW5vcA==/mcp" } } }"#,
+        );
+        for secret in
+            ["tvly", "eyJh", "zzz9", "ghp_", "abc1", "realsec", "pp9", "ntn_", "abc4", "MzQ1"]
+        {
+            assert!(!text.contains(secret), "{secret} in {text}");
+            assert!(!notes.iter().any(|note| note.contains(secret)), "{secret} in {notes:?}");
+        }
+        for kept in [
+            "?tavilyApiKey=${TAVILY_TAVILYAPIKEY}",
+            r#""Authorization: Bearer ${REMOTE_AUTHORIZATION}","--header","X-API-KEY:${REMOTE_X_API_KEY}""#,
+            r#""-e","GITHUB_TOKEN=${GITHUB_TOKEN}","-eFOO_KEY=${FOO_KEY}","--no-auth","--port","3000""#,
+            r#""API_TOKEN":"${API_TOKEN}","A":"${B:-c}""#,
+            // Another secret of the same name has a variable of its own.
+            r#""GITHUB_TOKEN":"${DFLT_GITHUB_TOKEN}","COOKIE":"session=${S}""#,
+            r#"{\"Authorization\":\"Bearer ${DFLT_AUTHORIZATION}\"}"#,
+            "/s/${ZAP_URL}/mcp",
+        ] {
+            assert!(text.contains(kept), "{kept} not in {text}");
+        }
+        assert!(notes.iter().any(|note| note.contains("set `API_TOKEN`")), "{notes:?}");
     }
 
     #[test]

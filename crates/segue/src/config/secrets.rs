@@ -3,17 +3,46 @@
 
 use segue_runtime::tools::mcp::{Reach, ServerConfig};
 
-/// Words in the name of a variable or header whose value is a secret.
+/// Words that make the name of a variable or header one of a secret, alone or as a part of a longer
+/// one (`apitoken`).
 const SECRET: &[&str] =
-    &["key", "token", "secret", "password", "passwd", "auth", "credential", "cookie", "pat"];
+    &["token", "secret", "password", "passwd", "passphrase", "auth", "credential", "cookie"];
+
+/// The same, when they stand alone: they are parts of too many other words.
+const SECRET_ALONE: &[&str] =
+    &["key", "pat", "pass", "pwd", "pw", "jwt", "bearer", "cred", "creds"];
 
 /// Whether a variable or header of this name holds a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    let name = name.to_lowercase();
-    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    words.into_iter().any(|word| {
-        SECRET.iter().any(|secret| word == *secret || (secret.len() > 3 && word.contains(secret)))
-    }) || name.ends_with("apikey")
+    // The working directory, and no password.
+    if name == "PWD" {
+        return false;
+    }
+    words(name).iter().any(|word| {
+        let is_author = word.starts_with("author") && !word.starts_with("authori");
+        SECRET_ALONE.contains(&&**word)
+            || word.ends_with("apikey")
+            || (!is_author && SECRET.iter().any(|secret| word.contains(secret)))
+    })
+}
+
+/// The words of a name, however it is written: `API_KEY`, `api-key`, `apiKey`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for character in name.chars() {
+        let begins = !character.is_ascii_alphanumeric() || (was_lower && character.is_uppercase());
+        if begins {
+            words.push(String::new());
+        }
+        if character.is_ascii_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(character.to_ascii_lowercase());
+        }
+        was_lower = character.is_lowercase();
+    }
+    words
 }
 
 /// The secrets that a server is given. Of `Bearer abc` the second word is one too: servers tell it
@@ -29,4 +58,31 @@ pub(super) fn of_server(server: &ServerConfig) -> impl Iterator<Item = String> {
         let credential = value.split_once(' ').map(|(_, rest)| rest.trim().to_owned());
         std::iter::once(value.clone()).chain(credential)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_secret_name;
+
+    #[test]
+    fn names_tell_what_is_secret() {
+        for name in [
+            "GITHUB_TOKEN",
+            "X-API-Key",
+            "tavilyApiKey",
+            "accessKey",
+            "--password",
+            "PASSPHRASE",
+            "SMTP_PASS",
+            "DB_PWD",
+            "Authorization",
+            "apitoken",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["PWD", "PATH", "GIT_AUTHOR_NAME", "KEYBOARD", "bypass", "MODE", "HOME", "url"]
+        {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
 }
