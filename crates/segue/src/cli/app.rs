@@ -237,6 +237,10 @@ impl App {
             return Exit::Usage;
         }
         complain(&error.to_string(), super::call::hint(error).as_deref());
+        // Whoever names a source means no other one.
+        if name.contains(':') {
+            return Exit::Usage;
+        }
         for (name, why) in &self.upstream.failed {
             say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));
         }
@@ -567,7 +571,7 @@ fn apply_override(
         // A server that this command does not need may well have it.
         let namespace = name.split_once(':').map_or("", |(namespace, _)| namespace);
         let may_exist = if namespace.is_empty() {
-            upstream.servers().next().is_some()
+            upstream.servers().next().is_some() || !upstream.failed.is_empty()
         } else {
             upstream.is_server(namespace)
         };

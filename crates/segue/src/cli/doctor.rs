@@ -156,6 +156,13 @@ fn servers(app: &App) -> Vec<Finding> {
         let help = format!("correct `{}`", project.file.display());
         findings.extend(project.notes.iter().map(|note| Finding::bad("server", note, &help)));
     }
+    for (name, why) in &app.upstream.failed {
+        if app.upstream.servers().all(|server| server.name() != name) {
+            let message = format!("`{name}` cannot be used: {}", clean(why));
+            let help = "set what is missing, or correct where it is configured";
+            findings.push(Finding::bad("server", message, help));
+        }
+    }
     let mut asked = Vec::new();
     for server in app.upstream.servers() {
         if !app.upstream.failed.contains_key(server.name()) {

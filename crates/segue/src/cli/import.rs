@@ -5,11 +5,12 @@
 
 mod secret;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
 use segue_core::value::Value;
+use segue_runtime::tools::mcp::look;
 
 use crate::config::secrets::is_secret_name;
 use crate::config::{jsonc, servers};
@@ -23,6 +24,23 @@ pub(super) struct Imported {
 /// The fields that are taken over.
 const KEPT: &[&str] = &["type", "command", "args", "env", "cwd", "url", "headers", "timeout"];
 
+/// Fields that become others, or say what is said by leaving a server out.
+const TURNED: &[&str] = &[
+    "transport",
+    "httpUrl",
+    "serverUrl",
+    "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var",
+    "env_vars",
+    "tool_timeout_sec",
+    "disabled",
+    "enabled",
+];
+
+/// Fields that change nothing.
+const WORDS: &[&str] = &["name", "description", "icon", "gallery", "version", "source"];
+
 /// Reads the servers of a host's configuration; the error says why there are none.
 pub(super) fn read(file: &Path) -> Result<Imported, String> {
     let shown = file.display();
@@ -31,24 +49,48 @@ pub(super) fn read(file: &Path) -> Result<Imported, String> {
     let is_toml = file.extension().is_some_and(|extension| extension == "toml");
     let whole = if is_toml { toml(&text) } else { jsonc::read(&text) };
     let whole = whole.map_err(|why| format!("`{shown}`: {why}"))?;
-    let keys = ["mcpServers", "servers", "mcp_servers"];
+    let keys = ["mcpServers", "servers", "mcp_servers", "context_servers"];
     let entries =
         keys.iter().find_map(|key| whole.get(key)).or_else(|| whole.get("mcp")?.get("servers"));
-    let entries = entries.and_then(Value::as_object);
+    let entries = entries.and_then(Value::as_object).cloned();
+    let projects = projects(&whole);
+    if entries.as_ref().is_none_or(|entries| entries.is_empty()) && !projects.is_empty() {
+        return Err(format!(
+            "`{shown}` has servers of single projects only (`{}`): copy the `mcpServers` of one \
+             into a file, and name that",
+            projects.join("`, `")
+        ));
+    }
     let entries =
         entries.ok_or_else(|| format!("`{shown}` has no `mcpServers` and no `servers`"))?;
+    if entries.is_empty() {
+        return Err(format!("`{shown}` has no servers"));
+    }
     let mut import = Import::default();
     for (name, entry) in entries.iter() {
         import.server(name, entry);
     }
     if import.lines.is_empty() {
-        return Err(format!(
-            "`{shown}` has no server that can be used: {}",
-            import.notes.join("; ")
-        ));
+        let why = import.notes.join("; ");
+        return Err(format!("`{shown}` has no server that can be used: {why}"));
+    }
+    if !projects.is_empty() {
+        let projects = projects.join("`, `");
+        import.notes.push(format!("the servers of `{projects}` alone were left out"));
     }
     let text = format!("# From {}\nmcpServers:\n{}", file_name(file), import.lines);
     Ok(Imported { text, notes: import.notes })
+}
+
+/// The projects that have servers of their own, as one host keeps them beside its user's.
+fn projects(whole: &Value) -> Vec<String> {
+    let projects = whole.get("projects").and_then(Value::as_object).cloned().unwrap_or_default();
+    let has_servers = |project: &Value| {
+        let servers = project.get("mcpServers").and_then(Value::as_object);
+        servers.is_some_and(|servers| !servers.is_empty())
+    };
+    let projects = projects.iter().filter(|(_, project)| has_servers(project));
+    projects.map(|(name, _)| name.to_string()).collect()
 }
 
 fn file_name(file: &Path) -> String {
@@ -64,45 +106,78 @@ fn toml(text: &str) -> Result<Value, String> {
 struct Import {
     lines: String,
     notes: Vec<String>,
+    /// What the names of the servers look like.
+    looks: BTreeSet<String>,
     /// The variables that stand for secrets, with these, so that no two secrets have one.
     variables: BTreeMap<String, String>,
 }
 
 impl Import {
     fn server(&mut self, given: &str, entry: &Value) {
-        let name: String = given
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '-' })
-            .collect();
-        let name = name.trim_matches('-').to_owned();
+        let name = self.name(given);
         if let Err(why) = servers::is_name(&name) {
             return self.notes.push(format!("`{given}` was left out: {why}"));
-        }
-        if name != given {
-            self.notes.push(format!("`{given}` is called `{name}` here"));
-        }
-        if entry.get("type").and_then(Value::as_str) == Some("sse") {
-            self.notes
-                .push(format!("`{name}` was left out: the old transport `sse` is not spoken"));
-            return;
         }
         if entry.get("disabled").and_then(Value::as_bool) == Some(true)
             || entry.get("enabled").and_then(Value::as_bool) == Some(false)
         {
-            return self.notes.push(format!("`{name}` was left out: it is switched off"));
+            return self.notes.push(format!("`{given}` was left out: it is switched off"));
         }
-        let mut fields = Vec::new();
+        // What is said of it counts only when it is taken over.
+        let before = self.notes.len();
+        if name != given {
+            self.notes.push(format!("`{given}` is called `{name}` here"));
+        }
+        let written = self.entry(&name, entry);
+        if let Err(why) = servers::check(&name, &written) {
+            self.notes.truncate(before);
+            return self.notes.push(format!("`{given}` was left out: {why}"));
+        }
+        self.looks.insert(look(&name));
+        let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !matches!(&*name.to_lowercase(), "null" | "true" | "false");
+        let key = if is_plain { name } else { format!("\"{name}\"") };
+        let _ = writeln!(self.lines, "  {key}: {}", written.to_json());
+    }
+
+    /// What a server is called here: no two look alike.
+    fn name(&self, given: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '-' };
+        let name: String = given.chars().map(plain).collect();
+        let name = name.trim_matches('-');
+        let more = (2..).map(|count| format!("{name}-{count}"));
+        let mut names = std::iter::once(name.to_owned()).chain(more);
+        names.find(|name| !self.looks.contains(&look(name))).unwrap_or_default()
+    }
+
+    /// A server as Segue has it.
+    fn entry(&mut self, name: &str, entry: &Value) -> Value {
+        let mut fields: Vec<(&str, Value)> = Vec::new();
         for key in KEPT {
-            if let Some(value) = entry.get(key) {
-                fields.push((*key, self.field(&name, key, value)));
+            // Hosts have names of their own for some.
+            let others: &[&str] = match *key {
+                "url" => &["httpUrl", "serverUrl", "url"],
+                "type" => &["type", "transport"],
+                "headers" => &["headers", "http_headers"],
+                _ => &[key],
+            };
+            if let Some(value) = others.iter().find_map(|key| entry.get(key)) {
+                fields.push((key, self.field(name, key, value)));
             }
         }
         codex(entry, &mut fields);
         if entry.get("envFile").is_some() {
             self.notes.push(format!("`{name}`: `envFile` is not read; set its variables yourself"));
         }
-        let json = Value::object(fields).to_json();
-        let _ = writeln!(self.lines, "  {name}: {json}");
+        let known = |key: &str| {
+            [KEPT, TURNED, WORDS].iter().any(|keys| keys.contains(&key)) || key == "envFile"
+        };
+        let members = entry.as_object().into_iter().flat_map(|members| members.iter());
+        let left: Vec<&str> = members.map(|(key, _)| &**key).filter(|key| !known(key)).collect();
+        if !left.is_empty() {
+            self.notes.push(format!("`{name}`: not taken over: `{}`", left.join("`, `")));
+        }
+        Value::object(fields)
     }
 
     fn field(&mut self, server: &str, key: &str, value: &Value) -> Value {
@@ -217,23 +292,32 @@ fn takes_secrets(flag: &str) -> bool {
 /// Fields that only Codex has.
 fn codex(entry: &Value, fields: &mut Vec<(&'static str, Value)>) {
     let named = entry.get("env_vars").and_then(Value::as_array).cloned().unwrap_or_default();
-    let passed = named.iter().filter_map(Value::as_str);
-    let passed: Vec<(String, Value)> =
-        passed.map(|name| (name.to_owned(), Value::from(format!("${{{name}}}")))).collect();
-    if !passed.is_empty() {
-        let at = fields.iter().position(|(key, _)| *key == "env");
-        let present = at.map(|at| fields.remove(at).1);
-        let present = present.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
-        let present = present.iter().map(|(k, v)| (k.to_string(), v.clone()));
-        fields.push(("env", Value::object(present.chain(passed).collect::<Vec<_>>())));
+    let named = named.iter().filter_map(Value::as_str);
+    add(fields, "env", named.map(|name| (name.to_owned(), format!("${{{name}}}"))).collect());
+    let mut headers = Vec::new();
+    if let Some(named) = entry.get("env_http_headers").and_then(Value::as_object) {
+        headers.extend(named.iter().map(|(k, v)| (k.to_string(), format!("${{{v}}}"))));
     }
     if let Some(variable) = entry.get("bearer_token_env_var").and_then(Value::as_str) {
-        let header = Value::from(format!("Bearer ${{{variable}}}"));
-        fields.push(("headers", Value::object([("Authorization", header)])));
+        headers.push(("Authorization".to_owned(), format!("Bearer ${{{variable}}}")));
     }
+    add(fields, "headers", headers);
     if let Some(seconds) = entry.get("tool_timeout_sec").and_then(Value::as_u64) {
         fields.push(("timeout", Value::from(format!("{seconds}s"))));
     }
+}
+
+/// Adds members to a field.
+fn add(fields: &mut Vec<(&'static str, Value)>, key: &'static str, more: Vec<(String, String)>) {
+    if more.is_empty() {
+        return;
+    }
+    let at = fields.iter().position(|(name, _)| *name == key);
+    let present = at.map(|at| fields.remove(at).1);
+    let present = present.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+    let present = present.iter().map(|(name, value)| (name.to_string(), value.clone()));
+    let more = more.into_iter().map(|(name, text)| (name, Value::from(text)));
+    fields.push((key, Value::object(present.chain(more).collect::<Vec<_>>())));
 }
 
 /// `GITHUB_TOKEN` stays so; `authorization` of `api` becomes `API_AUTHORIZATION`.
@@ -322,6 +406,46 @@ mod tests {
         assert!(notes.iter().any(|note| note.contains("set `API_TOKEN`")), "{notes:?}");
     }
 
+    /// What is written loads, and what is not taken over is said.
+    #[test]
+    fn every_server_can_be_used_or_is_said_to_be_left_out() {
+        let (text, notes) = import(
+            "mcp.json",
+            r#"{ "mcpServers": { "a b": { "command": "x" }, "a-b": { "command": "y" }, "Foo": { "command": "z" }, "foo": { "command": "q" },
+              "surf": { "serverUrl": "https://x.example/mcp" }, "gem": { "httpUrl": "https://y.example/mcp", "url": "https://y.example/sse", "includeTools": ["t"] },
+              "none": {}, "old": { "transport": "sse", "url": "https://x.example" }, "open": { "command": "${X" }, "1.5": { "command": "x" } },
+              "projects": { "/p": { "mcpServers": { "z": { "command": "x" } } } } }"#,
+        );
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                r#"  a-b: {"command":"x"}"#,
+                r#"  a-b-2: {"command":"y"}"#,
+                r#"  Foo: {"command":"z"}"#,
+                r#"  foo-2: {"command":"q"}"#,
+                r#"  surf: {"url":"https://x.example/mcp"}"#,
+                r#"  gem: {"url":"https://y.example/mcp"}"#,
+                r#"  "1.5": {"command":"x"}"#,
+            ]
+        );
+        for words in [
+            "`foo` is called `foo-2` here",
+            "`gem`: not taken over: `includeTools`",
+            "`none` was left out: it needs a `command` or a `url`",
+            "`old` was left out: the old transport",
+            "`open` was left out: `${` is never closed",
+            "the servers of `/p` alone were left out",
+        ] {
+            assert!(notes.iter().any(|note| note.contains(words)), "{words}: {notes:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("claude.json");
+        std::fs::write(&file, r#"{"projects":{"/p":{"mcpServers":{"z":{}}}},"mcpServers":{}}"#)
+            .unwrap();
+        assert!(read(&file).err().unwrap().contains("single projects only (`/p`)"));
+    }
+
     #[test]
     fn every_host_is_understood() {
         let (text, notes) = import(
@@ -331,11 +455,13 @@ mod tests {
         );
         assert!(text.contains(r#"my-server: {"type":"stdio","command":"x","args":["./a","${env:B}","${C:-d}"],"env":{"T":"${MY_SERVER_TOK}"}}"#), "{text}");
         assert_eq!(notes.len(), 2);
-        let (text, _) = import(
+        let (text, notes) = import(
             "config.toml",
-            "[mcp_servers.time]\ncommand = \"uvx\"\nargs = [\"mcp-server-time\"]\nenv_vars = [\"TZ\"]\ntool_timeout_sec = 5\n[mcp_servers.api]\nurl = \"https://x.example/mcp\"\nbearer_token_env_var = \"API_TOKEN\"\n",
+            "[mcp_servers.time]\ncommand = \"uvx\"\nargs = [\"mcp-server-time\"]\nenv_vars = [\"TZ\"]\ntool_timeout_sec = 5\n[mcp_servers.api]\nurl = \"https://x.example/mcp\"\nbearer_token_env_var = \"API_TOKEN\"\nhttp_headers = { X = \"v\", X-Secret = \"s3cr3t\" }\nenv_http_headers = { Y = \"Y_VAR\" }\nenabled_tools = [\"a\"]\n",
         );
         assert!(text.contains(r#"time: {"command":"uvx","args":["mcp-server-time"],"env":{"TZ":"${TZ}"},"timeout":"5s"}"#), "{text}");
-        assert!(text.contains(r#""Authorization":"Bearer ${API_TOKEN}""#), "{text}");
+        let headers = r#""headers":{"X":"v","X-Secret":"${API_X_SECRET}","Y":"${Y_VAR}","Authorization":"Bearer ${API_TOKEN}"}"#;
+        assert!(text.contains(headers), "{text}");
+        assert!(notes.contains(&"`api`: not taken over: `enabled_tools`".to_owned()), "{notes:?}");
     }
 }

@@ -23,16 +23,16 @@ pub(super) fn login(global: &Global, args: &LoginArgs) -> Exit {
         Err(exit) => return exit,
     };
     let name = &*args.server;
+    if let Some(why) = app.upstream.failed.get(name) {
+        complain(&format!("the MCP server `{name}` cannot be used: {why}"), None);
+        return Exit::Unreachable;
+    }
     let Some(server) = app.upstream.servers().find(|server| &**server.name() == name) else {
         let names: Vec<&str> = app.upstream.servers().map(|server| &**server.name()).collect();
         let help = format!("configured servers: {}", names.join(", "));
         complain(&format!("there is no MCP server `{name}`"), Some(&help));
         return Exit::Usage;
     };
-    if let Some(why) = app.upstream.failed.get(name) {
-        complain(&format!("the MCP server `{name}` cannot be used: {why}"), None);
-        return Exit::Unreachable;
-    }
     if args.forget {
         server.forget_login();
         say(&format!("the login at `{name}` is forgotten"));

@@ -30,9 +30,16 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         complain("there is no configuration here", Some("`segue init` writes one"));
         return Exit::Usage;
     };
-    let servers = super::upstream::configured(&config);
-    let count = config.commands.len() + servers.len();
+    let notes = config.project.iter().flat_map(|project| &project.notes);
+    let notes: Vec<&String> = notes.collect();
+    notes.iter().for_each(|note| complain(&clean(note), None));
+    let unusable = config.project.iter().map(|project| project.unusable.len()).sum::<usize>();
+    let servers = super::upstream::configured(&config).len() + config.unusable.len() + unusable;
+    let count = config.commands.len() + servers;
     if count == 0 && config.llm.is_none() && config.traces.is_none() {
+        if !notes.is_empty() {
+            return Exit::Usage;
+        }
         let what =
             "has no commands, no servers, no model and no collector; there is nothing to allow";
         say(&format!("`{}` {what}", file.display()));
@@ -65,7 +72,7 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     match Trust::load().allow(&found) {
         Ok(()) => {
             let plural = if count == 1 { "" } else { "s" };
-            let what = if servers.is_empty() { "command" } else { "command and server" };
+            let what = if servers == 0 { "command" } else { "command and server" };
             let what = if config.commands.is_empty() { "server" } else { what };
             if count > 0 {
                 let file = file.display();

@@ -269,6 +269,10 @@ impl Upstream {
         before: Option<&Upstream>,
     ) -> (Upstream, BTreeMap<Arc<str>, Listing>, Vec<Arc<Server>>) {
         let mut upstream = Upstream::default();
+        let project = config.project.as_ref();
+        upstream.failed.clone_from(&config.unusable);
+        upstream.failed.extend(project.iter().flat_map(|project| project.unusable.clone()));
+        upstream.notes.extend(project.iter().flat_map(|project| project.notes.clone()));
         let mut known: BTreeMap<Arc<str>, Listing> = BTreeMap::new();
         let configured = configured(config);
         if configured.is_empty() {
@@ -365,9 +369,9 @@ impl Upstream {
         self.runtime.get_or_init(|| Rc::new(super::run::runtime()))
     }
 
-    /// Whether a namespace is a server's.
+    /// Whether a namespace is a server's, be it one that cannot be used.
     pub(super) fn is_server(&self, name: &str) -> bool {
-        self.servers.contains_key(name)
+        self.servers.contains_key(name) || self.failed.contains_key(name)
     }
 
     /// Every server, for those who look at each.
@@ -455,10 +459,9 @@ async fn listings(asked: &[Arc<Server>]) -> Vec<Answered> {
     answers
 }
 
-/// Every server of a configuration, and whether it is its project's. The configuration goes first.
+/// Every server of a configuration that can be used, and whether it is its project's.
 pub(super) fn configured(config: &Config) -> Vec<(&ServerConfig, bool)> {
     let project = config.project.iter().flat_map(|project| project.servers.values());
-    let project = project.filter(|server| !config.servers.contains_key(&server.name));
     config.servers.values().map(|s| (s, false)).chain(project.map(|s| (s, true))).collect()
 }
 

@@ -15,7 +15,16 @@ pub(super) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result
     Ok(out)
 }
 
-fn variable(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+/// The variables of a text that are unset and have no default.
+pub(super) fn unset<'a>(text: &'a str, env: &dyn Fn(&str) -> Option<String>) -> Vec<&'a str> {
+    let inside = text.split("${").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    let named = inside.filter_map(|inside| parse(inside).ok());
+    let unset = named.filter(|(name, default)| default.is_none() && value(name, env).is_none());
+    unset.map(|(name, _)| name).collect()
+}
+
+/// The name of a variable, and its default.
+fn parse(inside: &str) -> Result<(&str, Option<&str>), String> {
     let inside = inside.strip_prefix("env:").unwrap_or(inside);
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
@@ -24,16 +33,23 @@ fn variable(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return Err(format!("`${{{inside}}}` does not name a variable"));
     }
-    match (env(name).filter(|value| !value.is_empty()), default) {
-        (Some(value), _) => Ok(value),
-        (None, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err(format!("the environment variable `{name}` is not set")),
-    }
+    Ok((name, default))
+}
+
+/// What a variable holds; an empty one counts as unset.
+fn value(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    env(name).filter(|value| !value.is_empty())
+}
+
+fn variable(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let (name, default) = parse(inside)?;
+    let value = value(name, env).or_else(|| default.map(ToOwned::to_owned));
+    value.ok_or_else(|| format!("the environment variable `{name}` is not set"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::expand;
+    use super::{expand, unset};
 
     #[test]
     fn all_three_spellings_expand() {
@@ -44,5 +60,6 @@ mod tests {
         assert!(expand("${GONE}", &env).unwrap_err().contains("`GONE`"));
         assert!(expand("${TOKEN", &env).is_err());
         assert!(expand("${a b}", &env).is_err());
+        assert_eq!(unset("${GONE}${TOKEN}${env:LOST} ${X:-y} ${", &env), ["GONE", "LOST"]);
     }
 }

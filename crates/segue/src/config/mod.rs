@@ -101,7 +101,9 @@ pub struct Config {
     pub commands_as_written: Value,
     /// MCP servers by name.
     pub servers: BTreeMap<Arc<str>, ServerConfig>,
-    /// The same as they were written: what is shown and what trust covers.
+    /// MCP servers that are written as they should be and cannot be used, and why.
+    pub unusable: BTreeMap<Arc<str>, String>,
+    /// All of them as they were written: what is shown and what trust covers.
     pub servers_as_written: Value,
     /// The servers of the project's own `.mcp.json`.
     pub project: Option<Project>,
@@ -179,11 +181,13 @@ pub struct TlsFiles {
 pub struct Project {
     /// The file.
     pub file: PathBuf,
-    /// Its servers by name.
+    /// Its servers by name, without those that the configuration has.
     pub servers: BTreeMap<Arc<str>, ServerConfig>,
-    /// The same as they were written.
+    /// Those that cannot be used, and why.
+    pub unusable: BTreeMap<Arc<str>, String>,
+    /// All of its servers as they were written.
     pub as_written: Value,
-    /// What in it cannot be used, and why.
+    /// What is wrong with the file as a whole.
     pub notes: Vec<String>,
 }
 
@@ -247,7 +251,9 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
         given.borrow_mut().extend(value.clone().filter(|_| !read::is_public(name)));
         value
     };
-    loaded.config.project = discover(&[".mcp.json"]).map(|file| servers::project(file, &env));
+    let own = &loaded.config.servers_as_written;
+    let project = discover(&[".mcp.json"]).map(|file| servers::project(file, own, &env));
+    loaded.config.project = project;
     loaded.config.secrets.append(&mut given.take());
     let of_project = loaded.config.project.iter().flat_map(|project| project.servers.values());
     let of_project: Vec<String> = of_project.flat_map(secrets::of_server).collect();

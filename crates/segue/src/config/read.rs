@@ -156,10 +156,7 @@ impl Reader<'_> {
                     config.commands_as_written = value.to_value();
                 }
                 // The shape that every MCP host reads, and the key that one of them has for it.
-                "mcpServers" | "servers" => {
-                    config.servers.append(&mut self.servers(value));
-                    config.servers_as_written = value.to_value();
-                }
+                "mcpServers" | "servers" => self.servers(value, &mut config),
                 "http" => config.http = self.each(value, Self::http),
                 "builtins" => self.builtins(value, &mut config),
                 "tools" => {

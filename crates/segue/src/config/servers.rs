@@ -14,10 +14,9 @@ use segue_core::value::Value;
 use segue_runtime::tools::command::COMMAND;
 use segue_runtime::tools::mcp::{HttpConfig, Reach, ServerConfig, StdioConfig, look};
 
-use super::Project;
-use super::expand::expand;
-use super::jsonc;
+use super::expand::{self, expand};
 use super::read::Reader;
+use super::{Config, Project, jsonc};
 
 /// What a server has.
 const SERVER: &[&str] =
@@ -43,14 +42,32 @@ const ELSEWHERE: &[&str] = &[
 /// Names that other tools' ids begin with.
 const TAKEN: &[&str] = &[BUILTIN, COMPOSITION, COMMAND, "http"];
 
+/// Why a server is not there.
+enum Missing {
+    /// It is switched off.
+    Off,
+    /// What is written of it is wrong.
+    Wrong(String),
+    /// All is written as it should be, and it cannot be used here and now.
+    Unusable(String),
+}
+
+impl From<String> for Missing {
+    fn from(why: String) -> Missing {
+        Missing::Wrong(why)
+    }
+}
+
 impl Reader<'_> {
-    /// The servers of `segue.yaml`.
-    pub(super) fn servers(&mut self, node: &Node) -> BTreeMap<Arc<str>, ServerConfig> {
+    /// Adds servers of `segue.yaml` to a configuration.
+    pub(super) fn servers(&mut self, node: &Node, config: &mut Config) {
         if !matches!(node.kind, NodeKind::Object(_)) {
             self.error(node.span, format!("expected an object, found {}", node.kind_word()));
         }
-        let mut servers = BTreeMap::new();
-        let mut looks = BTreeMap::new();
+        // Both keys may be there.
+        let before = config.servers_as_written.as_object().cloned().unwrap_or_default();
+        let mut looks: BTreeMap<String, Arc<str>> =
+            before.iter().map(|(name, _)| (look(name), name.clone())).collect();
         for member in node.members() {
             let known: Vec<&str> = SERVER.iter().chain(ELSEWHERE).copied().collect();
             if !self.keys(&member.value, &known, "a server") {
@@ -60,107 +77,185 @@ impl Reader<'_> {
                 let message = format!("`{}` and `{other}` look alike", member.key);
                 self.error(member.key_span, message);
             }
-            match server(&member.key, &member.value.to_value(), &self.folder, self.env) {
-                Ok(Some(server)) => drop(servers.insert(server.name.clone(), server)),
-                Ok(None) => {}
-                Err(why) => {
-                    self.error(member.value.span, format!("server `{}`: {why}", member.key));
+            let name: Arc<str> = member.key.clone();
+            match server(&name, &member.value.to_value(), &self.folder, self.env) {
+                Ok(server) => drop(config.servers.insert(name, server)),
+                Err(Missing::Off) => {}
+                Err(Missing::Unusable(why)) => drop(config.unusable.insert(name, why)),
+                Err(Missing::Wrong(why)) => {
+                    self.error(member.value.span, format!("server `{name}`: {why}"));
                 }
             }
         }
-        servers
+        config.servers_as_written = match node.to_value() {
+            Value::Object(written) if !before.is_empty() => {
+                let all = before.iter().chain(written.iter());
+                Value::object(all.map(|(name, entry)| (name.clone(), entry.clone())))
+            }
+            written => written,
+        };
     }
 }
 
-/// The servers of a project's `.mcp.json`. One that cannot be used stops none of the others.
-pub(super) fn project(file: PathBuf, env: &dyn Fn(&str) -> Option<String>) -> Project {
+/// The servers of a project's `.mcp.json`. One that cannot be used stops none of the others, and one
+/// that the configuration has too is left to that (`own`: those of it, as written).
+pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<String>) -> Project {
     let mut project = Project { file, ..Project::default() };
-    let whole = std::fs::read_to_string(&project.file).map_err(|error| error.to_string());
-    let whole = match whole.and_then(|text| jsonc::read(&text)) {
-        Ok(whole) => whole,
+    let entries = match entries(&project.file) {
+        Ok(entries) => entries,
         Err(why) => {
-            project.notes.push(why);
+            project.notes.push(format!("`{}`: {why}", project.file.display()));
             return project;
         }
     };
-    let Some(entries) = whole.get("mcpServers").or_else(|| whole.get("servers")) else {
-        project.notes.push("it has no `mcpServers`".to_owned());
-        return project;
-    };
     let folder = project.file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    for (name, entry) in entries.as_object().into_iter().flat_map(|entries| entries.iter()) {
-        match server(name, entry, &folder, env) {
-            Ok(Some(server)) => drop(project.servers.insert(server.name.clone(), server)),
-            Ok(None) => {}
-            Err(why) => project.notes.push(format!("server `{name}`: {why}")),
+    let names = |value: &Value| -> Vec<Arc<str>> {
+        let members = value.as_object().into_iter().flat_map(|members| members.iter());
+        members.map(|(name, _)| name.clone()).collect()
+    };
+    let (own, all) = (names(own), names(&entries));
+    for name in all.iter().filter(|name| !own.contains(name)) {
+        if let Err(why) = is_name(name) {
+            let note = format!("`{}`: server `{name}`: {why}", project.file.display());
+            project.notes.push(note);
+            continue;
+        }
+        let entry = entries.get(name).unwrap_or(&Value::Null);
+        let is_alike = |other: &&Arc<str>| *other != name && look(other) == look(name);
+        let alike = own.iter().chain(&all).find(is_alike);
+        match (server(name, entry, &folder, env), alike) {
+            (Err(Missing::Off), _) => {}
+            // Nobody could tell which of them is called.
+            (_, Some(other)) => {
+                let why = format!("its name looks like `{other}`: rename one of them");
+                project.unusable.insert(name.clone(), why);
+            }
+            (Ok(server), None) => drop(project.servers.insert(name.clone(), server)),
+            (Err(Missing::Unusable(why) | Missing::Wrong(why)), None) => {
+                project.unusable.insert(name.clone(), why);
+            }
         }
     }
-    project.as_written = entries.clone();
+    project.as_written = entries;
     project
 }
 
-/// One server; `None` when it is switched off.
+/// The servers that a file of a host has, as written.
+fn entries(file: &Path) -> Result<Value, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let whole = jsonc::read(&text)?;
+    let entries = whole.get("mcpServers").or_else(|| whole.get("servers"));
+    match entries.ok_or("it has no `mcpServers`")? {
+        entries @ Value::Object(_) => Ok(entries.clone()),
+        other => Err(format!("`mcpServers` must be an object, found {}", other.kind())),
+    }
+}
+
+/// Whether a server could be used, all variables being set; the error says why not.
+pub(crate) fn check(name: &str, entry: &Value) -> Result<(), String> {
+    // Wherever it stands, this is no mistake.
+    let env = |_: &str| Some("http://localhost".to_owned());
+    match server(name, entry, Path::new(""), &env) {
+        Ok(_) | Err(Missing::Off) => Ok(()),
+        Err(Missing::Wrong(why) | Missing::Unusable(why)) => Err(why),
+    }
+}
+
+/// One server.
 fn server(
     name: &str,
     entry: &Value,
     folder: &Path,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<ServerConfig>, String> {
+) -> Result<ServerConfig, Missing> {
     is_name(name)?;
     if entry.get("disabled").and_then(Value::as_bool) == Some(true) {
-        return Ok(None);
+        return Err(Missing::Off);
     }
+    all_set(entry, env).map_err(Missing::Unusable)?;
     let text = |key: &str| match entry.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => expand(text, env).map(Some),
         Some(other) => Err(format!("`{key}` must be text, found {}", other.kind())),
     };
-    let texts = |key: &str| -> Result<BTreeMap<String, String>, String> {
-        let members = match entry.get(key) {
-            None | Some(Value::Null) => return Ok(BTreeMap::new()),
-            Some(Value::Object(members)) => members.clone(),
-            Some(other) => {
-                return Err(format!("`{key}` must be an object, found {}", other.kind()));
-            }
-        };
-        members.iter().map(|(k, v)| Ok((k.to_string(), expand(&v.to_string(), env)?))).collect()
-    };
-    let reach = match (text("type")?.as_deref(), text("command")?, text("url")?) {
+    let kind = text("type")?;
+    if kind.as_deref() == Some("sse") {
+        let why = "the old transport `sse` is not spoken here; use `http`";
+        return Err(Missing::Unusable(why.to_owned()));
+    }
+    let reach = match (kind.as_deref(), text("command")?, text("url")?) {
         (None | Some("stdio"), Some(command), _) => {
             let cwd = text("cwd")?.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
-            let args = match entry.get("args") {
-                None | Some(Value::Null) => Vec::new(),
-                Some(Value::Array(args)) => args
-                    .iter()
-                    .map(|arg| expand(&arg.to_string(), env))
-                    .collect::<Result<_, _>>()?,
-                Some(other) => {
-                    return Err(format!("`args` must be a list, found {}", other.kind()));
-                }
-            };
             Reach::Stdio(StdioConfig {
                 command: program(command, &cwd),
-                args,
-                env: texts("env")?,
+                args: arguments(entry, env)?,
+                env: texts(entry, "env", env)?,
                 cwd: Some(cwd).filter(|cwd| !cwd.as_os_str().is_empty()),
             })
         }
         (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err("`url` begins with `http://` or `https://`".to_owned());
+                return Err("`url` begins with `http://` or `https://`".to_owned().into());
             }
-            Reach::Http(HttpConfig { url, headers: texts("headers")? })
-        }
-        (Some("sse"), ..) => {
-            return Err("the old transport `sse` is not spoken here; use `http`".to_owned());
+            Reach::Http(HttpConfig { url, headers: texts(entry, "headers", env)? })
         }
         (Some(kind), ..) if !["stdio", "http"].contains(&kind) => {
-            return Err(format!("`type` is `stdio` or `http`, not `{kind}`"));
+            return Err(format!("`type` is `stdio` or `http`, not `{kind}`").into());
         }
-        _ => return Err("it needs a `command` or a `url`".to_owned()),
+        _ => return Err("it needs a `command` or a `url`".to_owned().into()),
     };
     let identity = hex_digest(identity(entry).to_canonical_json().as_bytes()).into();
-    Ok(Some(ServerConfig { name: name.into(), reach, identity, timeout: timeout(entry)? }))
+    Ok(ServerConfig { name: name.into(), reach, identity, timeout: timeout(entry)? })
+}
+
+/// Whether every variable of a server has a value; the error names all that have none.
+fn all_set(entry: &Value, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+    let mut names = Vec::new();
+    for key in ["command", "args", "env", "cwd", "url", "headers"] {
+        entry.get(key).into_iter().for_each(|value| unset(value, env, &mut names));
+    }
+    match &*names {
+        [] => Ok(()),
+        [name] => Err(format!("the environment variable `{name}` is not set")),
+        names => Err(format!("the environment variables `{}` are not set", names.join("`, `"))),
+    }
+}
+
+/// Adds the variables of a value that have none.
+fn unset<'a>(value: &'a Value, env: &dyn Fn(&str) -> Option<String>, names: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) => {
+            for name in expand::unset(text, env) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| unset(item, env, names)),
+        Value::Object(members) => members.iter().for_each(|(_, value)| unset(value, env, names)),
+        _ => {}
+    }
+}
+
+fn arguments(entry: &Value, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
+    match entry.get("args") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(args)) => args.iter().map(|arg| expand(&arg.to_string(), env)).collect(),
+        Some(other) => Err(format!("`args` must be a list, found {}", other.kind())),
+    }
+}
+
+fn texts(
+    entry: &Value,
+    key: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, String>, String> {
+    let members = match entry.get(key) {
+        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        Some(Value::Object(members)) => members,
+        Some(other) => return Err(format!("`{key}` must be an object, found {}", other.kind())),
+    };
+    members.iter().map(|(k, v)| Ok((k.to_string(), expand(&v.to_string(), env)?))).collect()
 }
 
 /// What makes a server the one that it is, as written: its variables' values may change.

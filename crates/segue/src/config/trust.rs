@@ -34,7 +34,7 @@ impl Trust {
     /// collector be told of runs.
     pub fn allows(&self, config: &Config) -> bool {
         let nothing = config.commands.is_empty()
-            && config.servers.is_empty()
+            && !has_servers(config)
             && config.llm.is_none()
             && config.traces.is_none();
         !config.discovered || nothing || self.hashes.contains(&hash(config))
@@ -42,7 +42,8 @@ impl Trust {
 
     /// Whether the servers of a project's `.mcp.json` may start.
     pub fn allows_project(&self, project: &Project) -> bool {
-        project.servers.is_empty() || self.hashes.contains(&project_hash(project))
+        let nothing = project.servers.is_empty() && project.unusable.is_empty();
+        nothing || self.hashes.contains(&project_hash(project))
     }
 
     /// Allows the commands and servers that a configuration has now, and its project's.
@@ -62,6 +63,11 @@ fn write(file: &Path, hashes: &BTreeSet<String>) -> std::io::Result<()> {
     std::fs::write(file, lines.join("\n"))
 }
 
+/// Whether there are servers, those included that lack a variable today.
+fn has_servers(config: &Config) -> bool {
+    !config.servers.is_empty() || !config.unusable.is_empty()
+}
+
 /// The hash of where a configuration is and of every command and server in it, as written: a token
 /// that is rotated changes nothing.
 fn hash(config: &Config) -> String {
@@ -69,7 +75,7 @@ fn hash(config: &Config) -> String {
         ("file", place(config.file.as_deref())),
         ("commands", config.commands_as_written.clone()),
     ];
-    if !config.servers.is_empty() {
+    if has_servers(config) {
         whole.push(("servers", config.servers_as_written.clone()));
     }
     if config.llm.is_some() {

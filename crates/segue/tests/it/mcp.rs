@@ -174,13 +174,89 @@ fn the_doctor_names_the_state_of_each_server() {
     assert!(time < Duration::from_secs(15), "{time:?}");
 }
 
+/// A server without its variables, or of a transport that is not spoken, is no mistake of the file.
+#[test]
+fn a_server_that_lacks_something_stops_only_who_needs_it() {
+    let lacks = "{ command: x, args: ['${SURELY_UNSET}'], env: { A: '${ALSO_UNSET}' } }";
+    let world = world(&[("h", lacks), ("old", "{ type: sse, url: 'http://x' }")]);
+    world.file("none.yaml", "name: none\nsteps:\n  - { id: a, tool: echo }\n");
+    named(&world, &["run", "none.yaml"]).exits(0);
+    let both = "the environment variables `SURELY_UNSET`, `ALSO_UNSET` are not set";
+    for args in [&["run", "c.yaml"][..], &["check", "c.yaml"], &["call", "h:t"]] {
+        let done = named(&world, args).exits(4);
+        assert!(done.stderr.contains(both), "{args:?}: {}", done.stderr);
+    }
+    let listed = named(&world, &["tools"]).exits(0);
+    assert!(listed.stderr.contains(both) && listed.stderr.contains("`sse`"), "{}", listed.stderr);
+    let seen = named(&world, &["doctor"]).exits(2);
+    assert!(seen.stdout.contains(both) && seen.stdout.contains("`sse`"), "{}", seen.stdout);
+    // Who names another source gets no reason that is not one.
+    named(&world, &["call", "builtin:ech"]).exits(2);
+}
+
+/// What is wrong with a project's `.mcp.json` is said, and names in it do not pass for others.
+#[test]
+fn a_projects_servers_are_looked_at_like_ones_own() {
+    let world = World::with("name: x\nsteps:\n  - { id: a, tool: 'a:t' }\n");
+    let good = scripted("good", "good");
+    world.file("segue.yaml", config(&[("blog", &good), ("off", "{ disabled: true }")]));
+    let project = format!(
+        r#"{{ "mcpServers": {{ "a": {{ "command": "x", "env": {{ "A": "${{SURELY_UNSET}}" }} }}, "c": {good},
+             "b": {good}, "B": {good}, "bl0g": {good}, "off": {good}, "builtin": {good} }} }}"#
+    );
+    world.file(".mcp.json", project);
+    world.segue(&["trust"]).exits(0);
+    let done = world.segue(&["run", "c.yaml"]).exits(4);
+    assert!(done.stderr.contains("`SURELY_UNSET` is not set"), "{}", done.stderr);
+    let listed = world.segue(&["tools"]).exits(0);
+    for words in [
+        "`a` cannot be used: the environment variable",
+        "`b` cannot be used: its name looks like `B`",
+        "`B` cannot be used: its name looks like `b`",
+        "`bl0g` cannot be used: its name looks like `blog`",
+        "server `builtin`: `builtin` is the name of other tools' source",
+    ] {
+        assert!(listed.stderr.contains(words), "{words}: {}", listed.stderr);
+    }
+    let tools: Vec<&str> =
+        listed.stdout.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(tools.contains(&"blog:t") && tools.contains(&"c:t"), "{tools:?}");
+    for other in ["b:t", "B:t", "bl0g:t", "off:t"] {
+        assert!(!tools.contains(&other), "{other}: {tools:?}");
+    }
+
+    let broken = World::new();
+    broken.file(".mcp.json", r#"{ "mcpServers": { "a": {}, "a": {} } }"#);
+    for (args, code) in [(&["trust"][..], 2), (&["tools"], 0), (&["doctor"], 2)] {
+        let done = broken.segue(args).exits(code);
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains(".mcp.json`: ") && said.contains("`a`"), "{args:?}: {said}");
+    }
+}
+
+/// D1: whatever key servers stand under, trust is of all of them.
+#[test]
+fn trust_is_of_the_servers_under_both_keys() {
+    let world = World::with(CALLS_H);
+    let file = |behaviour: &str| {
+        let (h, other) = (scripted(behaviour, "started"), scripted("good", "other"));
+        world.file("segue.yaml", format!("mcpServers: {{ h: {h} }}\nservers: {{ o: {other} }}\n"));
+    };
+    file("good");
+    let shown = world.segue(&["trust"]).exits(0);
+    assert!(shown.stderr.contains("2 servers"), "{}", shown.stderr);
+    world.segue(&["run", "c.yaml", "--yes"]).exits(0);
+    fs::remove_file(world.path("started")).unwrap();
+    file("structured");
+    world.segue(&["run", "c.yaml", "--yes"]);
+    assert!(!world.path("started").exists());
+}
+
 #[test]
 fn mistakes_in_servers_are_found() {
     for (entry, words) in [
         ("{ comand: x }", "did you mean `command`"),
-        ("{ type: sse, url: 'http://x' }", "sse"),
         ("{}", "needs a `command` or a `url`"),
-        ("{ command: x, env: { A: '${SURELY_UNSET}' } }", "SURELY_UNSET"),
         ("{ url: 'file:///etc/passwd' }", "http://"),
         ("{ command: x, timeout: soon }", "duration"),
     ] {
@@ -208,6 +284,9 @@ fn init_takes_over_the_servers_of_another_host() {
         "{text}"
     );
     assert!(!text.contains("ghp_1"));
+    // What it says to do next works before any variable is set.
+    let next = ["--config", "new/segue.yaml", "run", "hello", "-i", "name=Ada"];
+    world.segue(&next).exits(0);
 }
 
 /// The folder with the real servers, installed once.
