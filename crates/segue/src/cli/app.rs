@@ -356,20 +356,41 @@ pub(super) fn template_paths(config: &Config) -> Vec<PathBuf> {
 
 /// Files of documents that patterns of the configuration mean.
 fn documents(config: &Config, patterns: &[String]) -> Vec<PathBuf> {
-    let folder = config.folder();
-    let mut paths = Vec::new();
-    for pattern in patterns {
-        let pattern = folder.join(pattern);
-        let Some(pattern) = pattern.to_str() else { continue };
-        let Ok(found) = glob::glob(pattern) else { continue };
-        paths.extend(found.filter_map(Result::ok).filter(|path| {
-            let extension = path.extension().and_then(|e| e.to_str());
-            matches!(extension, Some("yaml" | "yml" | "json")) && !super::test::is_test_file(path)
-        }));
-    }
+    let meant = patterns.iter().filter_map(|pattern| meant(config, pattern).ok());
+    let mut paths: Vec<PathBuf> = meant.flatten().collect();
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// Files of documents that one pattern means. The error says why it cannot mean any.
+fn meant(config: &Config, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    // The library means only folders by `**` at the end; people mean what is in them.
+    let pattern = match pattern.strip_suffix("**") {
+        Some(before) if before.is_empty() || before.ends_with('/') => format!("{pattern}/*"),
+        _ => pattern.to_owned(),
+    };
+    // What is special in a pattern is not special in the name of a folder.
+    let folder = glob::Pattern::escape(&config.folder().to_string_lossy());
+    let pattern = Path::new(&folder).join(pattern);
+    let found = glob::glob(&pattern.to_string_lossy()).map_err(|error| error.msg.to_owned())?;
+    let is_document = |path: &PathBuf| {
+        let extension = path.extension().and_then(|e| e.to_str());
+        matches!(extension, Some("yaml" | "yml" | "json")) && !super::test::is_test_file(path)
+    };
+    Ok(found.filter_map(Result::ok).filter(is_document).collect())
+}
+
+/// What is said of patterns that find nothing: nobody writes one that is meant to.
+pub(super) fn empty_patterns(config: &Config) -> Vec<String> {
+    let said = [("compositions", &config.compositions), ("templates", &config.templates)];
+    let patterns = said.iter().flat_map(|(field, all)| all.iter().map(move |one| (field, one)));
+    let about = patterns.filter_map(|(field, pattern)| match meant(config, pattern) {
+        Ok(found) if !found.is_empty() => None,
+        Ok(_) => Some(format!("`{pattern}` of `{field}` finds no file")),
+        Err(why) => Some(format!("`{pattern}` of `{field}` is no pattern: {why}")),
+    });
+    about.collect()
 }
 
 pub(super) fn composition_files(config: &Config) -> Vec<Source> {
@@ -458,7 +479,8 @@ fn built(
     }
     let (engine, unloaded) = change(builder).build();
     if !global.quiet {
-        upstream.notes.iter().for_each(|note| say(&format!("note: {}", clean(note))));
+        let notes = upstream.notes.iter().cloned().chain(empty_patterns(config));
+        notes.for_each(|note| say(&format!("note: {}", clean(&note))));
         let note = |Unloaded { source, diagnostics }: &Unloaded| not_loaded(source, diagnostics);
         let said: BTreeSet<String> = before.iter().map(note).collect();
         unloaded.iter().map(note).filter(|note| !said.contains(note)).for_each(|note| say(&note));

@@ -8,7 +8,7 @@ use clap::Args;
 use segue_runtime::tools::mcp::{Listing, Reach, Unusable};
 use serde::Serialize;
 
-use super::app::App;
+use super::app::{App, empty_patterns};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
 use crate::config::{Config, Trust, data_folder};
@@ -50,6 +50,9 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
         tools(&app),
         compositions(&app),
     ];
+    let help = "a pattern begins at the folder of the configuration; `**` stands for folders";
+    let patterns = empty_patterns(&app.config).into_iter();
+    findings.extend(patterns.map(|message| Finding::bad("pattern", message, help)));
     findings.extend(commands(&app));
     findings.extend(servers(&app));
     let ok = findings.iter().all(|finding| finding.ok);

@@ -50,6 +50,35 @@ fn doctor_finds_a_healthy_world_well_and_a_broken_one_not() {
     assert!(report.to_string().contains("broken.yaml"), "{report:#}");
 }
 
+/// `**` at the end means what is in the folders, whatever the folder of the configuration is called, and a
+/// pattern that finds nothing is said to.
+#[test]
+fn patterns_find_files_or_are_named() {
+    let world = World::new();
+    world.file(
+        "a[b]/segue.yaml",
+        "compositions: ['lib/**', 'lbi/**', 'x**']\ntemplates: ['t/**']\n",
+    );
+    world.file("a[b]/lib/deep/hi.yaml", "name: hi\nsteps: [ { id: a, tool: echo } ]\n");
+    world.file("a[b]/lib/hi.test.yaml", "tests: []\n");
+    world.file(
+        "a[b]/t/mine.yaml",
+        "id: mine\ncomposition: { name: m, steps: [{ id: a, tool: echo }] }\n",
+    );
+    let config = ["--config", "a[b]/segue.yaml"];
+    let done = world.segue(&[&config[..], &["run", "hi"]].concat()).exits(0);
+    assert!(
+        done.stderr.contains("note: `lbi/**` of `compositions` finds no file"),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stderr.contains("`x**` of `compositions` is no pattern"), "{}", done.stderr);
+    assert!(!done.stderr.contains("`lib/**`"), "{}", done.stderr);
+    world.segue(&[&config[..], &["templates", "show", "mine"]].concat()).exits(0);
+    let done = world.segue(&[&config[..], &["doctor"]].concat()).exits(2);
+    assert!(done.stdout.contains("WRONG  pattern        `lbi/**`"), "{}", done.stdout);
+}
+
 #[test]
 fn doctor_names_commands_that_are_not_there() {
     let world = World::new();

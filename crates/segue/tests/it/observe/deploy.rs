@@ -100,10 +100,12 @@ fn what_is_started_can_be_started() {
     }
     assert!(container.contains("\nUSER nonroot\n"));
     world.file("segue.yaml", deploy("segue.yaml").replace("/var/lib/segue", "."));
+    world.file("compositions/hi.yaml", "name: hi\nsteps: [ { id: a, tool: echo } ]\n");
     let mut doctor = world.command(crate::support::SEGUE);
     doctor.args(["--config", "segue.yaml", "doctor"]).env("SEGUE_TOKEN", "open-sesame");
     let done = crate::support::Done::of(doctor.output().unwrap());
-    assert!(done.exits(0).stdout.contains("configuration"));
+    let done = done.exits(0);
+    assert!(done.stdout.contains("compositions   1 loaded"), "{}", done.stdout);
 }
 
 /// The unit says what systemd understands, and shuts out what a server of programs does not need.
