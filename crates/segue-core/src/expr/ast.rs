@@ -202,6 +202,14 @@ impl Ast {
         }
     }
 
+    /// The text that it is, if it is a literal one.
+    pub fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Const(value) => value.as_str(),
+            _ => None,
+        }
+    }
+
     /// The path as people write it, for messages: `search.items[0]`.
     pub fn path(&self) -> String {
         match &self.kind {

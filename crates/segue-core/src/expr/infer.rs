@@ -176,7 +176,8 @@ impl Inference<'_> {
                 Type::Any
             }
             Field::Undeclared { surely, declared } => {
-                self.undeclared(ast, base, name, surely, &declared);
+                let what = format!("`{}`", base.path());
+                self.undeclared(ast, &what, Some(base), name, surely, &declared);
                 Type::Any
             }
         }
@@ -185,7 +186,8 @@ impl Inference<'_> {
     fn undeclared(
         &mut self,
         ast: &Ast,
-        base: &Ast,
+        what: &str,
+        base: Option<&Ast>,
         name: &str,
         surely: bool,
         declared: &[Arc<str>],
@@ -194,8 +196,8 @@ impl Inference<'_> {
             return;
         }
         let near = nearest(name, declared.iter().map(|name| &**name)).map(ToOwned::to_owned);
-        let what = if surely { "has no" } else { "does not declare" };
-        let message = format!("`{}` {what} `{name}`", base.path());
+        let has_not = if surely { "has no" } else { "does not declare" };
+        let message = format!("{what} {has_not} `{name}`");
         let names: Vec<String> = declared.iter().map(|name| format!("`{name}`")).collect();
         let help = match &near {
             Some(near) => format!("did you mean `{near}`?"),
@@ -205,7 +207,7 @@ impl Inference<'_> {
         // JSON Schema allows what it does not declare, so an unfamiliar name is only doubtful; one
         // that is a slip away from a declared name is that name.
         let severity = if surely || near.is_some() { Severity::Error } else { Severity::Warning };
-        let replacement = near.map(|near| format!("{}.{near}", base.path()));
+        let replacement = base.zip(near).map(|(base, near)| format!("{}.{near}", base.path()));
         self.findings.push(Finding {
             at: ast.at,
             code: Code::UnknownPath,
@@ -348,24 +350,43 @@ impl Inference<'_> {
             "split" | "lines" => Type::array(Type::String),
             "first" | "last" | "min" | "max" => item(),
             "list" | "sort" | "unique" => ty.item().map_or(Type::Any, Type::array),
-            "select" | "reject" | "selectattr" | "rejectattr" => {
+            "select" | "reject" => {
                 self.expect(input.at, ty, &Type::array(Type::Any));
+                ty.clone()
+            }
+            "selectattr" | "rejectattr" => {
+                self.expect(input.at, ty, &Type::array(Type::Any));
+                if let [Arg { value, .. }, more @ ..] = args {
+                    self.attribute(input, &item(), value, more.first());
+                }
                 ty.clone()
             }
             "batch" | "slice" => Type::array(Type::array(item())),
             "map" => match args {
-                [
-                    Arg {
-                        name: Some(word),
-                        value: Ast { kind: Kind::Const(Value::String(field)), .. },
-                    },
-                ] if &**word == "attribute" => match item().field(field) {
-                    Field::Found { ty, .. } => Type::array(ty),
-                    _ => Type::array(Type::Any),
-                },
+                [Arg { name: Some(word), value }] if &**word == "attribute" => {
+                    self.attribute(input, &item(), value, None);
+                    match value.text().map(|field| item().field(field)) {
+                        Some(Field::Found { ty, .. }) => Type::array(ty),
+                        _ => Type::array(Type::Any),
+                    }
+                }
                 _ => Type::array(Type::Any),
             },
             _ => Type::Any,
+        }
+    }
+
+    /// An attribute of items that is named by text. Whoever asks whether it is there may name any.
+    fn attribute(&mut self, input: &Ast, item: &Type, name: &Ast, test: Option<&Arg>) {
+        let word = test.and_then(|test| test.value.text());
+        let Some(path) = name.text() else { return };
+        if matches!(word, Some("defined" | "undefined")) {
+            return;
+        }
+        let field = path.split('.').next().unwrap_or(path);
+        if let Field::Undeclared { surely, declared } = item.field(field) {
+            let what = format!("an item of `{}`", input.path());
+            self.undeclared(name, &what, None, field, surely, &declared);
         }
     }
 

@@ -119,7 +119,7 @@ fn templates_of_analysis() {
 fn templates_of_automation() {
     let world = world();
     let copied = output(&world, &["copy-folder-v1", "-i", "from=notes", "-i", "to=copy"]);
-    assert_eq!(copied, json!({ "files": 2, "listing": "copy/COPIED.md" }));
+    assert_eq!(copied, json!({ "files": 2, "listing": "copy/COPIED.md", "skipped": [] }));
     assert_eq!(read(&world, "copy/a.md"), read(&world, "notes/a.md"));
     let replace = ["replace-in-files-v1", "-i", "folder=copy", "-i", "find=Hello"];
     let replaced = output(&world, &[&replace[..], &["-i", "replace=Bye"]].concat());
@@ -131,6 +131,36 @@ fn templates_of_automation() {
     let todos = output(&world, &["collect-todos-v1", "-i", "folder=notes"]);
     assert_eq!(todos["files"], 2);
     assert_eq!(read(&world, "TODO.md"), "# To do\n\n- notes/a.md: write\n- notes/b.md: later\n");
+}
+
+/// Folders in folders are no texts, and what is no text is left out and named.
+#[test]
+fn folders_hold_more_than_texts() {
+    let world = world();
+    world.file("notes/deep.md/c.md", "TODO: dig\nHello deep\n");
+    world.file("notes/picture.md", [0xff, 0xfe, 0x00]);
+    let skipped = json!(["notes/picture.md"]);
+    let todos = output(&world, &["collect-todos-v1", "-i", "folder=notes"]);
+    assert_eq!((&todos["files"], &todos["skipped"]), (&json!(3), &skipped));
+    let copied = output(&world, &["copy-folder-v1", "-i", "from=notes", "-i", "to=copy"]);
+    assert_eq!((&copied["files"], &copied["skipped"]), (&json!(2), &skipped));
+    assert!(!read(&world, "copy/COPIED.md").contains("picture"));
+    let replace = ["replace-in-files-v1", "-i", "folder=notes", "-i", "find=Hello"];
+    let replaced = output(&world, &[&replace[..], &["-i", "replace=Bye"]].concat());
+    assert_eq!((&replaced["files"], &replaced["skipped"]), (&json!(3), &skipped));
+    let kept = output(&world, &["remember-folder-v1", "-i", "folder=notes"]);
+    assert_eq!((&kept["kept"], &kept["skipped"]), (&json!(3), &skipped));
+    std::fs::remove_file(world.path("notes/picture.md")).unwrap();
+    assert_eq!(output(&world, &["folder-report-v1", "-i", "folder=notes"])["files"], 2);
+}
+
+/// A cell keeps to its cell.
+#[test]
+fn a_table_is_one_whatever_is_in_it() {
+    let world = world();
+    world.file("rows.json", r#"[{"a|b":"x|y\nz"}]"#);
+    output(&world, &["json-table-v1", "-i", "file=rows.json", "-i", r#"columns:=["a|b"]"#]);
+    assert_eq!(read(&world, "table.md"), "| a\\|b |\n|---|\n| x\\|y<br>z |\n");
 }
 
 /// What a small service has, and every request that it got.
