@@ -138,6 +138,8 @@ pub struct Composition {
     pub version: Option<Arc<str>>,
     /// Where it came from.
     pub dialect: Dialect,
+    /// The id of the template around it, under which its runs are counted. It changes no meaning.
+    pub template: Option<Arc<str>>,
     /// JSON Schema of the input; absent means anything.
     pub input: Option<Arc<Schema>>,
     /// Keys that the caller's context must carry.

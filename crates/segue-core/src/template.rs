@@ -8,6 +8,10 @@ use serde::Serialize;
 use crate::plan::Plan;
 use crate::value::{Map, Value};
 
+/// The namespace under which runs of templates are counted, by their ids, beside the calls of tools. No
+/// source of tools can have this name.
+pub const COUNTED: &str = "(template)";
+
 /// A template, as it was written.
 #[derive(Clone, Debug)]
 pub struct Template {
@@ -25,8 +29,6 @@ pub struct Template {
     pub min_version: Option<Arc<str>>,
     /// The composition, in whatever dialect.
     pub composition: Value,
-    /// The composition's name, under which its runs are counted.
-    pub composition_name: Arc<str>,
 }
 
 /// What runs of a template have shown.

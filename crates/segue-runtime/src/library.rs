@@ -2,7 +2,7 @@
 //!
 //! An id is found in that order backwards: a file may stand in for a template of ours, but what is
 //! in the store has ids of its own. How often a template was used and with what success is counted
-//! by its runs, which are those of its composition.
+//! by its id, when a run of it is over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
-use segue_core::template::{Origin, Practice, Template, TemplateView};
-use segue_core::tool::COMPOSITION;
+use segue_core::template::{self, Origin, Practice, Template, TemplateView};
 
 use crate::driver::now_ms;
 use crate::engine::Engine;
@@ -241,7 +240,7 @@ impl Library {
 
     async fn practice(&self) -> Result<Practiced, LibraryError> {
         let stats = self.engine.store().tools().await?.into_iter();
-        let runs = stats.filter(|stats| stats.tool.namespace() == COMPOSITION);
+        let runs = stats.filter(|stats| stats.tool.namespace() == template::COUNTED);
         let practice = runs.filter_map(|stats| {
             let seen = stats.observed()?;
             let practice =
@@ -252,12 +251,12 @@ impl Library {
     }
 }
 
-/// What runs have shown, by composition.
+/// What runs have shown, by template.
 struct Practiced(BTreeMap<ToolId, Practice>);
 
 impl Practiced {
     fn of(&self, template: &Template) -> Practice {
-        let tool = ToolId::new(COMPOSITION, &template.composition_name);
+        let tool = ToolId::new(template::COUNTED, &template.id);
         self.0.get(&tool).copied().unwrap_or_default()
     }
 }

@@ -52,13 +52,16 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
     };
     let Reading { composition, findings: mut diagnostics, lowered } =
         dialect::read(source, &root, limits);
-    if let Some((_, findings)) = dialect::template::read(source, &root, limits) {
+    let envelope = dialect::template::read(source, &root, limits);
+    let template = envelope.as_ref().map(|(template, _)| template.id.clone());
+    if let Some((_, findings)) = envelope {
         diagnostics.extend(findings);
         diagnostics.extend(dialect::template::missing_tools(&root, catalog));
     }
     let Some(mut composition) = composition else {
         return finish(None, diagnostics, limits);
     };
+    composition.template = template;
     let document = dialect::unwrap_template(&root);
     let tree = lowered.as_ref().unwrap_or(document);
     diagnostics.extend(resolve::resolve(&mut composition, source));

@@ -386,6 +386,11 @@ impl Run {
         self.state.started.as_ref()?.trace.as_ref()
     }
 
+    /// When it began, in milliseconds since 1970.
+    pub fn started_ms(&self) -> u64 {
+        self.state.started_ms
+    }
+
     /// The name of its composition.
     pub fn name(&self) -> &Arc<str> {
         &self.state.plan.composition.name

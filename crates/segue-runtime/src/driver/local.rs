@@ -19,6 +19,7 @@ use segue_core::run::{
     Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Question, QuestionId,
     Reused, Run, Spanned, Started, TimerId, Turn,
 };
+use segue_core::template;
 use segue_core::tool::Catalog;
 use segue_core::value::Value;
 use tokio::sync::oneshot;
@@ -26,7 +27,7 @@ use tokio::time::Sleep;
 
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::engine::{Ears, Heard, Listening};
-use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError};
+use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError, run_ended};
 use crate::tools::gate::{Gate, Pass};
 use crate::tools::notes::{Note, Notes};
 use crate::tools::reach::{Around, Compositions, Standing};
@@ -392,6 +393,13 @@ impl<'a> Driver<'a> {
     }
 
     async fn write(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        if let (true, Some(id), Some(last)) =
+            (self.run.is_finished(), &self.plan.composition.template, entries.last())
+        {
+            let took_ms = last.at_ms.saturating_sub(self.run.started_ms());
+            let template = ToolId::new(template::COUNTED, id);
+            self.measured.push(run_ended(template, self.run.status(), took_ms));
+        }
         let record = Record {
             expected: self.written,
             entries,

@@ -59,16 +59,20 @@ pub(super) fn next_version(
 
 /// A composition is a tool, so a run of it is a call that ended.
 pub(super) fn composition_ended(row: &RunRow) -> Measured {
-    let took = row.updated_ms.saturating_sub(row.started_ms);
-    let result = match row.status {
+    let took_ms = row.updated_ms.saturating_sub(row.started_ms);
+    run_ended(ToolId::new(COMPOSITION, &row.name), row.status, took_ms)
+}
+
+/// A run that ended, as a call of what it is counted as.
+pub(crate) fn run_ended(tool: ToolId, status: RunStatus, took_ms: u64) -> Measured {
+    let result = match status {
         RunStatus::Success => Ok(Value::Null),
         RunStatus::Cancelled => Err(Code::Cancelled),
         RunStatus::Denied => Err(Code::Denied),
         RunStatus::RollbackFailed => Err(Code::RollbackFailed),
         _ => Err(Code::ToolError),
     };
-    let tool = ToolId::new(COMPOSITION, &row.name);
-    Measured { tool, took: Duration::from_millis(took), result, has_schema: true }
+    Measured { tool, took: Duration::from_millis(took_ms), result, has_schema: true }
 }
 
 /// How a run stands before its first entries.

@@ -304,6 +304,12 @@ fn use_and_success_are_counted() {
     run("notes/b.md", 0);
     run("notes/b.md", 0);
     run("missing.md", 1);
+    // Another composition of the same name is none of its runs.
+    world.file(
+        "c.yaml",
+        "name: compare-files\nsteps: [ { id: a, tool: files_read, parameters: { path: no } } ]\n",
+    );
+    view(&world, 1, &["run", "c.yaml"]);
     assert_eq!(
         (&metadata()["usage_count"], &metadata()["success_rate"]),
         (&json!(4), &json!(0.75))

@@ -66,6 +66,7 @@ pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Comp
         description: description.unwrap_or_default(),
         version: root.get("version").and_then(|node| read_version(reader, node)),
         dialect: reader.dialect,
+        template: None,
         input: read_input(reader, root),
         requires_context: root.get("requires").map_or_else(Vec::new, |n| read_requires(reader, n)),
         atomic: root.get("atomic").and_then(|n| reader.bool(n, "`atomic`")).unwrap_or(false),

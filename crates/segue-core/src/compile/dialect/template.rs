@@ -53,16 +53,14 @@ pub(in crate::compile) fn read(
     };
     let (required_tools, min_version) = read_validation(&mut reader, root);
     let of_inner = |name| inner.get(name).and_then(Node::as_str).cloned();
-    let composition_name: Arc<str> = of_inner("name").unwrap_or_default();
     let template = Template {
-        name: name.or_else(|| Some(composition_name.clone())).unwrap_or_default(),
+        name: name.or_else(|| of_inner("name")).unwrap_or_default(),
         description: description.or_else(|| of_inner("description")).unwrap_or_default(),
         id: id.unwrap_or_default(),
         metadata,
         required_tools,
         min_version,
         composition: inner.to_value(),
-        composition_name,
     };
     Some((template, reader.findings))
 }
