@@ -135,15 +135,21 @@ pub struct Grant {
     pub toolset: Option<Arc<str>>,
 }
 
-/// What several grants come to. Rights add up; of toolsets there may only be one, because nobody said
-/// what two of them together would be.
+/// What several grants come to. Rights add up. Whoever is held to a toolset by one grant is held to it with
+/// all of them: a grant that names none never widens what another restricts. Of toolsets there may only
+/// be one, because nobody said what two of them together would be.
 pub fn combined<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Result<Grant, Clash> {
     let mut all: Option<Grant> = None;
     for grant in grants {
         all = Some(match all {
             None => grant.clone(),
-            Some(before) if before.toolset != grant.toolset => return Err(Clash::Toolsets),
-            Some(before) => Grant { rights: before.rights.and(grant.rights), ..before },
+            Some(before) => {
+                let toolset = match (before.toolset, &grant.toolset) {
+                    (Some(one), Some(other)) if one != *other => return Err(Clash::Toolsets),
+                    (one, other) => one.or_else(|| other.clone()),
+                };
+                Grant { rights: before.rights.and(grant.rights), toolset }
+            }
         });
     }
     all.ok_or(Clash::Nothing)
@@ -208,7 +214,17 @@ mod tests {
         assert!(both.rights.has(Right::Look) && both.rights.has(Right::Run));
         assert!(!both.rights.has(Right::Change));
         assert_eq!(both.toolset.as_deref(), Some("a"));
-        assert_eq!(combined([&look, &grant(Right::Run, None)]), Err(Clash::Toolsets));
+        // One that names no tools widens nothing, whichever comes first.
+        let anywhere = grant(Right::Change, None);
+        for grants in [[&look, &anywhere], [&anywhere, &look]] {
+            let both = combined(grants).unwrap();
+            assert!(both.rights.has(Right::Look) && both.rights.has(Right::Change));
+            assert_eq!(both.toolset.as_deref(), Some("a"));
+        }
+        assert_eq!(
+            combined([&anywhere, &look, &grant(Right::Run, Some("b"))]),
+            Err(Clash::Toolsets)
+        );
         assert_eq!(combined([]), Err(Clash::Nothing));
     }
 

@@ -47,6 +47,9 @@ const EXPOSED: &str = "location, retry-after, allow, mcp-session-id, x-request-i
 /// Says that there was a token and that it is the reason.
 const INVALID: &str = r#"error="invalid_token""#;
 
+/// Says that the token is good and does not reach.
+const INSUFFICIENT: &str = r#"error="insufficient_scope""#;
+
 /// Who may come in.
 pub(super) struct Door {
     pub(super) keyring: watch::Receiver<Arc<Keyring>>,
@@ -117,11 +120,16 @@ impl Door {
 
     /// How somebody is told that they are not let in, and how they could be.
     fn refused(&self, keyring: &Keyring, refusal: &Refusal, host: &str, path: &str) -> Problem {
+        let mut status = StatusCode::UNAUTHORIZED;
         let (detail, error) = match refusal {
             Refusal::Absent => ("a token is needed: `Authorization: Bearer …`".to_owned(), ""),
             Refusal::Unknown => ("this token opens nothing here".to_owned(), INVALID),
             Refusal::Expired => ("this token has expired".to_owned(), INVALID),
             Refusal::Unfit(why) => (format!("this token cannot be used: {why}"), INVALID),
+            Refusal::Insufficient(why) => {
+                status = StatusCode::FORBIDDEN;
+                (format!("this token may do nothing here: {why}"), INSUFFICIENT)
+            }
             Refusal::Undecided(why) => {
                 let problem =
                     Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, why.clone());
@@ -135,7 +143,7 @@ impl Door {
             challenge.push(format!(r#"resource_metadata="{scheme}://{host}{METADATA}{of}""#));
         }
         challenge.extend(Some(error.to_owned()).filter(|error| !error.is_empty()));
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, Code::Unauthorized, detail);
+        let problem = Problem::new(status, Code::Unauthorized, detail);
         problem.with_text(header::WWW_AUTHENTICATE, &format!("Bearer {}", challenge.join(", ")))
     }
 

@@ -172,7 +172,7 @@ impl Issuer {
             Ok(grant) => Ok(Principal { name, rights: grant.rights, toolset: grant.toolset }),
             Err(Clash::Nothing) => Ok(Principal { name, rights: Rights::NONE, toolset: None }),
             Err(Clash::Toolsets) => {
-                Err(Refusal::Unfit("its scopes speak of different toolsets".to_owned()))
+                Err(Refusal::Insufficient("its scopes speak of different toolsets".to_owned()))
             }
         }
     }

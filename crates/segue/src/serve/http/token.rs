@@ -64,6 +64,8 @@ pub enum Refusal {
     Expired,
     /// An issuer's token is not what it should be.
     Unfit(String),
+    /// It is a good token, and what it stands for comes to nothing here.
+    Insufficient(String),
     /// The issuer's keys cannot be had now, so nobody can tell.
     Undecided(String),
 }

@@ -105,9 +105,10 @@ fn ec_key(id: &str, key: &EcdsaKeyPair) -> Json {
 
 fn served(issuer: &Issuer) -> (World, Served) {
     let world = world(&format!(
-        "toolsets: {{ calm: {{ allow: [echo] }} }}\nserver:\n  token: open-sesame\n  oidc:\n    issuer: {}\n    \
+        "toolsets: {{ calm: {{ allow: [echo] }}, wild: {{ allow: [sleep] }} }}\nserver:\n  token: open-sesame\n  oidc:\n    issuer: {}\n    \
          audience: {AUDIENCE}\n    scopes:\n      segue:read: {{ rights: [look] }}\n      segue:run: {{ rights: [run] }}\n      \
-         segue:calm: {{ rights: [look, run], toolset: calm }}\n",
+         segue:calm: {{ rights: [look, run], toolset: calm }}\n      \
+         segue:wild: {{ rights: [run], toolset: wild }}\n",
         issuer.address
     ));
     let served = Served::start(&world, "memory", &[]);
@@ -153,6 +154,12 @@ fn a_token_of_the_issuer_lets_in() {
     ask(&served, &held, "POST", "/api/v1/compositions/execute", &nap)
         .is_problem(422, "tool-not-allowed");
     ask(&served, &held, "POST", "/api/v1/compositions/execute", &echo).is(200);
+    // A scope without one does not widen it.
+    let wider =
+        issuer.token(&header(), &issuer.claims(&json!({ "scope": "segue:run segue:calm" })));
+    ask(&served, &wider, "POST", "/api/v1/compositions/execute", &nap)
+        .is_problem(422, "tool-not-allowed");
+    ask(&served, &wider, "POST", "/api/v1/compositions/execute", &echo).is(200);
     // All of this took one look at the keys.
     assert_eq!(issuer.asked.load(Ordering::SeqCst), 1);
     // The administrator's token is still the administrator's.
@@ -189,7 +196,6 @@ fn other_tokens_are_refused() {
         (with(json!({ "aud": null })), "does not say everything"),
         (with(json!({ "iss": "https://evil.example.org" })), "somebody else gave it"),
         (with(json!({ "sub": "a\nb" })), "its subject is no name"),
-        (with(json!({ "scope": "segue:read segue:calm" })), "different toolsets"),
         (issuer.signed_with(&other, &header(), &good), "its signature is not that of its key"),
         (confused(json!({ "alg": "HS256", "kid": "one" })), "not signed in the way"),
         (confused(json!({ "alg": "ES256", "kid": "one" })), "its signature"),
@@ -215,6 +221,11 @@ fn other_tokens_are_refused() {
     // Without a scope that means something, somebody is known and may do nothing.
     let nothing = with(json!({ "scope": "openid email" }));
     assert_eq!(ask(&served, &nothing, "GET", "/api/v1/runs", "").status, 403);
+    let clash = with(json!({ "scope": "segue:calm segue:wild" }));
+    let answer = ask(&served, &clash, "GET", "/api/v1/runs", "");
+    let problem = answer.is_problem(403, "unauthorized");
+    assert!(problem["detail"].as_str().unwrap().contains("different toolsets"), "{problem}");
+    assert!(answer.headers["www-authenticate"].contains("insufficient_scope"), "{answer:?}");
     // Keys that nobody knows had the issuer asked once more at most.
     assert!(issuer.asked.load(Ordering::SeqCst) <= 2);
 }
@@ -272,7 +283,10 @@ fn who_has_no_token_is_told_where_to_get_one() {
         let known = with.ask("GET", path, &[], "").is(200);
         assert_eq!(known["resource"], format!("http://{}{of}", with.address));
         assert_eq!(known["authorization_servers"], json!([issuer.address]));
-        assert_eq!(known["scopes_supported"], json!(["segue:calm", "segue:read", "segue:run"]));
+        assert_eq!(
+            known["scopes_supported"],
+            json!(["segue:calm", "segue:read", "segue:run", "segue:wild"])
+        );
     }
     let (_world, without) = super::served("");
     let answer = without.ask("GET", "/.well-known/oauth-protected-resource", &[], "");
