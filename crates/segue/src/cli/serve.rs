@@ -182,8 +182,13 @@ fn keyring(
         let known = before.and_then(Keyring::issuer).filter(|known| known.config() == oidc);
         known.cloned().unwrap_or_else(|| Arc::new(Issuer::new(oidc.clone())))
     });
-    let keys = config.server.principals.iter().cloned();
-    Ok((keyring.with(keys).with_issuer(issuer), told))
+    let keyring = keyring.with(config.server.principals.iter().cloned()).with_issuer(issuer);
+    if let Some((one, other)) = keyring.clash() {
+        let message = format!("`{}` and `{}` come with the same token", one.name, other.name);
+        complain(&message, Some("`segue serve token NAME` makes one for each"));
+        return Err(Exit::Usage);
+    }
+    Ok((keyring, told))
 }
 
 /// Who looks after the server, and what is said of it.

@@ -23,7 +23,9 @@ const NAME_CHARS_MAX: usize = 64;
 const SHA256: &str = "sha256:";
 
 impl Reader<'_> {
-    pub(super) fn principals(&mut self, node: &Node) -> Vec<Key> {
+    /// Everybody else, when this is the administrator's token.
+    pub(super) fn principals(&mut self, node: &Node, token: Option<&str>) -> Vec<Key> {
+        let administrator = token.map(|token| hex_digest(token.as_bytes()));
         if !matches!(node.kind, NodeKind::Object(_)) {
             let found = node.kind_word();
             self.error(node.span, format!("`principals` must be an object, found {found}"));
@@ -38,6 +40,9 @@ impl Reader<'_> {
             if let Some(other) = keys.iter().find(|other| other.hash == key.hash) {
                 let message = format!("`{}` has the same token", other.principal.name);
                 self.error(member.value.span, message);
+            }
+            if administrator.as_deref() == Some(&*key.hash) {
+                self.error(member.value.span, "the administrator has the same token");
             }
             keys.push(key);
         }

@@ -388,6 +388,8 @@ impl Reader<'_> {
         if token.as_ref().is_some_and(String::is_empty) {
             self.error(node.span, "an empty `token` would let everybody in");
         }
+        let principals =
+            node.get("principals").map_or_else(Vec::new, |n| self.principals(n, token.as_deref()));
         ServeConfig {
             listen: node.get("listen").and_then(|listen| self.text(listen, "`listen`")),
             token,
@@ -398,7 +400,7 @@ impl Reader<'_> {
                 .get("allowed_hosts")
                 .map_or_else(Vec::new, |hosts| self.texts(hosts, "`allowed_hosts`")),
             tls: node.get("tls").and_then(|tls| self.tls(tls)),
-            principals: node.get("principals").map_or_else(Vec::new, |n| self.principals(n)),
+            principals,
             oidc: node.get("oidc").and_then(|oidc| self.oidc(oidc)),
         }
     }

@@ -116,6 +116,14 @@ impl Keyring {
         self
     }
 
+    /// Two that would come with the same token, so that nobody could tell which of them came.
+    pub fn clash(&self) -> Option<(&Principal, &Principal)> {
+        self.keys.iter().enumerate().find_map(|(at, key)| {
+            let before = self.keys[..at].iter().find(|before| before.hash == key.hash)?;
+            Some((&before.principal, &key.principal))
+        })
+    }
+
     /// Whoever an issuer speaks for, too.
     #[must_use]
     pub fn with_issuer(mut self, issuer: Option<Arc<Issuer>>) -> Keyring {

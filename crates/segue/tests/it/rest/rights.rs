@@ -475,6 +475,10 @@ fn mistakes_about_principals_are_said() {
             ),
             "has the same token",
         ),
+        (
+            &*format!("a: {{ token: 'sha256:{hash}', rights: [look] }}\n  token: x"),
+            "the administrator has the same token",
+        ),
     ] {
         let world = World::new();
         world.file("segue.yaml", format!("server:\n  principals:\n    {entry}\n"));
@@ -482,4 +486,12 @@ fn mistakes_about_principals_are_said() {
             world.segue(&["--config", "segue.yaml", "serve", "--listen", "127.0.0.1:0"]).exits(2);
         assert!(done.stderr.contains(said), "{entry}: {}", done.stderr);
     }
+    // So is the token that is kept.
+    let world = World::new();
+    let entry = format!("a: {{ token: 'sha256:{hash}', rights: [look] }}");
+    world.file("segue.yaml", format!("server:\n  principals:\n    {entry}\n"));
+    world.file("../home/data/segue/server-token", &hash);
+    let done =
+        world.segue(&["--config", "segue.yaml", "serve", "--listen", "127.0.0.1:0"]).exits(2);
+    assert!(done.stderr.contains("come with the same token"), "{}", done.stderr);
 }
