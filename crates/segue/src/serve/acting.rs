@@ -33,9 +33,9 @@ impl Deed {
         Deed::Resume(assumed.map(|word| Verdict::of(described, word == "done", "value")))
     }
 
-    /// An answer, as it is described: with `approved`, perhaps `data` and `step`.
+    /// An answer, as it is described: with `approved`, perhaps `data` and `step`. Only a yes is one.
     pub fn approving(described: &Value) -> Deed {
-        let granted = described.get("approved").and_then(Value::as_bool).unwrap_or(true);
+        let granted = described.get("approved").and_then(Value::as_bool).unwrap_or(false);
         Deed::Approve(Verdict::of(described, granted, "data"))
     }
 }

@@ -231,7 +231,7 @@ mod tests {
         "cancelRun(runId:1){runId}",
         "resumeRun(runId:1){runId}",
         "rollbackRun(runId:1){runId}",
-        "approveRun(runId:1){runId}",
+        "approveRun(runId:1,approved:true){runId}",
     ];
 
     const CHANGES: [&str; 3] = [

@@ -266,7 +266,7 @@ impl Mutation {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "the run")] run_id: ID,
-        #[graphql(default = true, desc = "yes, or no")] approved: bool,
+        #[graphql(desc = "yes, or no")] approved: bool,
         #[graphql(desc = "what belongs to a yes, where the question has a schema")] data: Option<
             Json,
         >,

@@ -512,7 +512,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         about: "Answers the question that a run waits for, and goes on",
         headers: &[PREFER],
-        body: Some(optional(SchemaGenerator::subschema_for::<shapes::ApproveRequest>)),
+        body: Some(needed(SchemaGenerator::subschema_for::<shapes::ApproveRequest>)),
         outcomes: SHOWS_RUN,
         problems: &[404, 409],
         handler: Handler::Later(|visit| Box::pin(runs::approve(visit))),

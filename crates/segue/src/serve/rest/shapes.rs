@@ -306,17 +306,12 @@ pub struct RunList {
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "it is read as a value; this is its schema")]
 pub struct ApproveRequest {
-    /// Yes, or no.
-    #[schemars(default = "yes")]
+    /// Yes, or no: nobody's silence is a yes.
     approved: bool,
     /// The step that asks, when several do.
     step: Option<String>,
     /// What belongs to a yes, where the question has a schema.
     data: Option<Value>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// How a run goes on.

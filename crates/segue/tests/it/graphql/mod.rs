@@ -244,6 +244,8 @@ fn runs_are_acted_on() {
             (&waiting["status"], &waiting["waitingFor"][0]["step"]),
             (&json!("waiting"), &json!("w"))
         );
+        let silent = format!("mutation {{ approveRun(runId: {}) {{ status }} }}", waiting["runId"]);
+        error(&served, &silent, "invalid-field");
         let approve = format!(
             "mutation {{ approveRun(runId: {}, approved: {approved}) {{ status }} }}",
             waiting["runId"]

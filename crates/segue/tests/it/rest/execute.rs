@@ -242,7 +242,7 @@ fn an_atomic_composition_waits_for_its_one_yes() {
     assert_eq!(answer.is(202)["waiting_for"].as_array().unwrap().len(), 1, "{answer:?}");
     assert!(!world.path("notes.txt").exists());
     let approve = format!("{}/approve", answer.headers["location"]);
-    assert_eq!(served.post(&approve, &json!({})).is(200)["status"], "success");
+    assert_eq!(served.post(&approve, &json!({ "approved": true })).is(200)["status"], "success");
     let request = json!({ "composition": atomic, "options": { "approved": true } });
     assert_eq!(served.post(EXECUTE, &request).is(200)["success"], true);
 }

@@ -179,7 +179,7 @@ fn a_plan_that_asks_waits() {
     assert_eq!(served.get(&path).is(200)["state"], "in-progress");
     served.post(&format!("{path}/execute"), &json!({ "again": true })).is_problem(409, "conflict");
     let approve = format!("/api/v1/runs/{}/approve", waiting["run_id"].as_str().unwrap());
-    assert_eq!(served.post(&approve, &json!({})).is(200)["status"], "success");
+    assert_eq!(served.post(&approve, &json!({ "approved": true })).is(200)["status"], "success");
     assert_eq!(
         (&served.get(&path).is(200)["state"], calls(&world).len()),
         (&json!("completed"), 1)

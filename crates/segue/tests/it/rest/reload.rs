@@ -90,7 +90,8 @@ fn a_configuration_changes_under_runs() {
     let large = json!({ "composition": "x".repeat(3_000) });
     served.post(EXECUTE, &large).is_problem(413, "limit");
 
-    let view = served.post(&format!("/api/v1/runs/{waits}/approve"), &json!({})).is(200);
+    let view =
+        served.post(&format!("/api/v1/runs/{waits}/approve"), &json!({ "approved": true })).is(200);
     assert_eq!(
         (&view["status"], &view["results"]["b"]["n"]),
         (&json!("success"), &json!(4)),
@@ -127,7 +128,8 @@ fn a_server_that_is_kept_learns_new_secrets() {
     let first = config("first", "");
     world.file("segue.yaml", format!("{first}{second}{more}{TOKENS}"));
     served.said("the configuration was read again");
-    let view = served.post(&format!("/api/v1/runs/{waits}/approve"), &json!({})).is(200);
+    let view =
+        served.post(&format!("/api/v1/runs/{waits}/approve"), &json!({ "approved": true })).is(200);
     assert_eq!(view["results"]["b"]["text"], "it is «secret»", "{view}");
 }
 

@@ -174,6 +174,8 @@ fn every_route_answers_every_credential_as_it_should() {
             let path = route.path.split('/').map(part).collect::<Vec<_>>().join("/");
             path.replace("{name}", "all")
         };
+        // Silence is no answer.
+        let body = if route.name == "approveRun" { r#"{"approved":true}"# } else { "" };
         for (credential, is) in credentials(route) {
             let ask = |id: &str| {
                 let mut headers = vec![
@@ -182,7 +184,7 @@ fn every_route_answers_every_credential_as_it_should() {
                     ("X-Request-Id", "this"),
                 ];
                 headers.extend(credential.as_deref().map(|it| ("Authorization", it)));
-                served.ask(route.verb.as_str(), &path_to(id), &headers, "")
+                served.ask(route.verb.as_str(), &path_to(id), &headers, body)
             };
             let what = format!("{} {} with {credential:?}", route.verb.as_str(), route.path);
             if acts && is == Is::Right {
@@ -234,12 +236,18 @@ fn what_is_theirs_is_theirs() {
     assert_eq!(listed("bob"), [(of_bob.clone(), json!("bob"))]);
     assert_eq!(listed("looker"), []);
     assert_eq!(listed("root").len(), 2);
-    for action in ["approve", "cancel", "resume", "rollback"] {
+    let yes = json!({ "approved": true });
+    for (action, body) in [
+        ("approve", &yes),
+        ("cancel", &json!({})),
+        ("resume", &json!({})),
+        ("rollback", &json!({})),
+    ] {
         let path = format!("/api/v1/runs/{of_ada}/{action}");
-        served.post_as("bob", &path, &json!({})).is_problem(404, "not-found");
+        served.post_as("bob", &path, body).is_problem(404, "not-found");
     }
     served.get_as("bob", &format!("/api/v1/runs/{of_ada}/events")).is_problem(404, "not-found");
-    let view = served.post_as("ada", &format!("/api/v1/runs/{of_ada}/approve"), &json!({})).is(200);
+    let view = served.post_as("ada", &format!("/api/v1/runs/{of_ada}/approve"), &yes).is(200);
     assert_eq!(view["status"], "success", "{view}");
     let view =
         served.post_as("root", &format!("/api/v1/runs/{of_bob}/cancel"), &json!(null)).is(200);
@@ -403,8 +411,9 @@ fn a_run_stays_within_its_toolset() {
     drop(served);
     let served = Served::start(&world, "sqlite:runs.db", &[]);
     let path = format!("/api/v1/runs/{run}/approve");
-    served.post_as("bob", &path, &json!({})).is_problem(404, "not-found");
-    let view = served.post_as("held", &path, &json!({})).is(200);
+    let yes = json!({ "approved": true });
+    served.post_as("bob", &path, &yes).is_problem(404, "not-found");
+    let view = served.post_as("held", &path, &yes).is(200);
     assert_eq!(view["status"], "failed", "{view}");
     assert_eq!(view["errors"][0]["code"], "tool-not-allowed", "{view}");
     // What was begun on this machine is the administrator's.

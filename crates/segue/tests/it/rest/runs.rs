@@ -183,12 +183,19 @@ fn a_run_waits_for_an_approval() {
     assert_eq!(served.get(&run).is(200)["status"], "waiting");
     let listed = served.get("/api/v1/runs?status=waiting").is(200);
     assert_eq!(listed["runs"].as_array().unwrap().len(), 1);
-    let problem = served.post(&format!("{run}/approve"), &json!({ "step": "other" }));
-    problem.is_problem(409, "conflict");
-    let view = served.post(&format!("{run}/approve"), &json!({})).is(200);
+    let yes = json!({ "approved": true });
+    let other = json!({ "approved": true, "step": "other" });
+    served.post(&format!("{run}/approve"), &other).is_problem(409, "conflict");
+    // Who says nothing has not said yes.
+    assert!(served.post(&format!("{run}/approve"), &json!(null)).status >= 400);
+    for silent in [json!({}), json!({ "step": "w" })] {
+        served.post(&format!("{run}/approve"), &silent).is_problem(422, "invalid-field");
+    }
+    assert_eq!(served.get(&run).is(200)["status"], "waiting");
+    let view = served.post(&format!("{run}/approve"), &yes).is(200);
     assert_eq!(view["status"], "success", "{view}");
     assert!(world.path("notes.txt").exists());
-    served.post(&format!("{run}/approve"), &json!({})).is_problem(409, "conflict");
+    served.post(&format!("{run}/approve"), &yes).is_problem(409, "conflict");
     let run = ask();
     let view = served.post(&format!("{run}/approve"), &json!({ "approved": false })).is(200);
     assert_eq!(view["status"], "denied", "{view}");
@@ -214,9 +221,9 @@ fn an_approval_has_its_form() {
     let run_id = begin(&served, &composition);
     let path = format!("/api/v1/runs/{run_id}/approve");
     served.post(EXECUTE, &json!({ "composition": composition })).is(202);
-    let wrong = served.post(&path, &json!({ "data": { "n": "three" } }));
+    let wrong = served.post(&path, &json!({ "approved": true, "data": { "n": "three" } }));
     wrong.is_problem(422, "input-schema");
-    let view = served.post(&path, &json!({ "data": { "n": 3 } })).is(200);
+    let view = served.post(&path, &json!({ "approved": true, "data": { "n": 3 } })).is(200);
     assert_eq!(view["results"]["used"]["n"], 3, "{view}");
 }
 
