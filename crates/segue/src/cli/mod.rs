@@ -230,6 +230,9 @@ impl Cli {
     fn dispatch(self) -> Exit {
         let global = self.global;
         let usual = matches!(self.command, Command::Serve(_)).then(|| "info".to_owned());
+        if matches!(self.command, Command::Serve(_) | Command::Mcp(_)) {
+            log::narrate_as(global.log_format);
+        }
         let in_env = || std::env::var("SEGUE_LOG").ok().filter(|level| !level.is_empty());
         if let Some(level) = global.log_level.clone().or_else(in_env).or(usual)
             && let Err(message) = log::open(global.log_format, &level)
@@ -291,11 +294,19 @@ pub(crate) fn print_data(text: &str) {
 /// Writes narration to standard error.
 pub(crate) fn say(text: &str) {
     use std::io::Write as _;
+    if log::is_narrated() {
+        log::narrate("INFO", text, None);
+        return;
+    }
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
 /// Says what went wrong.
 pub(crate) fn complain(message: &str, help: Option<&str>) {
+    if log::is_narrated() {
+        log::narrate("ERROR", message, help);
+        return;
+    }
     let bold = anstyle::Style::new().bold();
     let red = bold.fg_color(Some(anstyle::AnsiColor::Red.into()));
     say(&format!("{red}error{red:#}{bold}: {}{bold:#}", clean(message)));

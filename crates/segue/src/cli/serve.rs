@@ -1,6 +1,6 @@
 //! `segue serve`
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,6 @@ use super::token::{TokenArgs, token};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
 use crate::config::{Config, ServeConfig, data_folder};
-use crate::observe::log;
 use crate::serve::http::{House, Issuer, Keyring, bind, tls};
 
 /// Where it listens unless told otherwise: on this machine only.
@@ -60,14 +59,16 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Err(exit) => return exit,
     };
     let listen = args.listen.as_deref().or(config.server.listen.as_deref()).unwrap_or(LISTEN);
-    let at: SocketAddr = match listen.parse() {
-        Ok(at) => at,
-        Err(_) => {
-            let help = "write an address and a port, such as `127.0.0.1:7433`";
-            complain(&format!("`{listen}` is no address"), Some(help));
-            return Exit::Usage;
-        }
+    let Some(at) = address(listen) else {
+        let help = "write an address and a port, such as `127.0.0.1:7433`";
+        complain(&format!("`{listen}` is no address"), Some(help));
+        return Exit::Usage;
     };
+    if args.new_token && config.server.token.is_some() {
+        let help = "change `server.token`, or leave it out to have one made up";
+        complain("`--new-token` makes up no token: the configuration has one", Some(help));
+        return Exit::Usage;
+    }
     if args.no_token && !at.ip().is_loopback() {
         let help = "set `server.token`, or listen at 127.0.0.1";
         complain("without a token only this machine may be served", Some(help));
@@ -104,11 +105,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, \
              described at /docs)"
         );
-        // Who reads lines as JSON reads all of them so.
-        match global.log_format {
-            log::Format::Text => say(&listening),
-            log::Format::Json => tracing::info!(target: "segue::serve", "{listening}"),
-        }
+        say(&listening);
         if let Some(told) = told {
             say(&told);
         }
@@ -137,6 +134,13 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
     })
+}
+
+/// Where to listen. Of names only that of this machine is known: others could be anybody's.
+fn address(listen: &str) -> Option<SocketAddr> {
+    let port = listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    let here = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    listen.parse().ok().or(here)
 }
 
 /// What connections are encrypted with, where that is wanted.

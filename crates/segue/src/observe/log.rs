@@ -3,10 +3,14 @@
 //! A line says what happened and to which run and request. It never holds what a run was given, nor
 //! what came of it. What others write into a line is escaped by the library that writes it.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use segue_core::run::Run;
+use segue_core::view::Timestamp;
+use segue_runtime::driver::now_ms;
+use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
 use super::account::Told;
@@ -46,23 +50,51 @@ pub fn open(format: Format, directives: &str) -> Result<(), String> {
     opened.map_err(|error| error.to_string())
 }
 
+/// Whether what a command says of itself is a line for programs, too.
+static NARRATED: AtomicBool = AtomicBool::new(false);
+
+/// Says how a command that serves writes what it says of itself: who reads lines as JSON reads all of
+/// them so.
+pub fn narrate_as(format: Format) {
+    NARRATED.store(format == Format::Json, Ordering::Relaxed);
+}
+
+/// Whether what a command says of itself is a line for programs.
+pub fn is_narrated() -> bool {
+    NARRATED.load(Ordering::Relaxed)
+}
+
+/// Writes what a command says of itself as such a line. No level leaves it out: a token is said once.
+pub fn narrate(level: &str, message: &str, help: Option<&str>) {
+    let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
+    let line = json!({
+        "timestamp": Timestamp(now_ms()), "level": level, "message": plain(message),
+        "help": help.map(plain), "target": "segue::serve",
+    });
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 /// Whether lines about runs are written.
 pub(super) fn is_open() -> bool {
     tracing::enabled!(target: "segue::run", tracing::Level::WARN)
 }
 
-/// Writes what became of a run.
-pub(super) fn told(run: &Run, request_id: Option<&str>, at_ms: u64, told: &Told<'_>) {
-    let (run_id, composition) = (run.run_id(), &**run.name());
+/// Writes what became of a run, whose request is what its plan belongs to; `http_request_id` is the one
+/// that it was asked for with.
+pub(super) fn told(run: &Run, http_request_id: Option<&str>, at_ms: u64, told: &Told<'_>) {
+    let (run_id, request_id, composition) = (run.run_id(), run.request_id(), &**run.name());
     match told {
         Told::Began => {
-            tracing::info!(target: "segue::run", run_id, request_id, composition, "run began");
+            tracing::info!(
+                target: "segue::run", run_id, request_id, http_request_id, composition, "run began"
+            );
         }
         Told::Ended { began_ms, status, code, .. } => {
             let duration_ms = at_ms.saturating_sub(*began_ms);
             let (status, code) = (status.as_str(), code.map(segue_core::diagnostic::Code::as_str));
             tracing::info!(
-                target: "segue::run", run_id, request_id, composition, status, code, duration_ms,
+                target: "segue::run", run_id, request_id, http_request_id, composition, status,
+                code, duration_ms,
                 "run ended"
             );
         }
@@ -72,14 +104,15 @@ pub(super) fn told(run: &Run, request_id: Option<&str>, at_ms: u64, told: &Told<
             let step = &*run.path(attempt.call.node);
             let (tool, error) = (&*attempt.tool, outcome.error());
             tracing::debug!(
-                target: "segue::run", run_id, request_id, step, tool,
+                target: "segue::run", run_id, request_id, http_request_id, step, tool,
                 attempt = attempt.call.attempt, outcome = outcome.as_str(), error, duration_ms,
                 "attempt ended"
             );
         }
         Told::Returning => {
             tracing::warn!(
-                target: "segue::run", run_id, request_id, composition, "run is rolled back"
+                target: "segue::run", run_id, request_id, http_request_id, composition,
+                "run is rolled back"
             );
         }
         Told::Attempt(..) | Told::Step { .. } | Told::Retried(_) => {}

@@ -37,7 +37,7 @@ pub struct Observing {
 /// Where a run comes from.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// The request that asked for it, as whoever sent it calls it.
+    /// The request over HTTP that asked for it, as whoever sent it calls it.
     pub request_id: Option<Arc<str>>,
     /// The trace that the request is a part of.
     pub trace: Option<Trace>,
@@ -66,7 +66,7 @@ impl Observing {
             is_watching: self.is_watching(),
             observing: self.clone(),
             composition: composition.unwrap_or_default(),
-            request_id: origin.request_id.clone(),
+            http_request_id: origin.request_id.clone(),
             session_id: origin.session_id.clone(),
             account: Mutex::default(),
         }
@@ -80,7 +80,7 @@ pub struct Watch<'a> {
     is_watching: bool,
     observing: Observing,
     composition: Label,
-    request_id: Option<Arc<str>>,
+    http_request_id: Option<Arc<str>>,
     session_id: Option<Arc<str>>,
     account: Mutex<Account>,
 }
@@ -93,7 +93,7 @@ impl Watch<'_> {
         if let (Some(traces), Some(trace)) = (&self.observing.traces, run.trace()) {
             traces.told(run, trace, self.session_id.as_deref(), at_ms, told);
         }
-        log::told(run, self.request_id.as_deref(), at_ms, told);
+        log::told(run, self.http_request_id.as_deref(), at_ms, told);
     }
 }
 

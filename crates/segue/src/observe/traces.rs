@@ -217,7 +217,10 @@ impl Teller<'_> {
             kind: SpanKind::Internal,
             began_ms,
             ended_ms: self.at_ms,
-            attributes: vec![KeyValue::new("segue.run.id", run_id.to_owned())],
+            attributes: vec![
+                KeyValue::new("segue.run.id", run_id.to_owned()),
+                KeyValue::new("segue.request.id", self.run.request_id().to_owned()),
+            ],
             error: None,
         }
     }
@@ -242,7 +245,6 @@ impl Teller<'_> {
         };
         span.attributes.extend([
             KeyValue::new("segue.composition.name", self.run.name().to_string()),
-            KeyValue::new("segue.request.id", self.run.request_id().to_owned()),
             KeyValue::new("segue.run.status", status.as_str()),
         ]);
         let session_id = self.session_id.map(str::to_owned);

@@ -71,6 +71,7 @@ fn a_run_is_one_trace_with_a_span_per_step_and_attempt() {
     let spans = collector.spans();
     assert!(spans.iter().all(|span| span.trace_id == GIVEN[3..35]), "{spans:#?}");
     assert!(spans.iter().all(|span| span.began <= span.ended && span.began > 0));
+    assert!(spans.iter().all(|span| span.attribute("segue.request.id").starts_with("req_")));
     let root = only(&spans, "run mixed");
     assert_eq!(root.parent, GIVEN[36..52]);
     assert_eq!(root.attribute("segue.run.id"), view["run_id"]);
@@ -328,7 +329,7 @@ fn servers_of_others_are_counted() {
     }
 }
 
-/// Lines for programs: who did what, in which request and run; what a request is called, in its answer
+/// S4-06. Lines for programs: who did what, in which request and run; what a request is called, in its answer
 /// and in problems. No token is in any of it.
 #[test]
 fn lines_and_answers_name_the_request_and_the_run() {
@@ -344,12 +345,18 @@ fn lines_and_answers_name_the_request_and_the_run() {
     let line = |part: &str| -> Json { serde_json::from_str(&served.said(part)).unwrap() };
     let audit = line("\"message\":\"audit\"");
     assert_eq!(audit["target"], "segue::audit");
-    assert_eq!((&audit["run_id"], &audit["request_id"]), (&run_id, &json!("order-7")));
+    assert_eq!((&audit["run_id"], &audit["http_request_id"]), (&run_id, &json!("order-7")));
     assert_eq!((&audit["who"], &audit["status"]), (&json!("the token"), &json!(200)));
     assert_eq!(audit["what"], "executeComposition");
+    // The request that the run's plan belongs to, as its view has it.
+    let view = served.get(&format!("/api/v1/runs/{}", run_id.as_str().unwrap())).is(200);
+    let request_id = view["request_id"].clone();
+    assert!(request_id.as_str().unwrap().starts_with("req_"), "{view}");
     for message in ["run began", "run ended", "attempt ended"] {
         let line = line(message);
-        assert_eq!((&line["run_id"], &line["request_id"]), (&run_id, &json!("order-7")), "{line}");
+        let named = (&line["run_id"], &line["http_request_id"]);
+        assert_eq!(named, (&run_id, &json!("order-7")), "{line}");
+        assert_eq!(line["request_id"], request_id, "{line}");
         assert!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
     }
     assert_eq!(line("request answered")["route"], "getHealth");
@@ -362,7 +369,30 @@ fn lines_and_answers_name_the_request_and_the_run() {
     assert_eq!(missing.headers["x-request-id"].len(), 36);
     let stranger = served.ask("GET", "/api/v1/runs", &[], "");
     assert_eq!(stranger.is(401)["request_id"], stranger.headers["x-request-id"]);
+    let knock = line("not let in");
+    assert_eq!((&knock["level"], &knock["status"]), (&json!("WARN"), &json!(401)), "{knock}");
+    assert_eq!(knock["http_request_id"], stranger.headers["x-request-id"], "{knock}");
     assert!(!served.has_said(TOKEN) && !served.has_said("a\\\"b"));
+}
+
+/// Who reads lines as JSON reads all of them so: also the token, and what is wrong with files and with a
+/// configuration that changes.
+#[test]
+fn every_line_is_one_for_programs() {
+    let world = World::new();
+    world.file("segue.yaml", CONFIG);
+    world.file("lib/double.yaml", DOUBLE);
+    let args = ["--watch", "--log-format", "json", "--log-level", "warn"];
+    let served = Served::start(&world, "memory", &args);
+    served.said("token: segue_");
+    world.file("lib/broken.yaml", "name: broken\nsteps: []\n");
+    served.said("broken.yaml");
+    world.file("segue.yaml", format!("{CONFIG}compositons: []\n"));
+    served.said("the one before stays");
+    for line in served.lines() {
+        let line: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e} in {line}"));
+        assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
+    }
 }
 
 #[test]

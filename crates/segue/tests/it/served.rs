@@ -119,6 +119,11 @@ impl Served {
         }
     }
 
+    /// Every line that it has said since it listens.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.said.lock().unwrap().clone()
+    }
+
     pub(crate) fn has_said(&self, part: &str) -> bool {
         self.said.lock().unwrap().iter().any(|line| line.contains(part))
     }

@@ -106,7 +106,13 @@ pub(super) struct May(pub(super) Right);
 impl Guard for May {
     async fn check(&self, ctx: &Context<'_>) -> Result<()> {
         let who = ctx.data::<Principal>()?;
-        rest::may(who, self.0).map_err(fault)
+        rest::may(who, self.0).map_err(|problem| {
+            // Who tried to change something is said, as REST does.
+            if let (Right::Run | Right::Change, Ok(caller)) = (self.0, Caller::of(ctx)) {
+                caller.audit(ctx.field().name(), None, problem.status());
+            }
+            fault(problem)
+        })
     }
 }
 

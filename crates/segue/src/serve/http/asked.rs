@@ -48,13 +48,13 @@ impl Asked {
         if let Some(metrics) = metrics {
             metrics.answered(route, status, took);
         }
-        let request_id = self.origin.request_id.as_deref().unwrap_or_default();
+        let http_request_id = self.origin.request_id.as_deref().unwrap_or_default();
         tracing::debug!(
-            target: "segue::http", request_id, method = self.method.as_str(), route, status,
+            target: "segue::http", http_request_id, method = self.method.as_str(), route, status,
             duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX), "request answered"
         );
-        problem::name_request(response, request_id);
-        if let Ok(value) = HeaderValue::from_str(request_id) {
+        problem::name_request(response, http_request_id);
+        if let Ok(value) = HeaderValue::from_str(http_request_id) {
             response.headers_mut().insert(REQUEST_ID, value);
         }
     }

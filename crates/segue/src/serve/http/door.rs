@@ -25,6 +25,7 @@ use super::pass::{Pass, Stay};
 use super::token::{Keyring, Refusal};
 use crate::observe::Origin as Asker;
 use crate::observe::metrics::Metrics;
+use crate::serve::audit::Knocks;
 use crate::serve::hall::Hall;
 use crate::serve::rest::problem::Problem;
 
@@ -65,6 +66,8 @@ pub(super) struct Door {
     pub(super) hall: Arc<Hall>,
     /// Who counts.
     pub(super) metrics: Option<Arc<Metrics>>,
+    /// Who was not let in.
+    pub(super) knocks: Knocks,
 }
 
 /// A web page's origin, whose port is always known.
@@ -92,7 +95,7 @@ impl Origin {
 
 impl Door {
     /// Who comes in with this request.
-    async fn admit(&self, request: &Parts) -> Result<Pass, Problem> {
+    async fn admit(&self, request: &Parts, origin: &Asker) -> Result<Pass, Problem> {
         let headers = &request.headers;
         let host = host_of(&request.uri, headers).ok_or_else(|| {
             Problem::new(StatusCode::BAD_REQUEST, Code::InvalidField, "a `Host` is needed")
@@ -115,7 +118,12 @@ impl Door {
         }
         let keyring = self.keyring.borrow().clone();
         let who = keyring.who(headers, now_ms()).await;
-        who.map_err(|refusal| self.refused(&keyring, &refusal, &host_and_port(request), path))
+        who.map_err(|refusal| {
+            let problem = self.refused(&keyring, &refusal, &host_and_port(request), path);
+            let (why, status) = (&problem.view().detail, problem.status().as_u16());
+            self.knocks.tell(why, path, status, origin.request_id.as_deref());
+            problem
+        })
     }
 
     /// How somebody is told that they are not let in, and how they could be.
@@ -257,7 +265,7 @@ async fn within(
     let (mut parts, mut body) = request.into_parts();
     // Before they are let in, so that no change is missed.
     let keyring = door.keyring.clone();
-    let pass = door.admit(&parts).await?;
+    let pass = door.admit(&parts, &origin).await?;
     if is_preflight(&parts) {
         return Ok(preflight());
     }

@@ -35,6 +35,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use super::audit::Knocks;
 use super::hall::Hall;
 use super::keys;
 use super::mcp::{self, Guests};
@@ -95,6 +96,7 @@ impl House {
             open: open.map(|route| route.path).collect(),
             hall: hall.clone(),
             metrics: hall.observing().metrics.clone(),
+            knocks: Knocks::default(),
         };
         let mcp = mcp::router(hall.clone(), Guests { hosts, origins });
         let resource = Resource { keyring, is_encrypted };

@@ -236,6 +236,14 @@ fn a_token_is_told_once_and_lasts() {
     let third = Served::start(&world, "memory", &["--new-token"]);
     assert_eq!(with(&third), 401);
     third.said("token: ");
+    drop(third);
+    // One that is configured is not made up.
+    world.file("segue.yaml", "server: { token: open-sesame }\n");
+    let serve = ["--config", "segue.yaml", "serve", "--new-token", "--listen", "localhost:0"];
+    let done = world.segue(&serve).exits(2);
+    assert!(done.stderr.contains("the configuration has one"), "{}", done.stderr);
+    let named = world.segue(&["serve", "--listen", "example.org:1"]).exits(2);
+    assert!(named.stderr.contains("`example.org:1` is no address"), "{}", named.stderr);
 }
 
 /// Over TLS with a certificate of our own, and not without.

@@ -216,6 +216,11 @@ fn every_route_answers_every_credential_as_it_should() {
             }
         }
     }
+    // Who tries something over GraphQL is named, too.
+    let query = json!({ "query": "mutation { cancelRun(runId: \"x\") { runId } }" });
+    served.post_as("looker", "/graphql", &query).is(200);
+    let line = served.said("what=\"cancelRun\" path=\"/graphql\"");
+    assert!(line.contains("who=\"looker\"") && line.contains("status=403"), "{line}");
     // Nobody has done anything to it.
     assert_eq!(served.get_as("ada", &format!("/api/v1/runs/{run}")).is(200)["status"], "waiting");
 }
