@@ -6,7 +6,8 @@ use std::time::Duration;
 use segue_core::access::Principal;
 use segue_core::run::Question;
 use segue_core::value::Value;
-use segue_core::view::{RunStatus, RunView};
+use segue_core::view::{RunStatus, RunView, Timestamp};
+use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{EngineError, Stored, Wish};
 use segue_runtime::store::StoreError;
 
@@ -99,13 +100,14 @@ pub async fn act(
         Deed::Resume(Some(verdict)) => decide(&stored, verdict, true, by)?,
         Deed::Approve(verdict) => decide(&stored, verdict, false, by)?,
     };
+    let (here, whose) = (hall.clone(), who.clone());
     let (hall, who, run_id) = (hall.clone(), who.clone(), stored.row.run_id.clone());
     // On its own, so that it happens although the caller goes away.
     let acting = tokio::spawn(async move { hall.act(&who, &run_id, wish).await });
     match tokio::time::timeout(patience, acting).await {
         Ok(Ok(outcome)) => Ok(outcome?),
         Ok(Err(_)) => Err(Unacted::Lost),
-        Err(_) => Ok(RunView { status: RunStatus::Running, ..stored.view() }),
+        Err(_) => Ok(RunView { status: RunStatus::Running, ..seen(&here, &whose, &stored) }),
     }
 }
 
@@ -130,24 +132,35 @@ fn decide(
     Ok(Wish::Decide { question: question.id, granted, by: by.clone(), data })
 }
 
-/// A run as it stands. One that has begun here is running, whatever its journal says yet.
+/// A run as it stands. One that has begun here is running, whatever its journal says yet, and the time
+/// that it takes goes on.
 pub fn seen(hall: &Hall, who: &Principal, stored: &Stored) -> RunView {
     let mut view = stored.view();
     if view.status == RunStatus::Pending && hall.active(who, &view.run_id).is_some() {
         view.status = RunStatus::Running;
     }
+    if let (RunStatus::Running, Some(Timestamp(began))) = (view.status, view.started_at) {
+        view.duration_ms = view.duration_ms.max(now_ms().saturating_sub(began));
+        view.duration = view.duration.max(view.duration_ms.saturating_mul(1_000_000));
+    }
     view
 }
 
-/// What became of a run that is waited for so long, or that it goes on.
-pub async fn awaited(active: &Active, patience: Duration) -> Result<RunView, EngineError> {
-    match tokio::time::timeout(patience, active.ended()).await {
-        Ok(outcome) => outcome.as_ref().clone(),
-        Err(_) => Ok(RunView {
-            run_id: active.run_id.clone(),
-            name: active.composition.clone(),
-            status: RunStatus::Running,
-            ..RunView::default()
-        }),
+/// What became of a run that is waited for so long, or how it stands when it goes on: here, or when Segue
+/// starts again.
+pub async fn awaited(
+    hall: &Hall,
+    who: &Principal,
+    active: &Active,
+    patience: Duration,
+) -> Result<RunView, EngineError> {
+    if let Ok(outcome) = tokio::time::timeout(patience, active.ended()).await
+        && !active.is_left()
+    {
+        return outcome.as_ref().clone();
     }
+    // One that has only just begun has no journal yet.
+    let known = hall.stored(who, &active.run_id).await.ok().map(|stored| seen(hall, who, &stored));
+    let (run_id, name) = (active.run_id.clone(), active.composition.clone());
+    Ok(RunView { run_id, name, status: RunStatus::Running, ..known.unwrap_or_default() })
 }

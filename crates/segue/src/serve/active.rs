@@ -38,6 +38,8 @@ pub struct Standing {
     pub questions: Vec<Arc<Asked>>,
     /// Set once, at the end.
     pub outcome: Option<Arc<Outcome>>,
+    /// Whether it was left where it is, because Segue ends: the next start goes on with it.
+    pub is_left: bool,
 }
 
 /// A question that stands.
@@ -140,6 +142,16 @@ impl Active {
         let answer = self.answers().open.remove(&id);
         self.standing.send_modify(|standing| standing.questions.retain(|asked| asked.id != id));
         answer.is_some_and(|answer| answer.send(decision).is_ok())
+    }
+
+    /// Whether it was left where it is, because Segue ends.
+    pub fn is_left(&self) -> bool {
+        self.standing.borrow().is_left
+    }
+
+    /// Says that it is left where it is.
+    pub(super) fn leave(&self) {
+        self.standing.send_modify(|standing| standing.is_left = true);
     }
 
     /// Says how it ended.

@@ -82,7 +82,7 @@ pub async fn execute(
     let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     let Some(key) = key else {
         let active = hall.start(who, wanted).map_err(Unbegun::Busy)?;
-        return Ok(awaited(&active, patience).await?);
+        return Ok(awaited(hall, who, &active, patience).await?);
     };
     match keys::claim(hall, who, key, described).await? {
         Claim::Begun(run_id) => again(hall, who, &run_id, patience).await,
@@ -94,10 +94,12 @@ pub async fn execute(
     }
 }
 
-/// Executes a plan that is kept, as it is described, and waits for it so long.
+/// Executes a plan that is kept, as it is described, and waits for it so long. The same key is the same
+/// run.
 pub async fn execute_plan(
     hall: &Arc<Hall>,
     (who, origin): (&Principal, &Origin),
+    key: Option<&str>,
     record: &PlanRecord,
     described: &Value,
     patience: Duration,
@@ -110,13 +112,27 @@ pub async fn execute_plan(
         return rehearse(hall, who, &plan, input, context);
     }
     admit(&plan, input.clone(), &context).map_err(Unexecuted::Refused)?;
-    let again = described.get("again").and_then(Value::as_bool).unwrap_or(false);
-    let kept = Kept { plan_id: record.plan_id.clone(), again };
+    let may_again = described.get("again").and_then(Value::as_bool).unwrap_or(false);
+    let mut kept = Kept { plan_id: record.plan_id.clone(), again: may_again };
     let options = options(described)?;
     let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
-    let wanted = Wanted { plan, input, context, options, asking, run_id, origin };
+    let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
+    if let Some(key) = key {
+        let asked = Value::object([
+            ("plan", Value::String(record.plan_id.clone())),
+            ("described", described.clone()),
+        ]);
+        match keys::claim(hall, who, key, &asked).await? {
+            Claim::Begun(run_id) => return again(hall, who, &run_id, patience).await,
+            Claim::New(run_id) => {
+                // It was taken for this very run, which never began.
+                kept.again |= record.run_id.as_ref() == Some(&run_id);
+                wanted.run_id = Some(run_id);
+            }
+        }
+    }
     let active = plans::begin(hall, who, &kept, wanted).await?;
-    Ok(awaited(&active, patience).await?)
+    Ok(awaited(hall, who, &active, patience).await?)
 }
 
 /// What a run would do.
@@ -142,7 +158,7 @@ async fn again(
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {
     if let Some(active) = hall.active(who, run_id) {
-        let view = awaited(&active, patience).await?;
+        let view = awaited(hall, who, &active, patience).await?;
         if view.status == RunStatus::Running {
             return Ok(view);
         }

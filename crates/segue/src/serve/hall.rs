@@ -396,6 +396,7 @@ impl Hall {
                 outcome = work => outcome.unwrap_or_else(|_| Err(lost(&active.run_id))),
                 _ = leaving.changed() => {
                     end.abort();
+                    active.leave();
                     Err(lost(&active.run_id))
                 }
             };
@@ -583,6 +584,8 @@ impl Hall {
                         return engine.follow(&active.run_id).await;
                     }
                 }
+                // Segue ends, and the next start goes on with it.
+                Err(_) if active.is_left() => return Ok(self.stored(who, run_id).await?.view()),
                 other => return other.clone(),
             }
         }

@@ -63,7 +63,7 @@ pub async fn begin(
     mut wanted: Wanted,
 ) -> Result<Arc<Active>, Unbegun> {
     let engine = hall.served(who).engine;
-    let run_id = engine.new_run_id();
+    let run_id = wanted.run_id.clone().unwrap_or_else(|| engine.new_run_id());
     // Whoever looks at the plan between its being taken and the run's beginning is told the truth.
     let _announced = hall.announce(run_id.clone());
     let taken = engine.take_plan(&kept.plan_id, kept.again, run_id).await;

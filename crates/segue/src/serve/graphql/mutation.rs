@@ -166,6 +166,8 @@ impl Mutation {
         #[graphql(desc = "or the plan itself")] plan_id: Option<ID>,
         #[graphql(default, desc = "although it was executed already")] again: bool,
         #[graphql(desc = "how it is run")] options: Option<ExecutionOptions>,
+        #[graphql(desc = "the same key with the same request is the same run")]
+        idempotency_key: Option<String>,
         #[graphql(default, desc = "answer as soon as it has begun")] respond_async: bool,
     ) -> Result<Option<Plan>> {
         let caller = Caller::of(ctx)?;
@@ -176,8 +178,8 @@ impl Mutation {
         caller.rest.fits("executePlan", &body).map_err(fault)?;
         let record = hall.find_plan(who, &id).await.map_err(fault)?;
         let patience = caller.patience(respond_async);
-        let by = (who, &caller.origin);
-        let ran = executing::execute_plan(hall, by, &record, &body, patience).await;
+        let (by, key) = ((who, &caller.origin), idempotency_key.as_deref());
+        let ran = executing::execute_plan(hall, by, key, &record, &body, patience).await;
         let view = told(caller, "executePlan", ran.map_err(Problem::from), |view| Some(view))?;
         let record = hall.plan_record(who, &record.plan_id).await.map_err(fault)?;
         Ok(Some(Plan::of(caller, record).after(view)))

@@ -86,8 +86,8 @@ pub(super) async fn composition(visit: Visit) -> Answer {
 pub(super) async fn execute(visit: Visit) -> Answer {
     let (hall, who) = (&visit.rest.hall, &visit.who);
     let record = hall.find_plan(who, visit.part("id")).await?;
-    let by = (who, &visit.origin);
-    result(execute_plan(hall, by, &record, &visit.body, visit.patience()).await?)
+    let (by, key) = ((who, &visit.origin), visit.header("idempotency-key"));
+    result(execute_plan(hall, by, key, &record, &visit.body, visit.patience()).await?)
 }
 
 /// Everything about a plan, and its id.

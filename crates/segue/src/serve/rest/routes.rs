@@ -417,7 +417,7 @@ pub const ROUTES: &[Route] = &[
         about: "Executes a plan, once unless `again`",
         more: "By its id, or that of a request: then it is the last version. It is checked against \
                the tools as they are now; otherwise it is like executing a composition.",
-        headers: &[PREFER],
+        headers: &[PREFER, IDEMPOTENCY_KEY],
         body: Some(optional(SchemaGenerator::subschema_for::<shapes::ExecutePlanRequest>)),
         outcomes: &[
             json(

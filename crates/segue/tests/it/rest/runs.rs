@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use super::{one, served, world};
 use crate::served::{Served, TOKEN};
-use crate::support::{Json, json, repository};
+use crate::support::{Json, json, repository, until};
 
 const EXECUTE: &str = "/api/v1/compositions/execute";
 const ASYNC: [(&str, &str); 1] = [("Prefer", "respond-async")];
@@ -207,6 +207,41 @@ fn a_run_waits_for_an_approval() {
     let line = served.said("approveRun");
     assert!(line.contains("who=\"the token\"") && line.contains("status=409"), "{line}");
     served.said("executeComposition");
+}
+
+/// An answer about a run that goes on says how it stands, also when the server ends meanwhile.
+#[test]
+fn a_run_that_goes_on_shows_how_it_stands() {
+    let (_world, served) = served("limits: { served_leave_ms: 1 }\n");
+    let slow = json!({ "composition": { "name": "slow", "steps": [
+        { "id": "a", "tool": "echo", "parameters": { "n": 1 }, "output_key": "a" },
+        { "id": "b", "tool": "sleep", "parameters": { "ms": 600_000 }, "depends_on": ["a"] }] } });
+    let key = [("Idempotency-Key", "slow"), ("Prefer", "respond-async")];
+    let begun = until(|| {
+        let begun = served.send("POST", EXECUTE, &key, &slow).is(202);
+        (begun["results"]["a"]["n"] == 1).then_some(begun)
+    });
+    assert_eq!(begun["status"], "running");
+    assert!(begun["steps_executed"].as_u64().unwrap() > 0, "{begun}");
+    let run = format!("/api/v1/runs/{}", begun["run_id"].as_str().unwrap());
+    let took = || served.get(&run).is(200)["duration_ms"].as_u64().unwrap();
+    let first = took();
+    until(|| (took() > first).then_some(()));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| served.post(EXECUTE, &slow));
+        until(|| {
+            let running = served.get("/api/v1/runs?status=running").is(200);
+            (running["runs"].as_array().unwrap().len() == 2).then_some(())
+        });
+        let pid = served.pid().to_string();
+        assert!(
+            std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success()
+        );
+        let answer = waiting.join().unwrap();
+        let left = answer.is(202);
+        assert_eq!(left["status"], "running");
+        assert!(answer.headers["location"].starts_with("/api/v1/runs/"), "{answer:?}");
+    });
 }
 
 /// The data of an answer is held against the form that was asked for.
