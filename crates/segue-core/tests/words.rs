@@ -192,6 +192,9 @@ fn advice_stops_no_plan() {
     let answer = with("/executionOrder", json!(["createBlog", "createAuthor"]));
     let proposal = proposed(conversation.handle(said(answer)));
     assert!(proposal.findings.iter().any(|finding| finding.code == Code::Practice));
+    // What is kept is the order that holds (S4-19).
+    let order = proposal.document.get("executionOrder").unwrap().to_json();
+    assert_eq!(order, r#"["createAuthor","createBlog"]"#);
 }
 
 /// What never becomes sound ends after the last round, with what was wrong.
@@ -222,7 +225,10 @@ fn a_refusal_a_shrug_and_a_cut_answer_are_told_apart() {
     let cut = good().to_string();
     let next = prompt(conversation.handle(stopped(&cut[..60], Stop::Length)));
     assert!(findings(&next).contains("cut off after 4096 tokens"));
-    proposed(conversation.handle(said(cut)));
+    proposed(conversation.handle(said(cut.clone())));
+    let (mut conversation, _) = begin(Limits { llm_rounds_max: 1, ..Limits::default() });
+    let gone = unplanned(conversation.handle(stopped(&cut[..60], Stop::Length)));
+    assert!(gone.help.unwrap().contains("llm_answer_tokens_max"));
 }
 
 /// A model that is busy is asked again after a rest, as long as it asked for and not for ever.
@@ -239,6 +245,10 @@ fn failures_rest_and_are_bounded() {
     prompt(conversation.handle(Event::Rested));
     let gone = unplanned(conversation.handle(busy(None)));
     assert!(gone.message.contains("did not answer 3 times: busy"), "{}", gone.message);
+    // One that wants to be left alone for longer than anybody waits is left alone.
+    let (mut conversation, _) = begin(Limits::default());
+    let gone = unplanned(conversation.handle(busy(Some(3_600_000))));
+    assert!(gone.message.contains("asked again in 3600 s"), "{}", gone.message);
 
     // An answer in between begins anew; a failure that lasts ends at once.
     let (mut conversation, _) = begin(Limits { llm_retries_max: 1, ..Limits::default() });
@@ -262,11 +272,17 @@ fn tokens_are_bounded() {
 fn what_cannot_be_planned_asks_nobody() {
     let limits = Arc::new(Limits { llm_query_bytes_max: 10, ..Limits::default() });
     let first = |query: &str, catalog: &Catalog| {
-        unplanned(Conversation::begin(asked(query), catalog, limits.clone()).1).message
+        let gone = unplanned(Conversation::begin(asked(query), catalog, limits.clone()).1);
+        (gone.code, gone.message)
     };
-    assert!(first("  ", &tools()).contains("empty"));
-    assert!(first("12345678901", &tools()).contains("over 10 bytes"));
-    assert!(first("short", &Catalog::default()).contains("no tools"));
+    for (query, tools, code, says) in [
+        ("  ", tools(), Code::InvalidField, "empty"),
+        ("12345678901", tools(), Code::Limit, "over 10 bytes"),
+        ("short", Catalog::default(), Code::Llm, "no tools"),
+    ] {
+        let (found, message) = first(query, &tools);
+        assert!(found == code && message.contains(says), "{found}: {message}");
+    }
 }
 
 /// Tools are data: they stand in the document, never among the instructions, and what is hidden in

@@ -37,7 +37,7 @@ impl Answer {
 
 /// Reads an answer; the findings say why it is none.
 pub(super) fn read(text: &str, limits: &Limits) -> Result<Answer, Vec<Diagnostic>> {
-    let json = unfenced(text)?;
+    let json = unfenced(unthought(text))?;
     let value = read_json_value(json, limits).map_err(|finding| {
         let message = format!("the answer is not JSON: {}", finding.message);
         vec![wrong(message).help("answer with one JSON object and nothing else")]
@@ -68,6 +68,12 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Answer, Vec<Diagnostic
         }
     };
     if findings.is_empty() { Ok(Answer { reasoning, tools, order }) } else { Err(findings) }
+}
+
+/// The text behind what a model thought aloud, when it did so first.
+fn unthought(text: &str) -> &str {
+    let thought = text.trim_start().strip_prefix("<think>");
+    thought.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, said)| said)
 }
 
 /// The text inside a code fence, when there is one; models like to put JSON into one.
@@ -129,6 +135,8 @@ mod tests {
             format!("```\n{PLAN}```"),
             format!("```{PLAN}```"),
             format!("Here is the plan:\n```json\n{PLAN}\n```\nAnything else?"),
+            format!("<think>\nIs it {{}}, or ```{{}}```?\n</think>\n\n{PLAN}"),
+            format!("\n<think></think>```json\n{PLAN}\n```"),
         ] {
             assert_eq!(read(&text, &Limits::default()).as_ref(), Ok(&bare), "{text}");
         }
@@ -142,6 +150,7 @@ mod tests {
             ("", "not JSON"),
             (&PLAN[..40], "not JSON"),
             (&format!("Sure! {PLAN}"), "not JSON"),
+            (&format!("<think> {PLAN}"), "not JSON"),
             (&format!("{PLAN}{PLAN}"), "not JSON"),
             (&format!("```json\n{PLAN}"), "not closed"),
             (&format!("```\n{PLAN}\n```\n```\n{PLAN}\n```"), "several"),

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compile::source::{Source, Span};
 use crate::compile::{Compiled, compile};
-use crate::composition::Backoff;
+use crate::composition::{Backoff, Composition};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
 use crate::run::{Failure, delay_ms};
@@ -222,14 +222,15 @@ impl Conversation {
     fn first(&mut self, shown: &Shown) -> Effect {
         let bytes_max = self.limits.llm_query_bytes_max;
         if self.asked.query.trim().is_empty() {
-            return self.give_up("there is nothing to plan: the query is empty", None, Vec::new());
+            let message = "there is nothing to plan: the query is empty";
+            return self.refuse(Code::InvalidField, message, None);
         }
         if self.asked.query.len() > bytes_max {
             let message = format!("the query is over {bytes_max} bytes");
-            return self.give_up(message, Some("`llm_query_bytes_max` bounds it"), Vec::new());
+            return self.refuse(Code::Limit, message, Some("`llm_query_bytes_max` bounds it"));
         }
         if shown.count() == 0 {
-            let help = "`segue tools` lists them; a `--toolset` may leave none";
+            let help = "`segue tools` lists them; a toolset may leave none";
             return self.give_up("there are no tools to plan with", Some(help), Vec::new());
         }
         self.ask()
@@ -248,6 +249,17 @@ impl Conversation {
 
     fn failed(&mut self, failure: &Failure, entropy: u64) -> Effect {
         self.failures += 1;
+        let longest = self.limits.retry_after_ms_max;
+        if let Some(after) = failure.retry_after_ms.filter(|after| *after > longest) {
+            // Asked earlier, it would say the same.
+            let seconds = after.div_ceil(1_000);
+            let message = format!(
+                "the model did not answer: {}; it wants to be asked again in {seconds} s",
+                failure.message
+            );
+            let help = "ask again then; `retry_after_ms_max` bounds how long it is waited for";
+            return self.give_up(message, Some(help), Vec::new());
+        }
         if failure.retryable && self.failures <= self.limits.llm_retries_max {
             let next = self.failures + 1;
             return Effect::Rest { ms: delay_ms(&BACKOFF, failure, next, entropy, &self.limits) };
@@ -295,6 +307,8 @@ impl Conversation {
         let (objections, findings): (Vec<_>, Vec<_>) =
             diagnostics.into_iter().partition(is_objection);
         if composition.is_some() && objections.is_empty() {
+            let document =
+                composition.map_or_else(|| document.clone(), |known| ordered(&document, &known));
             let proposal = Proposal { document, findings, cost: self.cost };
             return Effect::Finish(Ok(proposal));
         }
@@ -309,12 +323,22 @@ impl Conversation {
                 1 => "the model's answer is no plan that could run".to_owned(),
                 rounds => format!("the model gave no plan that could run in {rounds} answers"),
             };
-            let help = "say more precisely what is wanted, or offer fewer tools with `--toolset`";
+            let help = match reply.stop {
+                Stop::Length => "`llm_answer_tokens_max` bounds how long an answer may be",
+                _ => "say more precisely what is wanted, or offer fewer tools with a toolset",
+            };
             return self.give_up(message, Some(help), findings);
         }
         self.messages.push((Speaker::Model, reply.text.clone()));
         self.messages.push((Speaker::Asker, prompt::correction(&findings).into()));
         self.ask()
+    }
+
+    /// What nobody needs a model to see.
+    fn refuse(&self, code: Code, message: impl Into<String>, help: Option<&str>) -> Effect {
+        let (message, help) = (message.into(), help.map(ToOwned::to_owned));
+        let (findings, cost) = (Vec::new(), self.cost);
+        Effect::Finish(Err(Unplanned { code, message, help, findings, cost }))
     }
 
     fn give_up(
@@ -360,6 +384,24 @@ fn document(asked: &Asked, answer: &Answer) -> Value {
     members.push(("tools", answer.tools.clone()));
     members.push(("executionOrder", answer.order.clone()));
     Value::object(members)
+}
+
+/// The same plan with the order in which its calls will be made: what a call needs comes first, whatever
+/// the answer says of it, and otherwise the answer's order holds.
+fn ordered(document: &Value, composition: &Composition) -> Value {
+    let Value::Object(members) = document else { return document.clone() };
+    let steps = &composition.body.steps;
+    let mut order: Vec<usize> = Vec::with_capacity(steps.len());
+    while let Some(next) = (0..steps.len()).find(|at| {
+        let is_ready = || steps[*at].needs.iter().all(|need| order.contains(&need.position));
+        !order.contains(at) && is_ready()
+    }) {
+        order.push(next);
+    }
+    let ids = order.iter().map(|at| Value::String(steps[*at].id.clone()));
+    let mut members = (**members).clone();
+    members.insert("executionOrder".into(), Value::from(ids.collect::<Vec<_>>()));
+    members.into()
 }
 
 /// The same plan for another request.

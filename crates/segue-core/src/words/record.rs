@@ -104,6 +104,9 @@ pub struct PlanRecord {
     pub run_id: Option<Arc<str>>,
     /// The plan itself.
     pub document: Value,
+    /// What was noticed of the answer that it was made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Arc<str>>,
     /// Who asked for it, where somebody came in to do so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<Arc<str>>,
@@ -121,6 +124,7 @@ impl PlanRecord {
             created_at: Timestamp(self.created_ms),
             origin: &self.origin,
             run_id: self.run_id.as_deref(),
+            warnings: &self.warnings,
             plan: with_plan.then_some(&self.document),
         }
     }
@@ -158,6 +162,9 @@ pub struct PlannedView<'a> {
     pub origin: &'a Origin,
     /// The run that executes it, or was the last to.
     pub run_id: Option<&'a str>,
+    /// What was noticed of the answer that it was made of, such as an order that cannot be kept.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub warnings: &'a [Arc<str>],
     /// The plan itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<&'a Value>,

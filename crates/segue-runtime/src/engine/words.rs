@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use segue_core::access::Principal;
 use segue_core::compile::source::Source;
-use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::Plan;
 use segue_core::view::RunView;
 use segue_core::words::{
@@ -254,16 +254,18 @@ impl Engine {
                 offered.find(|record| is_same(&record.query, &asked.query))
             }
         };
-        let (document, origin) = match earlier {
+        let (document, origin, warnings) = match earlier {
             Some(earlier) => {
                 let document = readdressed(&earlier.document, &asked);
-                (document, Origin::UsedBefore { plan_id: earlier.plan_id })
+                (document, Origin::UsedBefore { plan_id: earlier.plan_id }, Vec::new())
             }
             None => {
                 let model = self.inner.model.as_ref().ok_or(PlanError::NoModel)?;
-                let Proposal { document, cost, .. } =
+                let Proposal { document, cost, findings } =
                     self.converse(&**model, asked.clone(), request.told).await?;
-                (document, made_by(&**model, cost))
+                let warnings = findings.iter().filter(|f| f.severity == Severity::Warning);
+                let warnings = warnings.map(|finding| finding.message.as_str().into()).collect();
+                (document, made_by(&**model, cost), warnings)
             }
         };
         let record = PlanRecord {
@@ -276,6 +278,7 @@ impl Engine {
             origin,
             run_id: None,
             document,
+            warnings,
             principal: request.who.map(|who| who.name),
         };
         let (source, plan, findings) = self.plan_of(&record)?;
@@ -327,7 +330,7 @@ impl Engine {
     }
 
     /// The same of those that somebody sees.
-    async fn used_by(
+    pub async fn used_by(
         &self,
         who: Option<&Principal>,
         query: &str,

@@ -147,6 +147,9 @@ fn show(global: &Global, planned: &Planned, offered: &[PlanRecord], format: Form
             draw_all(&warnings, &planned.source);
             print_data(&format!("{}\n{}", explain::text(&view), calls(&record.document)));
             print_data(&format!("request {}\nplan    {}", record.request_id, record.plan_id));
+            for warning in &record.warnings {
+                say(&format!("warning: {}", clean(warning)));
+            }
             if !global.quiet {
                 say(&origin_words(&record.origin));
                 hint_at_similar(record, offered);
@@ -247,6 +250,7 @@ pub(super) fn refuse(global: &Global, error: &PlanError) -> Exit {
     }
     complain(&format!("[{code}] {message}"), help.as_deref());
     match error {
+        PlanError::Unplanned(unplanned) if unplanned.code != Code::Llm => Exit::Usage,
         PlanError::Unplanned(_) => Exit::RunFailed,
         PlanError::Engine(EngineError::Tool(ToolError::Unreachable { .. })) => Exit::Unreachable,
         PlanError::Engine(_) => Exit::RunFailed,

@@ -4,13 +4,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use segue_core::access::Principal;
+use segue_core::id::is_composition_name;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::value::Value;
-use segue_core::view::{PlanView, RunView};
+use segue_core::view::{PlanView, RunView, Timestamp};
 use segue_core::words::{PlanRecord, PlanState};
 use segue_runtime::engine::{AskRequest, PlanError, Planned, Reuse};
+use serde::Serialize;
 
 use super::acting::seen;
 use super::active::Active;
@@ -35,13 +38,69 @@ pub enum Unbegun {
     Busy(String),
 }
 
-/// A plan cannot be written as a composition.
+/// Why a plan is not written as a composition.
 #[derive(Debug)]
-pub struct Unwritten;
+pub enum Unwritten {
+    /// It cannot be called so.
+    Name(String),
+    /// It cannot be one.
+    Plan,
+}
+
+/// A plan that did its work for words like these; `use` takes it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PlanOffer {
+    /// The plan.
+    pub plan_id: Arc<str>,
+    /// What was asked for then.
+    pub query: Arc<str>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+impl From<&PlanRecord> for PlanOffer {
+    fn from(record: &PlanRecord) -> PlanOffer {
+        let created_at = Timestamp(record.created_ms);
+        PlanOffer { plan_id: record.plan_id.clone(), query: record.query.clone(), created_at }
+    }
+}
+
+/// A plan that was made, and what else would have done.
+pub struct Made {
+    /// The plan.
+    pub planned: Planned,
+    /// Plans that worked for words like these.
+    pub used_before: Vec<PlanOffer>,
+}
+
+/// Why none was made, and what would do.
+#[derive(Debug)]
+pub struct Unmade {
+    /// Why.
+    pub error: PlanError,
+    /// Plans that worked for words like these.
+    pub used_before: Vec<PlanOffer>,
+}
+
+impl From<PlanError> for Unmade {
+    fn from(error: PlanError) -> Unmade {
+        Unmade { error, used_before: Vec::new() }
+    }
+}
+
+/// The plans of theirs that worked for words like these.
+pub async fn used_before(
+    hall: &Hall,
+    who: &Principal,
+    query: &str,
+) -> Result<Vec<PlanOffer>, PlanError> {
+    let found = hall.served(who).engine.used_by(Some(who), query).await?;
+    Ok(found.iter().map(PlanOffer::from).collect())
+}
 
 /// Makes a plan of words and keeps it. `args` says which: `query`, and perhaps `request_id`, `use` and
 /// `fresh`.
-pub async fn ask(hall: &Hall, who: &Principal, args: &Value) -> Result<Planned, PlanError> {
+pub async fn ask(hall: &Hall, who: &Principal, args: &Value) -> Result<Made, Unmade> {
     let text = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
     let is_fresh = args.get("fresh").and_then(Value::as_bool).unwrap_or(false);
     let reuse = match text("use") {
@@ -50,9 +109,13 @@ pub async fn ask(hall: &Hall, who: &Principal, args: &Value) -> Result<Planned, 
         None => Reuse::Same,
     };
     let query = text("query").unwrap_or_default();
+    let used_before = used_before(hall, who, &query).await?;
     let (request_id, by) = (text("request_id"), Some(who.clone()));
     let request = AskRequest { request_id, reuse, who: by, ..AskRequest::new(query) };
-    hall.served(who).engine.ask(request).await
+    match hall.served(who).engine.ask(request).await {
+        Ok(planned) => Ok(Made { planned, used_before }),
+        Err(error) => Err(Unmade { error, used_before }),
+    }
 }
 
 /// Begins the run of a plan that is kept, which belongs to that run from then on.
@@ -115,15 +178,19 @@ pub fn written(
     name: Option<&str>,
     limits: &Limits,
 ) -> Result<Arc<str>, Unwritten> {
-    record.composition(&format!("{}.yaml", name.unwrap_or("plan")), limits).ok_or(Unwritten)
+    let name = name.unwrap_or("plan");
+    if !is_composition_name(name) {
+        return Err(Unwritten::Name(name.to_owned()));
+    }
+    record.composition(&format!("{name}.yaml"), limits).ok_or(Unwritten::Plan)
 }
 
 impl Desk<'_> {
     /// `plan_ask`
     pub(super) async fn ask(&self, args: &Value) -> Told {
         match ask(self.hall, self.who, args).await {
-            Ok(planned) => self.told(planned_value(&planned)),
-            Err(error) => plan_error(&error),
+            Ok(made) => self.told(planned_value(&made)),
+            Err(unmade) => unmade_error(&unmade),
         }
     }
 
@@ -164,11 +231,14 @@ impl Desk<'_> {
     }
 }
 
-fn planned_value(planned: &Planned) -> Value {
+fn planned_value(Made { planned, used_before }: &Made) -> Value {
     let value = value_of(&planned.record);
     let Value::Object(members) = &value else { return value };
     let mut members = (**members).clone();
     members.insert("checked".into(), json_of(&PlanView::of(&planned.plan)));
+    if !used_before.is_empty() {
+        members.insert("used_before".into(), json_of(used_before));
+    }
     members.into()
 }
 
@@ -176,8 +246,21 @@ fn value_of(record: &PlanRecord) -> Value {
     json_of(&record.view(true))
 }
 
+/// Why no plan was made, and which would do.
+fn unmade_error(unmade: &Unmade) -> Told {
+    let mut text = error_text(&unmade.error);
+    for offer in &unmade.used_before {
+        let _ = write!(text, "\nused before for: {} (`use`: {})", offer.query, offer.plan_id);
+    }
+    Told::error(text)
+}
+
 /// Why there is no plan, in words that a model can go on from.
 pub fn plan_error(error: &PlanError) -> Told {
+    Told::error(error_text(error))
+}
+
+fn error_text(error: &PlanError) -> String {
     let mut text = format!("{error} [{}]", error.code());
     if let Some(help) = error.help() {
         let _ = write!(text, " ({help})");
@@ -190,7 +273,7 @@ pub fn plan_error(error: &PlanError) -> Told {
     for finding in findings {
         let _ = write!(text, "\n- {} [{}]", finding.message, finding.code);
     }
-    Told::error(text)
+    text
 }
 
 #[cfg(test)]
@@ -226,6 +309,7 @@ mod tests {
             origin: Made::Model { model: "m".into(), cost: Cost::default() },
             run_id: None,
             document: json_of(&serde_json::from_str::<serde_json::Value>(PLAN).unwrap()),
+            warnings: Vec::new(),
             principal: None,
         };
         let text = serde_json::to_string(&record).unwrap().into();

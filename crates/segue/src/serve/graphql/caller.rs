@@ -131,6 +131,9 @@ pub(super) fn fault(problem: impl Into<Problem>) -> Error {
     if !view.diagnostics.is_empty() {
         extensions.set("diagnostics", written(&json_of(&view.diagnostics)));
     }
+    if !view.used_before.is_empty() {
+        extensions.set("usedBefore", written(&json_of(&view.used_before)));
+    }
     if !view.errors.is_empty() {
         extensions.set("errors", written(&json_of(&view.errors)));
     }

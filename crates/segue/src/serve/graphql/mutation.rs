@@ -152,8 +152,8 @@ impl Mutation {
         ]);
         caller.rest.fits("askPlan", &body).map_err(fault)?;
         let made = ask(caller.hall(), &caller.who, &body).await.map_err(Problem::from);
-        let record = told(caller, "createPlanWithRequestId", made, |_| None)?.record;
-        Ok(Some(Plan::of(caller, record)))
+        let made = told(caller, "createPlanWithRequestId", made, |_| None)?;
+        Ok(Some(Plan::of(caller, made.planned.record)))
     }
 
     /// Executes a plan: this one, or the last one of a request; once, unless `again`. The answer is the

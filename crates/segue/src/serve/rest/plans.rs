@@ -17,7 +17,7 @@ use crate::serve::executing::execute_plan;
 use crate::serve::execution::described_plan;
 use crate::serve::hall::Hall;
 use crate::serve::listing::page;
-use crate::serve::plans::{self, listed, result_of, standing, written};
+use crate::serve::plans::{self, Made, PlanOffer, listed, result_of, standing, written};
 
 /// Plans on a page unless said otherwise.
 const PAGE: usize = 50;
@@ -31,8 +31,9 @@ pub(super) async fn plan(visit: Visit) -> Answer {
 /// `POST /api/v1/plans/ask`
 pub(super) async fn ask(visit: Visit) -> Answer {
     let (hall, who) = (&visit.rest.hall, &visit.who);
-    let record = plans::ask(hall, who, &visit.body).await?.record;
-    let mut response = shown(hall, who, StatusCode::CREATED, record).await?;
+    let Made { planned, used_before } = plans::ask(hall, who, &visit.body).await?;
+    let made = (planned.record, used_before);
+    let mut response = shown(hall, who, StatusCode::CREATED, made).await?;
     let id = response.1;
     if let Ok(at) = HeaderValue::from_str(&format!("/api/v1/plans/{id}")) {
         response.0.headers_mut().insert(header::LOCATION, at);
@@ -58,7 +59,7 @@ pub(super) async fn list(visit: Visit) -> Answer {
 pub(super) async fn get(visit: Visit) -> Answer {
     let (hall, who) = (&visit.rest.hall, &visit.who);
     let record = hall.find_plan(who, visit.part("id")).await?;
-    Ok(shown(hall, who, StatusCode::OK, record).await?.0)
+    Ok(shown(hall, who, StatusCode::OK, (record, Vec::new())).await?.0)
 }
 
 /// `DELETE /api/v1/plans/{id}`
@@ -90,12 +91,12 @@ pub(super) async fn execute(visit: Visit) -> Answer {
     result(execute_plan(hall, by, key, &record, &visit.body, visit.patience()).await?)
 }
 
-/// Everything about a plan, and its id.
+/// Everything about a plan, with those that worked before, and its id.
 async fn shown(
     hall: &Hall,
     who: &Principal,
     status: StatusCode,
-    record: PlanRecord,
+    (record, used_before): (PlanRecord, Vec<PlanOffer>),
 ) -> Result<(Response, Arc<str>), Problem> {
     let (engine, record) = (hall.served(who).engine, standing(hall, who, record));
     let versions = hall.plans_of_request(who, &record.request_id).await?;
@@ -104,6 +105,7 @@ async fn shown(
         versions: versions.into_iter().map(|version| version.plan_id).collect(),
         checked: engine.plan_of(&record).ok().map(|(_, plan, _)| PlanView::of(&plan)),
         result: result_of(hall, who, &record).await,
+        used_before,
     };
     Ok((json(status, &kept), record.plan_id.clone()))
 }

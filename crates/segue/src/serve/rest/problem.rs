@@ -18,7 +18,7 @@ use crate::serve::executing::Unexecuted;
 use crate::serve::execution::Undescribed;
 use crate::serve::following::Unfollowed;
 use crate::serve::keys::Unclaimed;
-use crate::serve::plans::{Unbegun, Unwritten};
+use crate::serve::plans::{PlanOffer, Unbegun, Unmade, Unwritten};
 
 /// The media type of problems.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -53,6 +53,9 @@ pub struct ProblemView {
     /// Why a run could not begin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorView>,
+    /// Plans that worked for words like those that none was made of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub used_before: Vec<PlanOffer>,
 }
 
 /// A problem, on its way to become an answer.
@@ -77,6 +80,7 @@ impl Problem {
             request_id: None,
             diagnostics: Vec::new(),
             errors: Vec::new(),
+            used_before: Vec::new(),
         };
         Problem { view: Box::new(view), status, headers: Vec::new() }
     }
@@ -313,11 +317,10 @@ impl From<PlanError> for Problem {
         let problem = match error {
             PlanError::NoModel => Problem::new(StatusCode::CONFLICT, code, detail),
             PlanError::Unplanned(unplanned) => {
-                let is_model = code == Code::Llm;
-                let status = if is_model {
-                    StatusCode::BAD_GATEWAY
-                } else {
-                    StatusCode::UNPROCESSABLE_ENTITY
+                let status = match code {
+                    Code::Llm => StatusCode::BAD_GATEWAY,
+                    Code::Limit => StatusCode::PAYLOAD_TOO_LARGE,
+                    _ => StatusCode::UNPROCESSABLE_ENTITY,
                 };
                 let mut problem = Problem::new(status, code, detail);
                 let findings = unplanned.findings.into_iter();
@@ -344,6 +347,14 @@ impl From<PlanError> for Problem {
             Some(help) => problem.help(help),
             None => problem,
         }
+    }
+}
+
+impl From<Unmade> for Problem {
+    fn from(Unmade { error, used_before }: Unmade) -> Problem {
+        let mut problem = Problem::from(error);
+        problem.view.used_before = used_before;
+        problem
     }
 }
 
@@ -385,8 +396,18 @@ impl From<Unexecuted> for Problem {
 }
 
 impl From<Unwritten> for Problem {
-    fn from(Unwritten: Unwritten) -> Problem {
-        Problem::wrong(Code::Conversion, "the plan cannot be written as a composition")
+    fn from(error: Unwritten) -> Problem {
+        match error {
+            Unwritten::Name(name) => {
+                let detail = format!("`{name}` cannot name a composition");
+                let help = "small letters, digits, `-` and `_`, at most 64";
+                Problem::wrong(Code::InvalidField, detail).help(help)
+            }
+            Unwritten::Plan => {
+                let detail = "the plan cannot be written as a composition";
+                Problem::wrong(Code::Conversion, detail)
+            }
+        }
     }
 }
 

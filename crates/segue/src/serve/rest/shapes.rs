@@ -12,6 +12,7 @@ use segue_core::words::PlannedView;
 use serde::Serialize;
 
 use crate::serve::listing::{CompositionLine, RunLine};
+use crate::serve::plans::PlanOffer;
 
 /// A run that is wanted: one of `composition`, `template_id` and `name`.
 #[derive(JsonSchema)]
@@ -203,6 +204,9 @@ pub struct KeptPlan<'a> {
     /// Its last run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<RunView>,
+    /// When it has just been made: others that worked for words like these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub used_before: Vec<PlanOffer>,
 }
 
 /// Plans, newest first, a page at a time; those of one request from the first.

@@ -50,6 +50,53 @@ fn words_become_a_plan_and_then_a_run() {
     assert_eq!((&again["run_id"], calls(&world).len()), (&ran["run_id"], 2));
     served.post(&execute, &json!({ "again": true })).is(200);
     assert_eq!(calls(&world).len(), 4);
+    // A request that comes twice is one run.
+    let (key, again) = ([("Idempotency-Key", "once")], json!({ "again": true }));
+    let keyed =
+        [0, 1].map(|_| served.send("POST", &execute, &key, &again).is(200)["run_id"].clone());
+    assert_eq!((&keyed[0], calls(&world).len()), (&keyed[1], 6));
+    served.send("POST", &execute, &key, &json!({})).is_problem(422, "conflict");
+}
+
+/// Plans that worked for similar words are mentioned, also where the model gives none.
+#[test]
+fn plans_that_worked_are_mentioned() {
+    let model = Model::saying(&[&good().to_string(), &good().to_string(), "I would rather not."]);
+    let (_world, served) = planning(&model);
+    let planned = served.post(ASK, &json!({ "query": "An author, then a blog" })).is(201);
+    assert!(planned.get("used_before").is_none(), "{planned}");
+    let path = format!("/api/v1/plans/{}/execute", planned["plan_id"].as_str().unwrap());
+    served.post(&path, &json!({})).is(200);
+    let alike = json!({ "query": "An author, then a blog, please" });
+    let offered = served.post(ASK, &alike).is(201)["used_before"].clone();
+    assert_eq!(offered[0]["plan_id"], planned["plan_id"], "{offered}");
+    assert_eq!(offered[0]["query"], "An author, then a blog");
+    let problem = served.post(ASK, &alike).is_problem(502, "llm");
+    assert_eq!(problem["used_before"], offered, "{problem}");
+    let query = json!({ "query": "mutation { createPlanWithRequestId(query: \"An author, a blog\") { planId } }" });
+    let failed = served.post("/graphql", &query).is(200);
+    let error = &failed["errors"][0]["extensions"];
+    assert_eq!(error["usedBefore"][0]["plan_id"], planned["plan_id"], "{failed}");
+    assert_eq!(failed["data"], json!({ "createPlanWithRequestId": null }));
+}
+
+/// S4-19, S4-20: an order that contradicts what calls need is overruled, and that is said.
+#[test]
+fn an_order_that_cannot_be_kept_is_overruled() {
+    let mut plan = good();
+    plan["executionOrder"] = json!(["createBlog", "createAuthor"]);
+    let model = Model::saying(&[&plan.to_string()]);
+    let (_world, served) = planning(&model);
+    let planned = served.post(ASK, &json!({ "query": "An author, then a blog" })).is(201);
+    assert_eq!(planned["plan"]["executionOrder"], json!(["createAuthor", "createBlog"]));
+    assert!(planned["warnings"][0].as_str().unwrap().contains("executionOrder"), "{planned}");
+    let query = format!(
+        "{{ plan(planId: {}) {{ executionOrder warnings usedBefore {{ planId }} }} }}",
+        planned["plan_id"]
+    );
+    let seen = served.post("/graphql", &json!({ "query": query })).is(200)["data"]["plan"].clone();
+    assert_eq!(seen["executionOrder"], json!(["createAuthor", "createBlog"]));
+    assert_eq!((&seen["warnings"], &seen["usedBefore"]), (&planned["warnings"], &json!([])));
 }
 
 /// S4-07: several versions in a request; what is listed; a plan as a composition; what is thrown away.
@@ -86,6 +133,8 @@ fn a_request_has_versions() {
     let text = served.get(&format!("/api/v1/plans/{request}/composition?name=make-blog"));
     assert_eq!((text.status, &*text.headers["content-type"]), (200, "application/yaml"));
     assert!(text.body.starts_with("name: make-blog\n"), "{}", text.body);
+    let misnamed = served.get(&format!("/api/v1/plans/{request}/composition?name=My%20Comp%0Ax"));
+    misnamed.is_problem(422, "invalid-field");
     let ran = served.post("/api/v1/compositions/execute", &json!({ "composition": text.body }));
     assert_eq!((&ran.is(200)["status"], calls(&world).len()), (&json!("success"), 2));
 
@@ -153,6 +202,9 @@ fn what_cannot_be_planned_is_a_problem() {
     let (world, served) = planning(&model);
     let problem = served.post(ASK, &json!({ "query": "x" })).is_problem(502, "llm");
     assert_eq!(problem["errors"][0]["code"], "llm", "{problem}");
+    // What is wrong with the words is no fault of the model.
+    served.post(ASK, &json!({ "query": " " })).is_problem(422, "invalid-field");
+    served.post(ASK, &json!({ "query": "x".repeat(20_000) })).is_problem(413, "limit");
     assert_eq!(served.get("/api/v1/plans").is(200)["plans"], json!([]));
     let unknown = "req_1704123456_abc123def";
     for (method, path) in [("GET", ""), ("POST", "/execute"), ("GET", "/composition")] {

@@ -11,7 +11,7 @@ use super::run::{Run, RunError, Status, shown};
 use crate::serve::graphql::caller::{Caller, fault};
 use crate::serve::graphql::json::Json;
 use crate::serve::own::json_of;
-use crate::serve::plans::{listed, result_of, standing, written};
+use crate::serve::plans::{PlanOffer, listed, result_of, standing, used_before, written};
 
 /// How a plan stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -53,6 +53,8 @@ pub(in crate::serve::graphql) struct Plan {
     execution_order: Vec<String>,
     /// Why, in the model's words.
     reasoning: Option<String>,
+    /// What was noticed of the model's answer, such as an order that cannot be kept.
+    warnings: Vec<Arc<str>>,
     /// The plan as it is kept.
     document: Json,
     #[graphql(skip)]
@@ -65,10 +67,18 @@ pub(in crate::serve::graphql) struct Plan {
 #[ComplexObject]
 impl Plan {
     /// The plans of its request, the first one first.
-    async fn versions(&self, ctx: &Context<'_>) -> Result<Vec<PlanSummary>> {
+    async fn versions(&self, ctx: &Context<'_>) -> Result<Option<Vec<PlanSummary>>> {
         let Caller { rest, who, .. } = Caller::of(ctx)?;
         let records = listed(&rest.hall, who, Some(&self.record.request_id), None).await;
-        Ok(records.map_err(fault)?.iter().map(PlanSummary::from).collect())
+        Ok(Some(records.map_err(fault)?.iter().map(PlanSummary::from).collect()))
+    }
+
+    /// Others that worked for words like these; `use` takes one.
+    async fn used_before(&self, ctx: &Context<'_>) -> Result<Option<Vec<Offer>>> {
+        let Caller { rest, who, .. } = Caller::of(ctx)?;
+        let found = used_before(&rest.hall, who, &self.record.query).await.map_err(fault)?;
+        let others = found.into_iter().filter(|offer| offer.plan_id != self.record.plan_id);
+        Ok(Some(others.map(Offer::from).collect()))
     }
 
     /// Order, effects and what can be rolled back; absent when it does not fit the tools as they are now.
@@ -98,9 +108,9 @@ impl Plan {
         &self,
         ctx: &Context<'_>,
         #[graphql(desc = "what the composition is called")] name: Option<String>,
-    ) -> Result<Arc<str>> {
+    ) -> Result<Option<Arc<str>>> {
         let limits = Caller::of(ctx)?.hall().limits();
-        written(&self.record, name.as_deref(), &limits).map_err(fault)
+        Ok(Some(written(&self.record, name.as_deref(), &limits).map_err(fault)?))
     }
 }
 
@@ -125,6 +135,7 @@ impl Plan {
             tools: items("tools").iter().map(ToolExecution::from).collect(),
             execution_order: order.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             reasoning: document.get("reasoning").and_then(Value::as_str).map(str::to_owned),
+            warnings: record.warnings.clone(),
             document: Json(document.clone()),
             record,
             rehearsal: None,
@@ -213,6 +224,25 @@ impl From<&Origin> for PlanOrigin {
                 used_before: Some((&**plan_id).into()),
             },
         }
+    }
+}
+
+/// A plan that worked for words like these.
+#[derive(SimpleObject)]
+#[graphql(name = "PlanOffer")]
+pub(in crate::serve::graphql) struct Offer {
+    /// The plan.
+    plan_id: ID,
+    /// What was asked for then.
+    query: Arc<str>,
+    /// RFC 3339.
+    created_at: String,
+}
+
+impl From<PlanOffer> for Offer {
+    fn from(offer: PlanOffer) -> Offer {
+        let created_at = shown(offer.created_at);
+        Offer { plan_id: (&*offer.plan_id).into(), query: offer.query, created_at }
     }
 }
 
