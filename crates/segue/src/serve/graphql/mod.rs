@@ -28,9 +28,11 @@ use std::convert::Infallible;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use async_graphql::indexmap::IndexMap;
 use async_graphql::parser::types::{DocumentOperations, ExecutableDocument, OperationType};
 use async_graphql::{
-    ErrorExtensionValues, Request, Response as Executed, SDLExportOptions, Schema, ServerError,
+    ErrorExtensionValues, Name, PathSegment, Request, Response as Executed, SDLExportOptions,
+    Schema, ServerError,
 };
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -100,7 +102,8 @@ pub(super) async fn answer(visit: Visit) -> Answer {
         Ok(document) => document,
         Err(refusal) => return Ok(refused(form, refusal)),
     };
-    if form != Form::Events && is_subscription(&document, text("operationName")) {
+    let follows = is_subscription(&document, text("operationName"));
+    if form != Form::Events && follows {
         let message = "a subscription is answered with events: `Accept: text/event-stream`";
         let refusal =
             Refusal { code: Code::InvalidField, message: message.to_owned(), places: Vec::new() };
@@ -113,7 +116,7 @@ pub(super) async fn answer(visit: Visit) -> Answer {
         Caller { rest: visit.rest.clone(), who: visit.who.clone(), origin: visit.origin.clone() };
     let request = request.data(visit.who.clone()).data(caller);
     if form == Form::Events {
-        return Ok(events(schema().execute_stream(request)));
+        return Ok(events(schema().execute_stream(request), follows));
     }
     Ok(whole(form, schema().execute(request).await))
 }
@@ -135,7 +138,7 @@ fn refused(form: Form, refusal: Refusal) -> Response {
     error.extensions = Some(coded(refusal.code));
     let executed = Executed::from_errors(vec![error]);
     match form {
-        Form::Events => events(stream::once(async { executed }).boxed()),
+        Form::Events => events(stream::once(async { executed }).boxed(), false),
         Form::Json | Form::Graphql => whole(form, executed),
     }
 }
@@ -156,23 +159,48 @@ struct Sent {
     errors: Vec<ServerError>,
 }
 
-impl From<Executed> for Sent {
-    fn from(executed: Executed) -> Sent {
+impl Sent {
+    /// What is sent of an answer. What is followed has no field that could be null.
+    fn of(executed: Executed, follows: bool) -> Sent {
         let mut errors = executed.errors;
         // What is about no field was found before anything was executed.
         let is_about_document = |error: &ServerError| error.path.is_empty();
         let is_executed = errors.is_empty() || !errors.iter().all(is_about_document);
+        let mut data = executed.data;
+        if !follows {
+            errors.iter().for_each(|error| place_null(&mut data, &error.path));
+        }
         for error in &mut errors {
             let code = if error.path.is_empty() { Code::InvalidField } else { Code::Internal };
             error.extensions.get_or_insert_with(|| coded(code));
         }
-        Sent { data: is_executed.then_some(executed.data), errors }
+        Sent { data: is_executed.then_some(data), errors }
+    }
+}
+
+/// Puts a null where a field failed, which the library leaves out. Every field that can fail may be null.
+fn place_null(data: &mut async_graphql::Value, path: &[PathSegment]) {
+    use async_graphql::Value;
+    let Some((first, rest)) = path.split_first() else { return };
+    // Of several fields that all failed it leaves nothing at all.
+    if *data == Value::Null {
+        *data = Value::Object(IndexMap::default());
+    }
+    let inner = match (data, first) {
+        (Value::Object(members), PathSegment::Field(name)) => {
+            Some(members.entry(Name::new(name)).or_insert(Value::Null))
+        }
+        (Value::List(items), PathSegment::Index(at)) => items.get_mut(*at),
+        _ => None,
+    };
+    if let Some(inner) = inner.filter(|_| !rest.is_empty()) {
+        place_null(inner, rest);
     }
 }
 
 /// An answer in one piece.
 fn whole(form: Form, executed: Executed) -> Response {
-    let sent = Sent::from(executed);
+    let sent = Sent::of(executed, false);
     let (kind, refused) = match form {
         Form::Graphql => ("application/graphql-response+json", StatusCode::BAD_REQUEST),
         Form::Json | Form::Events => ("application/json", StatusCode::OK),
@@ -184,13 +212,13 @@ fn whole(form: Form, executed: Executed) -> Response {
 }
 
 /// An answer as events: `next` for each that comes, `complete` at the end.
-fn events(executed: BoxStream<'static, Executed>) -> Response {
-    let bytes = stream::unfold(Some(executed), |executed| async {
+fn events(executed: BoxStream<'static, Executed>, follows: bool) -> Response {
+    let bytes = stream::unfold(Some(executed), move |executed| async move {
         let mut executed = executed?;
         let message = match tokio::time::timeout(SILENCE_MAX, executed.next()).await {
             Err(_) => ":\n\n".into(),
             Ok(Some(next)) => {
-                let data = serde_json::to_string(&Sent::from(next)).unwrap_or_default();
+                let data = serde_json::to_string(&Sent::of(next, follows)).unwrap_or_default();
                 format!("event: next\ndata: {data}\n\n")
             }
             Ok(None) => {
@@ -246,7 +274,7 @@ mod tests {
         let who = Principal { name: "somebody".into(), rights, toolset: None };
         let request = Request::new(format!("{kind}{{{field}}}")).data(who);
         let executed = schema().execute_stream(request).next().await.expect("an answer");
-        let sent = serde_json::to_value(Sent::from(executed)).expect("JSON");
+        let sent = serde_json::to_value(Sent::of(executed, kind == "subscription")).expect("JSON");
         sent["errors"][0]["extensions"]["code"].as_str().unwrap_or_default().to_owned()
     }
 

@@ -46,14 +46,14 @@ impl Query {
         #[graphql(desc = "only those that stand so")] state: Option<State>,
         #[graphql(desc = "how many at most; 50 unless given")] first: Option<i32>,
         #[graphql(desc = "`next` of the page before")] after: Option<String>,
-    ) -> Result<PlanPage> {
+    ) -> Result<Option<PlanPage>> {
         let caller = Caller::of(ctx)?;
         let request_id = request_id.as_ref().map(|id| id.as_str());
         let found = listed(caller.hall(), &caller.who, request_id, state.map(Into::into)).await;
         let records = found.map_err(fault)?;
         let (records, next) =
             caller.page(&records, &Wanted { first, after }, |record| &record.plan_id)?;
-        Ok(PlanPage { nodes: records.iter().map(PlanSummary::from).collect(), next })
+        Ok(Some(PlanPage { nodes: records.iter().map(PlanSummary::from).collect(), next }))
     }
 
     /// A run: steps, attempts, inputs, outputs, timings.
@@ -73,7 +73,7 @@ impl Query {
         #[graphql(desc = "only those whose composition's name contains this")] name: Option<String>,
         #[graphql(desc = "how many at most; 50 unless given")] first: Option<i32>,
         #[graphql(desc = "`next` of the page before")] after: Option<String>,
-    ) -> Result<RunPage> {
+    ) -> Result<Option<RunPage>> {
         let caller = Caller::of(ctx)?;
         let (limit, after) = caller.window(&Wanted { first, after })?;
         let query = RunQuery {
@@ -85,7 +85,7 @@ impl Query {
         };
         let found = caller.hall().runs(&caller.who, query).await.map_err(fault)?;
         let lines = found.runs.iter().map(|row| RunLine::from(row).into());
-        Ok(RunPage { nodes: lines.collect(), next: found.next.map(|next| next.to_string()) })
+        Ok(Some(RunPage { nodes: lines.collect(), next: found.next.map(|next| next.to_string()) }))
     }
 
     /// The tools that may be used, by id.
@@ -97,14 +97,17 @@ impl Query {
         search: Option<String>,
         #[graphql(desc = "how many at most; 50 unless given")] first: Option<i32>,
         #[graphql(desc = "`next` of the page before")] after: Option<String>,
-    ) -> Result<ToolPage> {
+    ) -> Result<Option<ToolPage>> {
         let caller = Caller::of(ctx)?;
         let (toolset, words) = (caller.served().engine.toolset(), search.unwrap_or_default());
         let found = toolset.tools().filter(|tool| has_words(tool, &words));
         let tools: Vec<(String, Arc<ToolSpec>)> =
             found.map(|tool| (tool.id.to_string(), tool.clone())).collect();
         let (tools, next) = caller.page(&tools, &Wanted { first, after }, |(id, _)| id)?;
-        Ok(ToolPage { nodes: tools.iter().map(|(_, tool)| Tool::from(&**tool)).collect(), next })
+        Ok(Some(ToolPage {
+            nodes: tools.iter().map(|(_, tool)| Tool::from(&**tool)).collect(),
+            next,
+        }))
     }
 
     /// Everything that is known of one tool.
@@ -122,12 +125,12 @@ impl Query {
         #[graphql(desc = "only those with these words, the best first")] search: Option<String>,
         #[graphql(desc = "how many at most; 50 unless given")] first: Option<i32>,
         #[graphql(desc = "`next` of the page before")] after: Option<String>,
-    ) -> Result<TemplatePage> {
+    ) -> Result<Option<TemplatePage>> {
         let caller = Caller::of(ctx)?;
         let library = caller.served().library;
         let found = library.list(&search.unwrap_or_default()).await.map_err(fault)?;
         let (views, next) = caller.page(&found, &Wanted { first, after }, |view| &view.id)?;
-        Ok(TemplatePage { nodes: views.into_iter().map(Template::from).collect(), next })
+        Ok(Some(TemplatePage { nodes: views.into_iter().map(Template::from).collect(), next }))
     }
 
     /// A template, with its composition.
@@ -144,11 +147,14 @@ impl Query {
         ctx: &Context<'_>,
         #[graphql(desc = "how many at most; 50 unless given")] first: Option<i32>,
         #[graphql(desc = "`next` of the page before")] after: Option<String>,
-    ) -> Result<CompositionPage> {
+    ) -> Result<Option<CompositionPage>> {
         let caller = Caller::of(ctx)?;
         let lines = compositions(caller.hall(), &caller.who);
         let (lines, next) = caller.page(&lines, &Wanted { first, after }, |line| &line.name)?;
-        Ok(CompositionPage { nodes: lines.into_iter().map(Composition::from).collect(), next })
+        Ok(Some(CompositionPage {
+            nodes: lines.into_iter().map(Composition::from).collect(),
+            next,
+        }))
     }
 }
 

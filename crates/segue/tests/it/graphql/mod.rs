@@ -197,7 +197,11 @@ fn compositions_run_and_runs_are_listed() {
     // What is not there leaves the rest to be seen.
     let answer = ask(&served, &query, &json!({}));
     assert_eq!(answer["errors"][0]["extensions"]["code"], "not-found");
-    assert_eq!(answer["data"]["nothing"], json!(null));
+    assert_eq!(answer["data"].get("nothing"), Some(&json!(null)), "null, and not left out");
+    let alone =
+        ask(&served, "{ a: run(runId: 1) { name } b: runs(first: 0) { next } }", &json!({}));
+    assert_eq!(alone["data"], json!({ "a": null, "b": null }), "{alone}");
+    assert_eq!(alone["errors"].as_array().unwrap().len(), 2);
     assert_eq!(answer["data"]["run"]["steps"]["nodes"][0]["tool"], "builtin:echo");
     assert_eq!(answer["data"]["compositions"]["nodes"][0]["name"], "double-it");
     // The same shapes as over REST.

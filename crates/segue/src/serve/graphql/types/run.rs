@@ -115,13 +115,14 @@ impl Run {
         #[graphql(desc = "only those that stand so")] status: Option<StepState>,
         #[graphql(desc = "how many at most; 50 unless given")] first: Option<i32>,
         #[graphql(desc = "`next` of the page before")] after: Option<String>,
-    ) -> Result<StepPage> {
+    ) -> Result<Option<StepPage>> {
         let status = status.map(StepStatus::from);
         let fits = |step: &&Arc<StepView>| status.is_none_or(|status| step.status == status);
         let steps: Vec<Arc<StepView>> = self.all_steps.iter().filter(fits).cloned().collect();
         let (steps, next) =
             Caller::of(ctx)?.page(&steps, &Wanted { first, after }, |step| &step.id)?;
-        Ok(StepPage { nodes: steps.iter().map(|step| Step::from(&**step)).collect(), next })
+        let nodes = steps.iter().map(|step| Step::from(&**step)).collect();
+        Ok(Some(StepPage { nodes, next }))
     }
 }
 
