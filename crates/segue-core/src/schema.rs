@@ -9,6 +9,7 @@ mod stand_in;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 
 use crate::types::Type;
@@ -127,7 +128,7 @@ impl Schema {
             .take(VIOLATIONS_MAX)
             .map(|error| Violation {
                 pointer: error.instance_path().as_str().to_owned(),
-                message: shorten(&error.to_string()),
+                message: shorten(&said(error.kind(), error.to_string())),
             })
             .collect()
     }
@@ -143,6 +144,21 @@ impl Schema {
                 })
         });
         compiled.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// What is wrong with a value, in the library's words, but with every value that would do: of many it
+/// names two.
+fn said(kind: &ValidationErrorKind, message: String) -> String {
+    let known =
+        message.strip_suffix(" other candidates").and(message.split_once(" is not one of "));
+    match (kind, known) {
+        (ValidationErrorKind::Enum { options }, Some((given, _))) => {
+            let options = options.as_array().map_or(&[][..], Vec::as_slice);
+            let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+            format!("{given} is not one of {}", options.join(", "))
+        }
+        _ => message,
     }
 }
 
@@ -207,6 +223,13 @@ mod tests {
         let found = schema.violations(&value(r#"{"n":"x"}"#));
         assert_eq!(found[0].pointer, "/n");
         assert!(schema.violations(&value("{}"))[0].message.contains("required"));
+    }
+
+    #[test]
+    fn every_word_that_would_do_is_named() {
+        let schema = schema(r#"{"enum":["a","b","c","d",null]}"#);
+        let found = &schema.violations(&value(r#""x""#))[0].message;
+        assert_eq!(found, r#""x" is not one of "a", "b", "c", "d", null"#);
     }
 
     #[test]

@@ -179,6 +179,7 @@ pub(super) fn declared(state: &State, node: NodeId, candidate: u16) -> Vec<Decla
 /// A no of whoever was asked.
 pub(super) fn denial(message: String) -> Failure {
     let mut failure = Failure::lasting(Code::Denied, message);
-    failure.hint = Some("confirm it when asked, or consent beforehand with `--yes`".into());
+    failure.hint =
+        Some("confirm it when asked, or consent beforehand: `--yes`, or `options.approved`".into());
     failure
 }

@@ -209,7 +209,9 @@ impl Moment<'_> {
         }
         let id = self.state.step(node).id.clone();
         let mut failure = Failure::lasting(Code::Denied, format!("`{id}` was not approved"));
-        failure.hint = Some("approve it when asked, or consent beforehand with `--yes`".into());
+        failure.hint = Some(
+            "approve it when asked, or consent beforehand: `--yes`, or `options.approved`".into(),
+        );
         self.fail(node, failure);
     }
 

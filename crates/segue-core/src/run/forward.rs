@@ -325,7 +325,7 @@ impl Moment<'_> {
             return;
         }
         let mut failure = Failure::lasting(Code::Timeout, "the run took longer than it may");
-        failure.hint = Some("raise the composition's `timeout`, or `--timeout`".into());
+        failure.hint = Some("raise the composition's `timeout`, or that of the run: `--timeout`, or `options.timeout`".into());
         self.stop(0, &Arc::new(failure));
     }
 

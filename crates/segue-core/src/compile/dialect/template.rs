@@ -44,7 +44,13 @@ pub(in crate::compile) fn read(
     }
     let metadata = match root.get("metadata") {
         None => Value::empty_object(),
-        Some(node @ Node { kind: NodeKind::Object(_), .. }) => node.to_value(),
+        Some(node @ Node { kind: NodeKind::Object(_), .. }) => {
+            // Whoever looks for a kind of work would not find it.
+            if let Some(category) = node.get("category") {
+                reader.text(category, "`category`");
+            }
+            node.to_value()
+        }
         Some(node) => {
             let message = format!("`metadata` must be an object, found {}", node.kind_word());
             reader.error(Code::InvalidField, node.span, message);

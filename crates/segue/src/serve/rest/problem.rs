@@ -283,6 +283,10 @@ impl From<LibraryError> for Problem {
         let detail = error.to_string();
         match error {
             LibraryError::Unknown(_) => Problem::not_found(detail),
+            LibraryError::Taken { id, may_replace: true } => {
+                let detail = format!("there is a template `{id}` already");
+                Problem::conflict(detail).help("`PUT` replaces it; with GraphQL, `replace: true`")
+            }
             LibraryError::Taken { .. } | LibraryError::Given(_) => Problem::conflict(detail),
             LibraryError::Wrong { text, diagnostics } => Problem::findings(&text, &diagnostics),
             LibraryError::Store(error) => error.into(),

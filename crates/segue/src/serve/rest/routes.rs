@@ -330,7 +330,14 @@ pub const ROUTES: &[Route] = &[
     Route {
         about: "Keeps a template under this id, in place of what was there",
         body: Some(needed(SchemaGenerator::subschema_for::<shapes::TemplateRequest>)),
-        outcomes: &[json(200, "as it is kept", SchemaGenerator::subschema_for::<TemplateView>)],
+        outcomes: &[
+            json(200, "as it is kept", SchemaGenerator::subschema_for::<TemplateView>),
+            json(
+                201,
+                "as it is kept, when there was none",
+                SchemaGenerator::subschema_for::<TemplateView>,
+            ),
+        ],
         problems: &[409],
         handler: Handler::Later(|visit| Box::pin(templates::put(visit))),
         ..route(Verb::Put, "/api/v1/compositions/templates/{id}", Right::Change, "putTemplate")

@@ -48,7 +48,9 @@ pub(super) async fn put(visit: Visit) -> Answer {
         let detail = "`id` is another one than that of the path";
         return Err(Problem::wrong(Code::InvalidField, detail));
     }
-    Ok(json(StatusCode::OK, &keep(&visit, id, true).await?))
+    let is_new = library(&visit).volume(id).await.is_err();
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json(status, &keep(&visit, id, true).await?))
 }
 
 /// `DELETE /api/v1/compositions/templates/{id}`

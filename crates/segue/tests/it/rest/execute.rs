@@ -163,7 +163,8 @@ fn templates_are_kept() {
     let template = answer.is(201);
     assert_eq!(answer.headers["location"], format!("{TEMPLATES}/three-v1"));
     assert_eq!((&template["id"], &template["name"]), (&json!("three-v1"), &json!("three")));
-    served.post(TEMPLATES, &new).is_problem(409, "conflict");
+    let taken = served.post(TEMPLATES, &new).is_problem(409, "conflict");
+    assert!(taken["help"].as_str().unwrap().starts_with("`PUT` replaces it"), "{taken}");
     assert_eq!(served.get(TEMPLATES).is(200)["templates"].as_array().unwrap().len(), shipped + 1);
     let listed = served.get(&format!("{TEMPLATES}?search=three-v1")).is(200);
     assert_eq!(listed["templates"][0]["metadata"]["category"], "analysis");
@@ -183,6 +184,12 @@ fn templates_are_kept() {
     assert_eq!(served.send("DELETE", &path, &[], &json!(null)).status, 204);
     served.send("DELETE", &path, &[], &json!(null)).is_problem(404, "not-found");
     served.get(&path).is_problem(404, "not-found");
+    assert_eq!(served.send("PUT", &path, &[], &other).is(201)["id"], "three-v1");
+    let odd = json!({ "composition": three(), "metadata": { "category": 5 } });
+    served.send("PUT", &path, &[], &odd).is_problem(422, "invalid-field");
+    let strategy = json!({ "composition": three(), "options": { "error_strategy": "give_up" } });
+    let problem = served.post(EXECUTE, &strategy).is_problem(422, "invalid-field");
+    assert!(problem["detail"].as_str().unwrap().contains("partial_success"), "{problem}");
     for id in ["..%2Fsecret", "A", "x%00"] {
         let path = format!("{TEMPLATES}/{id}");
         served
