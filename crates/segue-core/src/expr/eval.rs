@@ -77,9 +77,8 @@ pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Valu
 /// Only its end counts: what was not kept beside it is not asked for.
 fn eval_whole_path(ast: &Ast, scope: &dyn Scope) -> Option<Result<Value>> {
     let found = eval_path(ast, scope)?;
-    Some(found.and_then(|value| match scope.is_kept(&value) {
-        true => Ok(value.into_owned()),
-        false => Err(EvalError::not_kept(ast)),
+    Some(found.and_then(|value| {
+        if scope.is_kept(&value) { Ok(value.into_owned()) } else { Err(EvalError::not_kept(ast)) }
     }))
 }
 
