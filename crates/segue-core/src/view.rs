@@ -205,6 +205,9 @@ pub struct WaitView {
     pub message: Arc<str>,
     /// What the tool is called with.
     pub args: Value,
+    /// JSON Schema of the data that belongs to a yes, of an approval that wants some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
 }
 
 /// One step of a run.

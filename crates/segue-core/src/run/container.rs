@@ -14,6 +14,7 @@ use crate::composition::{
 use crate::diagnostic::Code;
 use crate::expr::Template;
 use crate::plan::Plan;
+use crate::schema::Schema;
 use crate::value::{Map, Value};
 use crate::view::rfc3339;
 
@@ -35,7 +36,9 @@ impl Moment<'_> {
                 self.open_body(node, 0, None);
                 Ok(())
             }
-            StepKind::Approve { message, .. } => self.ask_approval(node, message),
+            StepKind::Approve { message, schema, .. } => {
+                self.ask_approval(node, message, schema.as_deref())
+            }
             StepKind::Expand(template) => self.expand(node, template),
             StepKind::Tool(_) => unreachable!("a call is started as such"),
         };
@@ -170,11 +173,17 @@ impl Moment<'_> {
         Ok(())
     }
 
-    /// Asks a person; consent that was given beforehand is an answer.
-    fn ask_approval(&mut self, node: NodeId, message: &Template) -> Outcome<()> {
+    /// Asks a person; consent that was given beforehand is an answer, unless data belongs to it.
+    fn ask_approval(
+        &mut self,
+        node: NodeId,
+        message: &Template,
+        form: Option<&Schema>,
+    ) -> Outcome<()> {
         let message = self.eval(node, message)?;
         self.record(Fact::Asked { node, candidate: 0, args: message });
-        if self.state.options().is_some_and(|options| options.approved) {
+        let wants_data = form.is_some_and(|form| !form.violations(&Value::Null).is_empty());
+        if self.state.options().is_some_and(|options| options.approved) && !wants_data {
             self.approved(node, true, &"consent given beforehand".into(), Value::Null);
             return Ok(());
         }

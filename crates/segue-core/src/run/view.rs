@@ -145,6 +145,7 @@ fn wait_view(question: &Question) -> WaitView {
             kind: "run",
             tool: None,
             args: input.clone(),
+            schema: None,
             step,
         },
         QuestionKind::Call { tool, args, undo, .. } => WaitView {
@@ -158,13 +159,15 @@ fn wait_view(question: &Question) -> WaitView {
             kind: "call",
             tool: text(tool),
             args: args.clone(),
+            schema: None,
             step,
         },
-        QuestionKind::Approval { message, .. } => WaitView {
+        QuestionKind::Approval { message, schema } => WaitView {
             message: message.clone(),
             kind: "approval",
             tool: None,
             args: Value::Null,
+            schema: schema.as_ref().map(|form| form.json().clone()),
             step,
         },
         QuestionKind::Doubt { tool, args, message } => WaitView {
@@ -172,6 +175,7 @@ fn wait_view(question: &Question) -> WaitView {
             kind: "doubt",
             tool: text(tool),
             args: args.clone(),
+            schema: None,
             step,
         },
     }

@@ -128,7 +128,8 @@ impl Around for World {
                 max_concurrency: number("max_concurrency").map(|n| u32::try_from(n).unwrap()),
                 strategy: options.get("strategy").and_then(Value::as_str).and_then(Strategy::parse),
                 // Whoever does not say who decides has consented.
-                approved: self.spec.get("decide").is_none(),
+                approved: self.spec.get("decide").is_none()
+                    || options.get("approved").and_then(Value::as_bool) == Some(true),
                 consented: false,
             },
             plan_hash: None,

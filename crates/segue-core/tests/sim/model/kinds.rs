@@ -116,7 +116,9 @@ impl Model<'_> {
 
     fn approval(&self, node: NodeId, silence: Silence, ended: &mut Ended) -> End {
         let began = self.began(node).unwrap_or(0);
-        if self.story.started.options.approved {
+        let StepKind::Approve { schema, .. } = &self.trace.step(node).kind else { unreachable!() };
+        let wants = schema.as_ref().is_some_and(|form| !form.violations(&Value::Null).is_empty());
+        if self.story.started.options.approved && !wants {
             let turn = self.story.turn_of(began);
             return self.approved(
                 node,

@@ -255,7 +255,11 @@ fn an_approval_has_its_form() {
     ] });
     let run_id = begin(&served, &composition);
     let path = format!("/api/v1/runs/{run_id}/approve");
-    served.post(EXECUTE, &json!({ "composition": composition })).is(202);
+    // The question says what it wants, and a yes that was given beforehand does not answer it.
+    let request = json!({ "composition": composition, "options": { "approved": true } });
+    let waits = served.post(EXECUTE, &request).is(202);
+    let form = &waits["waiting_for"][0]["schema"];
+    assert_eq!(form["properties"]["n"]["type"], "integer", "{waits}");
     let wrong = served.post(&path, &json!({ "approved": true, "data": { "n": "three" } }));
     wrong.is_problem(422, "input-schema");
     let view = served.post(&path, &json!({ "approved": true, "data": { "n": 3 } })).is(200);

@@ -266,12 +266,14 @@ pub(in crate::serve::graphql) struct Wait {
     message: Arc<str>,
     /// What the tool is called with.
     args: Json,
+    /// JSON Schema of the data that belongs to a yes, of an approval that wants some.
+    schema: Option<Json>,
 }
 
 impl From<WaitView> for Wait {
     fn from(view: WaitView) -> Wait {
-        let WaitView { step, kind, tool, message, args } = view;
-        Wait { step, kind, tool, message, args: Json(args) }
+        let WaitView { step, kind, tool, message, args, schema } = view;
+        Wait { step, kind, tool, message, args: Json(args), schema: schema.map(Json) }
     }
 }
 
