@@ -5,6 +5,10 @@
 //! goes on with a run ends what is left of calls that were never answered, before anybody asks
 //! whether they did their work: else one of them might do it after the answer.
 //!
+//! An MCP server works on many calls, so it carries who started it instead. One whose Segue has ended is
+//! nobody's, and is ended with what is left of the calls; what it has sent away into a session of its
+//! own is left alone.
+//!
 //! The system gives up a dead owner's lock when its last process has begun its command, so nothing
 //! starts behind a run that somebody else could take. Only where there is `/proc`; elsewhere nothing
 //! is found.
@@ -18,21 +22,38 @@ use tokio::sync::Mutex;
 /// The variable that holds a call's key.
 pub(super) const KEY: &str = "SEGUE_KEY";
 
+/// The variable that says whose server a process is.
+pub(super) const OWNER: &str = "SEGUE_OWNER";
+
+/// What servers of this process carry, where the system can say it.
+pub(super) fn owner() -> Option<String> {
+    system::owner()
+}
+
 /// Finds and ends what is left of calls.
 #[derive(Default)]
 pub(crate) struct Orphans {
     seen: Mutex<Option<Seen>>,
 }
 
-/// The keys that processes carried at one time.
+/// What processes carried at one time.
 struct Seen {
     begun: Instant,
+    left: Left,
+}
+
+/// What may be left of those who have ended.
+#[derive(Default)]
+struct Left {
+    /// The keys of calls.
     keys: BTreeSet<String>,
+    /// Whether there are servers that nobody has any more.
+    has_servers: bool,
 }
 
 impl Orphans {
-    /// Ends every process that carries one of these keys. They belong to nobody any more: whoever
-    /// asks has the run.
+    /// Ends every process that carries one of these keys, and every server whose Segue has ended. They
+    /// belong to nobody any more: whoever asks has the run.
     pub(crate) async fn end(&self, keys: Vec<Arc<str>>) {
         if keys.is_empty() {
             return;
@@ -42,10 +63,12 @@ impl Orphans {
         // Looking takes a while; many who ask at once share one look, begun after they asked.
         if seen.as_ref().is_none_or(|seen| seen.begun < asked) {
             let begun = Instant::now();
-            let keys = tokio::task::spawn_blocking(system::carried).await.unwrap_or_default();
-            *seen = Some(Seen { begun, keys });
+            let left = tokio::task::spawn_blocking(system::left).await.unwrap_or_default();
+            *seen = Some(Seen { begun, left });
         }
-        let is_left = |seen: &Seen| keys.iter().any(|key| seen.keys.contains(&**key));
+        let is_left = |Seen { left, .. }: &Seen| {
+            left.has_servers || keys.iter().any(|key| left.keys.contains(&**key))
+        };
         let left = seen.as_ref().is_some_and(is_left);
         drop(seen);
         if left {
@@ -56,29 +79,40 @@ impl Orphans {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::collections::BTreeSet;
     use std::sync::Arc;
     use std::time::Duration;
 
     use rustix::process::{
-        Pid, PidfdFlags, Signal, getpgid, getpgrp, getpid, kill_process_group, pidfd_open,
+        Pid, PidfdFlags, Signal, getpgid, getpgrp, getpid, getsid, kill_process_group, pidfd_open,
         pidfd_send_signal,
     };
 
-    use super::KEY;
+    use super::{KEY, Left, OWNER};
 
     /// Looks for what is left, each a moment after the one before.
     const LOOKS_MAX: u32 = 500;
     const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
-    /// The keys that processes carry.
-    pub(super) fn carried() -> BTreeSet<String> {
-        processes().filter_map(key_of).collect()
+    /// What processes carry.
+    pub(super) fn left() -> Left {
+        let mut left = Left::default();
+        for pid in processes() {
+            let Some(carried) = Carried::of(pid) else { continue };
+            left.has_servers |= carried.is_left_server(pid);
+            left.keys.extend(carried.key);
+        }
+        left
     }
 
-    /// Ends every process that carries one of these keys, and waits until none is left.
+    /// Ends every process that carries one of these keys and every server that nobody has, and waits
+    /// until none is left.
     pub(super) fn end(keys: &[Arc<str>]) {
-        let is_meant = |pid: &Pid| key_of(*pid).is_some_and(|key| keys.iter().any(|k| **k == *key));
+        let is_meant = |pid: &Pid| {
+            Carried::of(*pid).is_some_and(|carried| {
+                let is_one = |key: &String| keys.iter().any(|meant| **meant == **key);
+                carried.key.as_ref().is_some_and(is_one) || carried.is_left_server(*pid)
+            })
+        };
         for _ in 0..LOOKS_MAX {
             let left: Vec<Pid> = processes().filter(is_meant).collect();
             if left.is_empty() {
@@ -112,22 +146,78 @@ mod system {
         numbers.filter_map(Pid::from_raw).filter(|pid| *pid != getpid())
     }
 
-    /// The key that a process was started with. One that has ended has none any more.
-    fn key_of(pid: Pid) -> Option<String> {
-        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
-        let mut variables = environment.split(|byte| *byte == 0);
-        let key = variables.find_map(|v| v.strip_prefix(KEY.as_bytes())?.strip_prefix(b"="))?;
-        String::from_utf8(key.to_vec()).ok()
+    /// What a process was started with. One that has ended has nothing any more.
+    struct Carried {
+        key: Option<String>,
+        owner: Option<String>,
+    }
+
+    impl Carried {
+        fn of(pid: Pid) -> Option<Carried> {
+            let path = format!("/proc/{}/environ", pid.as_raw_nonzero());
+            let environment = std::fs::read(path).ok()?;
+            let value_of = |name: &str| {
+                let mut variables = environment.split(|byte| *byte == 0);
+                let is_it =
+                    |v: &&[u8]| v.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(drop);
+                let value = variables.find(|v| is_it(v).is_some())?.get(name.len() + 1..)?;
+                String::from_utf8(value.to_vec()).ok()
+            };
+            Some(Carried { key: value_of(KEY), owner: value_of(OWNER) })
+        }
+
+        /// Whether it is a server whose Segue has ended, or a part of one. Who has gone into a session of
+        /// its own was meant to stay.
+        fn is_left_server(&self, pid: Pid) -> bool {
+            let Some(owner) = self.owner.as_ref() else { return false };
+            let parts: Vec<&str> = owner.split(' ').collect();
+            let [namespace, number, began, session] = parts[..] else { return false };
+            let here = self::namespace();
+            let is_alive = || {
+                let owner = number.parse().ok().and_then(Pid::from_raw);
+                owner.and_then(self::began).is_some_and(|now| now == began)
+            };
+            here.is_some_and(|here| here == namespace)
+                && getsid(Some(pid)).is_ok_and(|now| now.as_raw_nonzero().to_string() == session)
+                && !is_alive()
+        }
+    }
+
+    /// This process, as its servers carry it. A number alone may be somebody else's later.
+    pub(super) fn owner() -> Option<String> {
+        let (me, session) = (getpid(), getsid(None).ok()?);
+        let (number, session) = (me.as_raw_nonzero(), session.as_raw_nonzero());
+        Some(format!("{} {number} {} {session}", namespace()?, began(me)?))
+    }
+
+    /// What the numbers of processes are counted in: another container has others.
+    fn namespace() -> Option<String> {
+        std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_string().ok()
+    }
+
+    /// When a process began. One that has ended did not, even if nobody has noticed its end.
+    fn began(pid: Pid) -> Option<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // Its name stands in brackets, and may hold anything.
+        let mut fields = stat.rsplit(')').next()?.split_whitespace();
+        let is_over = matches!(fields.next()?, "Z" | "X");
+        // From the third one on they are counted; this one is the 22nd.
+        fields.nth(18).filter(|_| !is_over).map(str::to_owned)
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    pub(super) fn carried() -> BTreeSet<String> {
-        BTreeSet::new()
+    use super::Left;
+
+    pub(super) fn left() -> Left {
+        Left::default()
+    }
+
+    pub(super) fn owner() -> Option<String> {
+        None
     }
 
     pub(super) fn end(_keys: &[Arc<str>]) {}

@@ -142,6 +142,56 @@ steps:
     kill_process(pid(server.parse().unwrap()), Signal::KILL).unwrap();
 }
 
+/// A server that works on for minutes, whoever has gone away.
+const STUBBORN: &str = r#"
+import json, os, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        server = {"name": "stubborn", "version": "1"}
+        answer["result"] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
+    elif asked["method"] == "tools/list":
+        hints = {"readOnlyHint": False, "destructiveHint": False}
+        tool = {"name": "act", "inputSchema": {"type": "object"}, "annotations": hints}
+        answer["result"] = {"tools": [tool]}
+    elif asked["method"] == "tools/call":
+        open("pids", "a").write(f"{os.getpid()}\n")
+        time.sleep(300)
+    else:
+        answer["error"] = {"code": -32601, "message": "no"}
+    print(json.dumps(answer), flush=True)
+"#;
+
+/// R3: a server of a killed Segue is ended before anybody asks about its calls. One whose Segue is alive
+/// works on.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_of_a_killed_segue_is_ended() {
+    let world = world(
+        "name: c\nsteps: [{ id: act, tool: 's:act' }]\n",
+        "mcpServers: { s: { command: python3, args: [server.py] } }\n",
+    );
+    world.file("server.py", STUBBORN);
+    let mut killed = start(&world, &args(&["run", "c.yaml"]));
+    let left = lines(&world.path("pids"), 1);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let mut alive =
+        start(&world, &["run", "c.yaml", "--config", "segue.yaml", "--store", "memory"]);
+    let both = lines(&world.path("pids"), 2);
+    assert!(both.iter().all(|pid| is_running(pid)), "{both:?}");
+    let view = world.json(3, &args(&["resume", "last", "--json"]));
+    assert_eq!(view["waiting_for"][0]["kind"], "doubt", "{view}");
+    assert!(!is_running(&left[0]) && is_running(&both[1]), "{both:?}");
+    alive.kill().unwrap();
+    alive.wait().unwrap();
+    kill_process(pid(both[1].parse().unwrap()), Signal::KILL).unwrap();
+}
+
 /// A run that somebody alive has is left alone, and says so.
 #[test]
 fn a_run_of_somebody_who_is_alive_is_left_alone() {

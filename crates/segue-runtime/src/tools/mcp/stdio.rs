@@ -34,6 +34,7 @@ use super::frame::{Frame, Frames};
 use super::line::encode;
 use super::tail::Tail;
 use crate::tools::command::{ENV_KEPT, Group, describe};
+use crate::tools::orphans;
 
 /// What a server sees of our environment beyond what a command does.
 const ENV_KEPT_TOO: &[&str] = &["USER", "LOGNAME", "SHELL", "TERM"];
@@ -189,7 +190,7 @@ impl Pipes {
                 command.env(name, value);
             }
         }
-        command.envs(&config.env);
+        command.envs(&config.env).envs(orphans::owner().map(|owner| (orphans::OWNER, owner)));
         if let Some(cwd) = &config.cwd {
             command.current_dir(cwd);
         }
