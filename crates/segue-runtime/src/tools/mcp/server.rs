@@ -505,7 +505,7 @@ impl McpTool {
             Some(now) if now.pin == self.pin => return Ok(()),
             Some(_) => format!(
                 "the server changed the definition of `{}` since it was checked, so it was not \
-                 called; look at it with `segue tools show {}`",
+                 called; `segue tools diff {}` shows how",
                 call.tool, call.tool
             ),
             None => format!("the server offers `{}` no more", call.tool),
