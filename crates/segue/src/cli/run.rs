@@ -14,7 +14,9 @@ use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
 use segue_core::words::PlanRecord;
 use segue_runtime::driver::{Nobody, Unobserved};
-use segue_runtime::engine::{Engine, EngineError, PlanError, RunRequest, source_of, stillborn};
+use segue_runtime::engine::{
+    Engine, EngineError, PlanError, RunRequest, Stored, source_of, stillborn,
+};
 use segue_runtime::inject::Fault;
 
 use super::act::help_for;
@@ -31,7 +33,7 @@ use crate::print::clean;
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
     /// A file, the name of a configured composition, or a plan that was made of words
-    #[arg(value_name = "FILE|NAME|PLAN", required_unless_present = "request")]
+    #[arg(value_name = "FILE|NAME|PLAN", required_unless_present_any = ["request", "run"])]
     composition: Option<String>,
     /// Execute the plan of this request
     #[arg(long, value_name = "REQUEST", conflicts_with = "composition")]
@@ -69,7 +71,7 @@ pub(super) struct RunArgs {
     /// Begin with this step; what comes before it has the values of the run given by `--run`
     #[arg(long, value_name = "STEP", requires = "run", conflicts_with = "dry_run")]
     from: Option<String>,
-    /// With `--from`: the earlier run, whose input is used unless another is given
+    /// With `--from`: the earlier run, whose input and composition are used unless others are given
     #[arg(long, value_name = "RUN", requires = "from")]
     run: Option<String>,
     /// Print the result in the shape that the document's own dialect has
@@ -150,10 +152,15 @@ enum Target {
     Named(String),
     /// A plan that is kept.
     Kept(Box<PlanRecord>),
+    /// What an earlier run executed.
+    Earlier(String),
 }
 
 impl Target {
     fn of(global: &Global, args: &RunArgs) -> Result<Target, Refusal> {
+        if let (None, None, Some(run)) = (&args.composition, &args.request, &args.run) {
+            return Ok(Target::Earlier(run.clone()));
+        }
         let named = args.composition.clone().unwrap_or_default();
         let id = args.request.as_ref().unwrap_or(&named);
         let is_plan = id.starts_with("plan_") && !Path::new(id).exists();
@@ -170,6 +177,7 @@ impl Target {
     fn names(&self) -> Vec<&str> {
         match self {
             Target::Named(name) => vec![name],
+            Target::Earlier(_) => Vec::new(),
             Target::Kept(record) => {
                 let calls = record.document.get("tools").and_then(Value::as_array);
                 let calls = calls.into_iter().flat_map(|calls| calls.iter());
@@ -189,7 +197,10 @@ fn of_plan(error: &PlanError) -> Refusal {
 fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
     let target = Target::of(global, args)?;
-    let wanted = Wanted::Compositions(target.names());
+    let wanted = match &target {
+        Target::Earlier(_) => Wanted::Recorded,
+        _ => Wanted::Compositions(target.names()),
+    };
     let record = args.record.as_deref().map(Record::new).transpose();
     let record = record.map_err(|message| Refusal::new(Code::Conflict, message))?;
     let app = if args.dry_run {
@@ -199,9 +210,41 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
         App::open_recorded(global, &wanted, &args.inject, recorder)
     };
     let app = app.map_err(|_| said(UNUSABLE))?;
-    let (source, kept) = match &target {
+    let (plan, kept) = planned(global, &app, &target)?;
+    for fault in &args.inject {
+        fault.check(&plan).map_err(not_found)?;
+    }
+    let limits = app.engine.limits();
+    let schema = plan.composition.input.as_deref();
+    let wrong = |message: String| Refusal::new(Code::InputSchema, message);
+    let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
+    let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
+    let mut prepared = Prepared { app, record, plan, input, context, reused: Vec::new(), kept };
+    if let (Some(from), Some(run)) = (&args.from, &args.run) {
+        prepared.take_over(from, run).map_err(|message| Refusal::new(Code::NotFound, message))?;
+    }
+    Ok(prepared)
+}
+
+/// The plan to execute, and its id when it is one that is kept.
+fn planned(
+    global: &Global,
+    app: &App,
+    target: &Target,
+) -> Result<(Arc<Plan>, Option<Arc<str>>), Refusal> {
+    let (source, kept) = match target {
         Target::Named(name) => (app.find(name).map_err(not_found)?, None),
         Target::Kept(record) => (source_of(record), Some(record.plan_id.clone())),
+        Target::Earlier(run) => {
+            let missing = |message| Refusal::new(Code::NotFound, message);
+            let plan = earlier(app, run).map_err(missing)?.plan;
+            let unfit = |error: EngineError| {
+                let help = help_for(&error);
+                Refusal { help, ..Refusal::new(Code::DefinitionChanged, error.to_string()) }
+            };
+            app.engine.holds(&plan).map_err(unfit)?;
+            return Ok((plan, None));
+        }
     };
     let (plan, diagnostics, unreachable) = app.plan(&source);
     let Some(plan) = plan else {
@@ -219,19 +262,15 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
         let (steps, hash) = (plan.steps.len(), &plan.hash()[..12]);
         say(&format!("planned: {steps} steps, hash {hash}"));
     }
-    for fault in &args.inject {
-        fault.check(&plan).map_err(not_found)?;
-    }
-    let limits = app.engine.limits();
-    let schema = plan.composition.input.as_deref();
-    let wrong = |message: String| Refusal::new(Code::InputSchema, message);
-    let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
-    let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
-    let mut prepared = Prepared { app, record, plan, input, context, reused: Vec::new(), kept };
-    if let (Some(from), Some(run)) = (&args.from, &args.run) {
-        prepared.take_over(from, run).map_err(|message| Refusal::new(Code::NotFound, message))?;
-    }
-    Ok(prepared)
+    Ok((plan, kept))
+}
+
+/// A run that is in the store.
+fn earlier(app: &App, run: &str) -> Result<Stored, String> {
+    app.runtime().block_on(async {
+        let run_id = super::runs::find(app, run).await?;
+        app.engine.stored(&run_id).await.map_err(|error| error.to_string())
+    })
 }
 
 fn not_found((message, help): (String, Option<String>)) -> Refusal {
@@ -241,10 +280,11 @@ fn not_found((message, help): (String, Option<String>)) -> Refusal {
 impl Prepared {
     /// Takes over what an earlier run has found out, and its input where nothing else is given.
     fn take_over(&mut self, from: &str, run: &str) -> Result<(), String> {
-        let stored = self.app.runtime().block_on(async {
-            let run_id = super::runs::find(&self.app, run).await?;
-            self.app.engine.stored(&run_id).await.map_err(|error| error.to_string())
-        })?;
+        let stored = earlier(&self.app, run)?;
+        let (name, earlier) = (&self.plan.composition.name, stored.run.name());
+        if name != earlier {
+            return Err(format!("the earlier run is one of `{earlier}`, and not of `{name}`"));
+        }
         self.reused = stored.run.reusable(&self.plan, from)?;
         let (input, context) = stored.run.given();
         self.input = merged(input, &self.input);

@@ -371,6 +371,18 @@ fn a_run_begins_again_at_a_step_with_edited_input() {
     assert_eq!(checkpoints(&world), 1);
     let wrong = world.segue(&["run", "c.yaml", "--from", "sey", "--run", "last"]).exits(2);
     assert!(wrong.stderr.contains("did you mean `say`?"), "{}", wrong.stderr);
+    // Steps that are called the same in another composition are others.
+    world.file(
+        "d.yaml",
+        std::fs::read_to_string(world.path("c.yaml")).unwrap().replace("name: c", "name: d"),
+    );
+    let other = world.segue(&["run", "d.yaml", "--from", "say", "--run", "last"]).exits(2);
+    assert!(other.stderr.contains("is one of `c`, and not of `d`"), "{}", other.stderr);
+    // Without a file it is what that run executed, whatever the file says by now.
+    world.file("c.yaml", "name: c\nsteps: [{ id: say, tool: fail }]\n");
+    let run_id = first["run_id"].as_str().unwrap();
+    let again = world.json(0, &["run", "--from", "say", "--run", run_id, "-i", "m=3", "--json"]);
+    assert_eq!(again["results"]["say"], json!({ "id": first["results"]["save"]["id"], "m": 3 }));
 }
 
 /// What runs teach: how long a tool takes and how often it fails is shown, and used by `check`.
