@@ -575,7 +575,7 @@ fn stats_of(store: &SqliteStore) -> Vec<ToolStats> {
 }
 
 /// The file in which runs and checkpoints are kept, if there is one.
-fn store_file(store: &StoreAt) -> Option<PathBuf> {
+pub(super) fn store_file(store: &StoreAt) -> Option<PathBuf> {
     match store {
         StoreAt::Memory => None,
         StoreAt::Sqlite(file) => Some(file.clone()),

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use segue_runtime::driver::now_ms;
+use segue_runtime::store::Retention;
 use tokio::sync::{oneshot, watch};
 
-use super::app::{App, load_config};
+use super::app::{App, load_config, store_file};
 use super::reload::{Stamps, Watch};
 use super::run::interrupted;
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
+use crate::config::{Config, KeepRuns};
 use crate::observe::Observing;
 use crate::serve::hall::Hall;
 use crate::serve::{mcp, own};
@@ -56,6 +59,7 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
     };
     let (hall, runtime) = (hall(&app, app.observing()), app.runtime().clone());
     runtime.block_on(recover(global, &app, &hall, None));
+    keep_tidy(&app);
     open.send_replace(Some(hall.clone()));
     let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
     runtime.block_on(serve(global, watch, is_gone));
@@ -68,6 +72,39 @@ pub(super) fn hall(app: &App, observing: Observing) -> Arc<Hall> {
     let (engine, library, toolsets) =
         (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
     Hall::new(engine, library, toolsets, own::names(), handle, observing)
+}
+
+/// How far apart a server looks for runs to forget.
+const FORGETS_APART: Duration = Duration::from_hours(1);
+
+/// Forgets runs as the configuration wants it, as long as this process is there.
+pub(super) fn keep_tidy(app: &App) {
+    let Some(KeepRuns { older_than_ms, keep }) = app.config.retention else { return };
+    if app.config.discovered && !is_own_store(&app.config) {
+        return say(
+            "note: `retention` of a configuration that was found needs a `store` beside it",
+        );
+    }
+    let store = app.engine.store().clone();
+    app.runtime().spawn(async move {
+        loop {
+            let ended_before_ms = older_than_ms.map(|age| now_ms().saturating_sub(age));
+            match store.prune(Retention { ended_before_ms, keep_last: keep }).await {
+                Ok(0) => {}
+                Ok(runs) => tracing::info!(target: "segue::store", runs, "forgot runs"),
+                Err(error) => tracing::warn!(target: "segue::store", "{error}"),
+            }
+            tokio::time::sleep(FORGETS_APART).await;
+        }
+    });
+}
+
+/// Whether the store lies in the folder of the configuration. Whoever wrote a configuration that was
+/// merely found there does not decide about everybody's runs.
+fn is_own_store(config: &Config) -> bool {
+    let folder = config.file.as_deref().and_then(|file| file.parent()?.canonicalize().ok());
+    let store = store_file(&config.store).and_then(|store| store.canonicalize().ok());
+    folder.zip(store).is_some_and(|(folder, store)| store.starts_with(folder))
 }
 
 /// Goes on with what was interrupted: everything whose servers are there, or what waited for those that

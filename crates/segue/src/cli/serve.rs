@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::app::{App, load_config};
-use super::mcp::{hall, recover};
+use super::mcp::{hall, keep_tidy, recover};
 use super::reload::{Stamps, Watch};
 use super::run::{Hangups, interrupted_for_good};
 use super::token::{TokenArgs, token};
@@ -86,6 +86,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
     let (hall, runtime) = (hall(&app, app.observing_all()), app.runtime().clone());
     runtime.block_on(async {
         recover(global, &app, &hall, None).await;
+        keep_tidy(&app);
         let listener = match bind(at) {
             Ok(listener) => listener,
             Err(error) => {

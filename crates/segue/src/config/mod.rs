@@ -61,6 +61,15 @@ impl StoreAt {
     }
 }
 
+/// Which runs that are over are kept; those that are not always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepRuns {
+    /// Those that ended longer ago are forgotten.
+    pub older_than_ms: Option<u64>,
+    /// All but so many of those that ended last are.
+    pub keep: Option<usize>,
+}
+
 /// What is known of a tool beyond what its source says.
 #[derive(Clone, Debug, Default)]
 pub struct ToolOverride {
@@ -121,6 +130,8 @@ pub struct Config {
     pub templates: Vec<String>,
     /// Where things are kept.
     pub store: StoreAt,
+    /// Which runs a server forgets.
+    pub retention: Option<KeepRuns>,
     /// Bounds.
     pub limits: Limits,
     /// Where and for whom `segue serve` is there.

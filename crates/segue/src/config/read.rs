@@ -19,7 +19,7 @@ use segue_runtime::tools::secret::SECRET_BYTES_MIN;
 
 use super::expand::expand;
 use super::secrets::is_secret_name;
-use super::{Config, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
+use super::{Config, KeepRuns, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -35,6 +35,7 @@ const TOP: &[&str] = &[
     "compositions",
     "templates",
     "store",
+    "retention",
     "driver",
     "llm",
     "server",
@@ -177,6 +178,7 @@ impl Reader<'_> {
                 "compositions" => config.compositions = self.texts(value, "`compositions`"),
                 "templates" => config.templates = self.texts(value, "`templates`"),
                 "store" => config.store = self.store(value),
+                "retention" => config.retention = self.retention(value),
                 "limits" => config.limits = self.limits(value),
                 "server" => config.server = self.server(value),
                 "observe" => {
@@ -526,6 +528,31 @@ impl Reader<'_> {
                 StoreAt::Default
             }
         }
+    }
+
+    /// What a server forgets. Nothing, unless it says what.
+    fn retention(&mut self, node: &Node) -> Option<KeepRuns> {
+        if !self.keys(node, &["older_than", "keep"], "`retention`") {
+            return None;
+        }
+        let mut kept = KeepRuns::default();
+        if let Some(age) = node.get("older_than") {
+            kept.older_than_ms = age.as_str().and_then(|text| parse_duration(text));
+            if kept.older_than_ms.is_none() {
+                self.error(age.span, "`older_than` is a time with its unit, such as `30d`");
+            }
+        }
+        if let Some(last) = node.get("keep") {
+            kept.keep = last.to_value().as_u64().and_then(|last| usize::try_from(last).ok());
+            if kept.keep.is_none() {
+                self.error(last.span, "`keep` is how many runs that are over are kept");
+            }
+        }
+        if kept == KeepRuns::default() {
+            self.error(node.span, "`retention` has `older_than`, `keep`, or both");
+            return None;
+        }
+        Some(kept)
     }
 
     fn limits(&mut self, node: &Node) -> Limits {
