@@ -268,6 +268,38 @@ impl EffectView {
     }
 }
 
+/// What somebody decided in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DecisionView {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: Arc<str>,
+    /// What, in words.
+    pub what: String,
+}
+
+/// One attempt of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AttemptView {
+    /// The step.
+    pub step: Arc<str>,
+    /// What was called.
+    pub tool: String,
+    /// When it was announced.
+    pub started_at: Timestamp,
+    /// How long it took, absent while it is open.
+    pub duration_ms: Option<u64>,
+    /// `done`, `failed`, `in_doubt`, `lost` when the engine stopped meanwhile, `cancelled`, or `open`.
+    pub outcome: &'static str,
+    /// What kind of failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
 /// One failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ErrorView {

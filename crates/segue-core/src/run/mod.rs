@@ -30,6 +30,7 @@ mod schedule;
 mod scope;
 mod state;
 mod trace;
+mod tries;
 mod view;
 
 use std::borrow::Cow;
@@ -50,7 +51,7 @@ use crate::plan::{Declared, Plan};
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
 use crate::value::Value;
-use crate::view::{RunStatus, RunView};
+use crate::view::{AttemptView, DecisionView, RunStatus, RunView};
 use state::State;
 
 /// One execution of a plan.
@@ -438,8 +439,13 @@ impl Run {
     }
 
     /// Who decided what in the journal of this run, and what it was.
-    pub fn decisions(&self, journal: &[Entry]) -> Vec<(Arc<str>, String)> {
+    pub fn decisions(&self, journal: &[Entry]) -> Vec<DecisionView> {
         view::decisions(&self.state, journal)
+    }
+
+    /// Every attempt that the journal of this run tells of.
+    pub fn attempts(&self, journal: &[Entry]) -> Vec<AttemptView> {
+        tries::attempts(&self.state, |node, candidate| self.tool_of(node, candidate), journal)
     }
 
     /// The keys of the calls that were announced and are not answered.

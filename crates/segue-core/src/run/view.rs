@@ -13,7 +13,9 @@ use super::{Question, QuestionId, QuestionKind, UndoCall};
 use crate::composition::{StepKind, ToolCall};
 use crate::id::ToolId;
 use crate::value::{Map, Value};
-use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView};
+use crate::view::{
+    DecisionView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView,
+};
 
 /// What to do about a call in doubt.
 fn resolve_doubt(state: &State) -> String {
@@ -113,8 +115,8 @@ fn undo_call(call: &ToolCall) -> UndoCall {
     UndoCall { tool: spec(call).id.clone(), args: call.parameters.template.to_value() }
 }
 
-/// Who decided what, in the order of the journal.
-pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<(Arc<str>, String)> {
+/// Who decided what and when, in the order of the journal.
+pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<DecisionView> {
     let decision = |entry: &Entry| match &entry.fact {
         Fact::Consented { by } => Some((by.clone(), "allowed the run".to_owned())),
         Fact::Granted { node, by } => {
@@ -133,7 +135,11 @@ pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<(Arc<str>, Stri
         }
         _ => None,
     };
-    journal.iter().filter_map(decision).collect()
+    let decided = |entry| {
+        let (by, what) = decision(entry)?;
+        Some(DecisionView { at: Timestamp(entry.at_ms), by, what })
+    };
+    journal.iter().filter_map(decided).collect()
 }
 
 fn wait_view(question: &Question) -> WaitView {

@@ -1,7 +1,5 @@
 //! `segue resume`, `cancel`, `rollback`, `approve`: acting on a run that is in the store.
 
-use std::sync::Arc;
-
 use clap::{Args, ValueEnum};
 use futures_util::FutureExt as _;
 use segue_core::run::{Question, QuestionKind};
@@ -16,6 +14,7 @@ use super::prompt::confirmer;
 use super::run::{interrupted, show};
 use super::runs::find;
 use super::upstream::Wanted;
+use super::who::who;
 use super::{Exit, Global, complain, input, progress, say};
 use crate::observe::{Observing, Origin};
 use crate::serve::question::{Unclear, meant, misfit};
@@ -106,7 +105,7 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
         let question = the_question(stored, args.step.as_deref(), true)?;
         let data = match &args.value {
             None => Value::Null,
-            Some(text) => input::json(text, app.engine.limits())?,
+            Some(text) => input::json("--value", text, app.engine.limits())?,
         };
         if let Some(misfit) = misfit(&question, &data, &stored.plan) {
             return Err(misfit);
@@ -158,12 +157,6 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
         }
         Ok(Act::new(answer(&question, !args.deny, data)))
     })
-}
-
-/// Whose word it is.
-fn who() -> Arc<str> {
-    let name = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
-    name.unwrap_or_else(|_| "somebody at the command line".to_owned()).into()
 }
 
 /// The question that is meant: of a call in doubt, or any other.
@@ -309,6 +302,11 @@ impl Tally {
             Err(error @ EngineError::Toolless { .. }) => {
                 self.left_alone += 1;
                 say(&format!("{run_id} is left alone: {error}"));
+            }
+            // Says itself which run it is about.
+            Err(error @ EngineError::Store(_)) => {
+                self.failed = true;
+                complain(&error.to_string(), help_for(&error).as_deref());
             }
             Err(error) => {
                 self.failed = true;

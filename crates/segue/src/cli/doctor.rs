@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _};
 use segue_runtime::tools::mcp::{Listing, Reach, Unusable};
 use serde::Serialize;
 
-use super::app::{App, empty_patterns};
+use super::app::{App, empty_patterns, store_file};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
 use crate::config::{Config, Trust, data_folder};
@@ -47,6 +48,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
         Finding::good("version", format!("segue {}", env!("CARGO_PKG_VERSION"))),
         configuration(&app),
         data(),
+        store(&app),
         tools(&app),
         compositions(&app),
     ];
@@ -87,6 +89,30 @@ fn data() -> Finding {
         Err(error) => {
             let message = format!("`{}` cannot be written: {error}", folder.display());
             Finding::bad("data", message, "make it writable, or use `--store`")
+        }
+    }
+}
+
+/// Whether everything in the store is what was written.
+fn store(app: &App) -> Finding {
+    let Some(file) = store_file(&app.config.store).filter(|file| file.exists()) else {
+        return Finding::good("store", "there is none yet");
+    };
+    let opened = SqliteStore::open(&file, SqliteOptions::default());
+    let damaged = opened.and_then(|store| app.runtime().block_on(store.damaged()));
+    let named = format!("`{}`", file.display());
+    match damaged {
+        Ok(damaged) if damaged.is_empty() => Finding::good("store", named),
+        Ok(damaged) => {
+            let first = damaged[0].to_string();
+            let more = damaged.len() - 1;
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            let help = "the others are not touched; `segue runs prune --damaged` forgets them";
+            Finding::bad("store", format!("{named}: {}{more}", clean(&first)), help)
+        }
+        Err(error) => {
+            let help = "`--store sqlite:FILE` names another one";
+            Finding::bad("store", format!("{named}: {}", clean(&error.to_string())), help)
         }
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn read(
 ) -> Result<Value, String> {
     let mut members = match whole {
         None => Map::new(),
-        Some(text) => match read_whole(text, limits)? {
+        Some(text) => match json("--input", text, limits)? {
             Value::Object(members) => Arc::unwrap_or_clone(members),
             other => return Err(format!("`--input` must be an object, found {}", other.kind())),
         },
@@ -34,15 +34,11 @@ pub(super) fn read(
     Ok(members.into())
 }
 
-/// One JSON value: written out, `@file`, or `-`.
-pub(super) fn json(text: &str, limits: &Limits) -> Result<Value, String> {
-    read_whole(text, limits)
-}
-
-fn read_whole(text: &str, limits: &Limits) -> Result<Value, String> {
+/// One JSON value, given by this option: written out, `@file`, or `-`.
+pub(super) fn json(option: &str, text: &str, limits: &Limits) -> Result<Value, String> {
     let (name, text) = match text.strip_prefix('@') {
         None if text == "-" => ("standard input", read_stdin()?),
-        None => ("--input", text.to_owned()),
+        None => (option, text.to_owned()),
         Some(file) => (file, read_file(file)?),
     };
     let is_yaml = Path::new(name).extension().is_some_and(|e| e == "yaml" || e == "yml");

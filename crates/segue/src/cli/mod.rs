@@ -36,6 +36,7 @@ mod token;
 mod tools;
 mod trust;
 mod upstream;
+mod who;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use segue_runtime::driver::{Confirmer, Decision};
 use tokio::sync::oneshot;
 
 use super::progress::Progress;
+use super::who::who;
 use super::{input, say};
 use crate::print::clean;
 use crate::serve::question::{consent, listed, undo_words};
@@ -46,7 +47,7 @@ impl Confirmer for Prompt {
         asking.is_open = false;
         drop(asking);
         let (granted, data) = answer?;
-        Some(Decision { granted, by: "terminal".into(), data })
+        Some(Decision { granted, by: who(), data })
     }
 }
 

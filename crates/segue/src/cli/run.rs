@@ -13,7 +13,7 @@ use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
 use segue_core::words::PlanRecord;
-use segue_runtime::driver::{Nobody, Unobserved};
+use segue_runtime::driver::{Nobody, Unobserved, now_ms};
 use segue_runtime::engine::{
     Engine, EngineError, PlanError, RunRequest, Stored, source_of, stillborn,
 };
@@ -557,9 +557,11 @@ pub(super) fn show_result(view: &RunView) -> Exit {
 
 /// What a waiting run waits for.
 pub(super) fn show_questions(view: &RunView) {
-    for wait in view.waiting_for.iter().filter(|wait| wait.kind != "doubt") {
+    let waits: Vec<_> = view.waiting_for.iter().filter(|wait| wait.kind != "doubt").collect();
+    for wait in &waits {
         let message = format!("step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
-        let help = format!("`segue approve {}`, or with `--deny`", view.run_id);
+        let step = if waits.len() > 1 { format!(" --step '{}'", wait.step) } else { String::new() };
+        let help = format!("`segue approve {}{step}`, or with `--deny`", view.run_id);
         complain(&message, Some(&help));
     }
 }
@@ -590,12 +592,17 @@ fn hint_for(error: &ErrorView) -> Option<&'static str> {
 
 pub(super) fn summary(view: &RunView) -> String {
     let word = view.status.as_str().replace('_', " ");
+    let took = match view.started_at {
+        // One that waits is not over.
+        Some(began) if view.completed_at.is_none() => now_ms().saturating_sub(began.0),
+        _ => view.duration_ms,
+    };
     format!(
         "{}: {word} · {} of {} steps · {}",
         view.name,
         view.steps_succeeded,
         view.steps.len(),
-        duration(view.duration_ms)
+        duration(took)
     )
 }
 

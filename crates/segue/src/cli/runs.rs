@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use segue_core::compile::dialect::parse_duration;
-use segue_core::view::{RunStatus, RunView, Timestamp, duration};
+use segue_core::value::Value;
+use segue_core::view::{
+    AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView, Timestamp, duration,
+};
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::Stored;
-use segue_runtime::store::{Retention, RunQuery, RunRow};
-use serde_json::json;
+use segue_runtime::store::{Retention, RunQuery, RunRow, StoreError};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
 
 use super::app::App;
 use super::run::{exit_of, show_errors, show_questions};
@@ -34,7 +38,7 @@ pub(super) struct RunsArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     since: Option<u64>,
     /// How many at most
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = parse_limit)]
     limit: usize,
     #[command(subcommand)]
     command: Option<RunsCommand>,
@@ -68,6 +72,9 @@ enum RunsCommand {
         /// All but this many of the last ones
         #[arg(long, value_name = "N")]
         keep: Option<usize>,
+        /// Those that are damaged, whether they are over or not
+        #[arg(long)]
+        damaged: bool,
     },
 }
 
@@ -79,6 +86,11 @@ fn parse_status(word: &str) -> Result<RunStatus, String> {
 fn parse_time(text: &str) -> Result<u64, String> {
     parse_duration(text)
         .ok_or_else(|| "write a number with a unit, such as `30m`, `2h` or `7d`".to_owned())
+}
+
+fn parse_limit(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "write a number from 1 on".to_owned())
 }
 
 pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
@@ -101,10 +113,10 @@ pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
             }
             Some(RunsCommand::Compare { first, second }) => {
                 let (first, second) = (stored(&app, first).await?, stored(&app, second).await?);
-                Ok(compare(global, &first.view(), &second.view()))
+                Ok(compare(global, &first, &second))
             }
-            Some(RunsCommand::Prune { older_than, keep }) => {
-                prune(global, &app, *older_than, *keep).await
+            Some(RunsCommand::Prune { older_than, keep, damaged }) => {
+                prune(global, &app, (*older_than, *keep), *damaged).await
             }
         }
     });
@@ -124,11 +136,13 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
     };
     let found = app.engine.store().runs(&query).await.map_err(|error| error.to_string())?;
     for damaged in &found.damaged {
-        complain(&damaged.to_string(), Some("it is set aside; the others are not touched"));
+        let help = "it is set aside; `segue runs prune --damaged` forgets it";
+        complain(&damaged.to_string(), Some(help));
     }
     if global.is_json() {
         let runs: Vec<_> = found.runs.iter().map(RunLine::from).collect();
-        print_json(global, &json!({ "runs": runs }));
+        let damaged: Vec<_> = found.damaged.iter().map(ToString::to_string).collect();
+        print_json(global, &json!({ "runs": runs, "damaged": damaged }));
         return Ok(Exit::Success);
     }
     let width = found.runs.iter().map(|run| run.name.len()).max().unwrap_or(0);
@@ -152,7 +166,7 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
 /// The run that is meant: by its id, the beginning or the end of it, or `last`.
 pub(super) async fn find(app: &App, text: &str) -> Result<Arc<str>, String> {
     let store = app.engine.store();
-    let said = |error: segue_runtime::store::StoreError| error.to_string();
+    let said = |error: StoreError| error.to_string();
     let exact: Arc<str> = text.into();
     if store.run(&exact).await.map_err(said)?.is_some() {
         return Ok(exact);
@@ -176,45 +190,81 @@ async fn stored(app: &App, run: &str) -> Result<Stored, String> {
     app.engine.stored(&run_id).await.map_err(|error| error.to_string())
 }
 
-fn show(global: &Global, stored: &Stored) {
-    let view = stored.view();
-    if global.is_json() {
-        return print_json(global, &view);
+/// A run as it is shown later: with what only its journal tells.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    view: RunView,
+    /// Who decided what, and when.
+    decisions: Vec<DecisionView>,
+    /// Every attempt of every step.
+    attempts: Vec<AttemptView>,
+}
+
+impl Shown {
+    fn of(stored: &Stored) -> Shown {
+        Shown {
+            view: stored.view(),
+            decisions: stored.run.decisions(&stored.journal),
+            attempts: stored.run.attempts(&stored.journal),
+        }
     }
+}
+
+fn show(global: &Global, stored: &Stored) {
+    let shown = Shown::of(stored);
+    if global.is_json() {
+        return print_json(global, &shown);
+    }
+    let Shown { view, decisions, attempts } = shown;
     print_data(&format!("{}  {}  {}", view.run_id, view.name, view.status.as_str()));
     if let Some(started) = &view.started_at {
         print_data(&format!("began {started}, took {}", duration(view.duration_ms)));
     }
     print_data("");
     for step in &view.steps {
-        let tool = step.tool.as_deref().unwrap_or(step.kind);
-        let attempts = match step.attempts {
-            0 | 1 => String::new(),
-            several => format!(", {several} attempts"),
-        };
-        let took = duration(step.duration_ms);
-        print_data(&format!("{}  {tool}  {}  {took}{attempts}", step.id, step.status.as_str()));
-        if let Some(reason) = &step.reason {
-            print_data(&format!("    because {reason}"));
-        }
-        if !step.input.is_null() {
-            print_data(&format!("    given {}", shortened(&step.input.to_json())));
-        }
-        if !step.output.is_null() {
-            print_data(&format!("    returned {}", shortened(&step.output.to_json())));
-        }
-        if let Some(error) = &step.error {
-            print_data(&format!("    [{}] {}", error.code, clean(&error.message)));
-        }
+        show_step(step, &attempts);
     }
-    for (by, what) in stored.run.decisions(&stored.journal) {
-        print_data(&format!("{by}: {what}"));
+    for DecisionView { at, by, what } in &decisions {
+        print_data(&format!("{at}  {}: {}", clean(by), clean(what)));
     }
     if !view.output.is_null() {
         print_data(&format!("\n{}", to_json(&view.output)));
     }
     show_errors(&view);
     show_questions(&view);
+}
+
+fn show_step(step: &StepView, attempts: &[AttemptView]) {
+    let tool = step.tool.as_deref().unwrap_or(step.kind);
+    let several = match step.attempts {
+        0 | 1 => String::new(),
+        several => format!(", {several} attempts"),
+    };
+    let took = duration(step.duration_ms);
+    print_data(&format!("{}  {tool}  {}  {took}{several}", step.id, step.status.as_str()));
+    if let Some(reason) = &step.reason {
+        print_data(&format!("    because {reason}"));
+    }
+    if !step.input.is_null() {
+        print_data(&format!("    given {}", shortened(&step.input.to_json())));
+    }
+    // The last one is told by what the step came to.
+    let mut earlier: Vec<_> = attempts.iter().filter(|attempt| attempt.step == step.id).collect();
+    earlier.pop();
+    for AttemptView { started_at, duration_ms, outcome, code, message, .. } in earlier {
+        let took = duration_ms.map_or_else(String::new, |ms| format!(" after {}", duration(ms)));
+        let code = code.map_or_else(String::new, |code| format!(": [{code}]"));
+        let message = message.as_deref().map_or_else(String::new, |m| format!(" {}", clean(m)));
+        let outcome = outcome.replace('_', " ");
+        print_data(&format!("    {started_at} {outcome}{took}{code}{}", shortened(&message)));
+    }
+    if !step.output.is_null() {
+        print_data(&format!("    returned {}", shortened(&step.output.to_json())));
+    }
+    if let Some(error) = &step.error {
+        print_data(&format!("    [{}] {}", error.code, clean(&error.message)));
+    }
 }
 
 fn shortened(text: &str) -> String {
@@ -269,79 +319,132 @@ async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
     }
 }
 
-/// The steps in which two runs differ, and how.
-fn compare(global: &Global, first: &RunView, second: &RunView) -> Exit {
-    let steps: Vec<&Arc<str>> = first.steps.iter().map(|step| &step.id).collect();
-    let added = second.steps.iter().map(|step| &step.id).filter(|id| !steps.contains(id));
+/// Where two things differ: a word for it, and both.
+type Differences = serde_json::Map<String, Json>;
+
+fn difference<const N: usize>(of: [(&str, [Json; 2]); N]) -> Differences {
+    let differing = of.into_iter().filter(|(_, [one, two])| one != two);
+    let both = |[first, second]: [Json; 2]| json!({ "first": first, "second": second });
+    differing.map(|(what, values)| (what.to_owned(), both(values))).collect()
+}
+
+/// What went wrong, without what is different each time.
+fn errors_of(errors: &[ErrorView]) -> Json {
+    let error = |error: &ErrorView| json!([error.step, error.code, error.message, error.phase]);
+    errors.iter().map(error).collect()
+}
+
+/// Where two runs differ as a whole.
+fn compare_runs(first: &Stored, second: &Stored, views: [&RunView; 2]) -> Differences {
+    let runs = [first, second];
+    let given = |what: fn(&Stored) -> &Value| runs.map(|run| Json::from(what(run)));
+    difference([
+        ("status", views.map(|view| json!(view.status.as_str()))),
+        ("composition", views.map(|view| json!(&*view.name))),
+        ("plan_hash", runs.map(|run| json!(&*run.row.plan_hash))),
+        ("input", given(|run| run.run.given().0)),
+        ("context", given(|run| run.run.given().1)),
+        ("output", views.map(|view| Json::from(&view.output))),
+        ("errors", views.map(|view| errors_of(&view.errors))),
+    ])
+}
+
+/// Where a step of two runs differs.
+fn compare_steps(steps: [&StepView; 2]) -> Differences {
+    let error = |step: &StepView| errors_of(step.error.as_slice());
+    difference([
+        ("status", steps.map(|step| json!(step.status.as_str()))),
+        ("tool", steps.map(|step| json!(step.tool))),
+        ("attempts", steps.map(|step| json!(step.attempts))),
+        ("input", steps.map(|step| Json::from(&step.input))),
+        ("output", steps.map(|step| Json::from(&step.output))),
+        ("error", steps.map(error)),
+        ("reason", steps.map(|step| json!(step.reason))),
+    ])
+}
+
+/// Where two runs differ, and how long each took.
+fn compare(global: &Global, first: &Stored, second: &Stored) -> Exit {
+    let (one, two) = (first.view(), second.view());
+    let run = compare_runs(first, second, [&one, &two]);
+    let known: Vec<&Arc<str>> = one.steps.iter().map(|step| &step.id).collect();
+    let added = two.steps.iter().map(|step| &step.id).filter(|id| !known.contains(id));
     let mut differences = Vec::new();
-    for id in steps.iter().copied().chain(added) {
-        let one = first.steps.iter().find(|step| step.id == *id);
-        let two = second.steps.iter().find(|step| step.id == *id);
-        let (one, two) = match (one, two) {
-            (Some(one), Some(two)) => (one, two),
+    for id in known.iter().copied().chain(added) {
+        let find = |view: &RunView| view.steps.iter().find(|step| step.id == *id).cloned();
+        let mut difference = match (find(&one), find(&two)) {
+            (Some(one), Some(two)) => compare_steps([&one, &two]),
             (one, _) => {
                 let only = if one.is_some() { "first" } else { "second" };
-                differences.push(json!({ "step": &**id, "only_in": only }));
-                continue;
+                Differences::from_iter([("only_in".to_owned(), json!(only))])
             }
         };
-        let mut difference = serde_json::Map::new();
-        let mut differs = |what: &str, one: serde_json::Value, two: serde_json::Value| {
-            if one != two {
-                difference.insert(what.to_owned(), json!({ "first": one, "second": two }));
-            }
-        };
-        differs("status", json!(one.status.as_str()), json!(two.status.as_str()));
-        differs("input", serde_json::Value::from(&one.input), serde_json::Value::from(&two.input));
-        differs(
-            "output",
-            serde_json::Value::from(&one.output),
-            serde_json::Value::from(&two.output),
-        );
-        differs("attempts", json!(one.attempts), json!(two.attempts));
         if !difference.is_empty() {
             difference.insert("step".to_owned(), json!(&**id));
-            differences.push(difference.into());
+            differences.push(difference);
         }
     }
-    let statuses = [first.status.as_str(), second.status.as_str()];
+    let statuses = [one.status.as_str(), two.status.as_str()];
+    let durations = [one.duration_ms, two.duration_ms];
     if global.is_json() {
-        print_json(global, &json!({ "statuses": statuses, "differences": differences }));
+        let all = json!({
+            "statuses": statuses,
+            "durations_ms": durations,
+            "run": run,
+            "differences": differences,
+        });
+        print_json(global, &all);
         return Exit::Success;
     }
-    print_data(&format!("{} · {}", statuses[0], statuses[1]));
+    let [took_one, took_two] = durations.map(duration);
+    print_data(&format!("{} in {took_one} · {} in {took_two}", statuses[0], statuses[1]));
+    print_differences("run", &run);
     for difference in &differences {
-        let step = difference["step"].as_str().unwrap_or("");
-        if let Some(only) = difference["only_in"].as_str() {
-            print_data(&format!("{step}: only in the {only}"));
-        }
-        for what in ["status", "attempts", "input", "output"] {
-            if let Some(both) = difference.get(what) {
-                let (one, two) = (both["first"].to_string(), both["second"].to_string());
-                print_data(&format!("{step} {what}: {} → {}", shortened(&one), shortened(&two)));
+        print_differences(difference["step"].as_str().unwrap_or(""), difference);
+    }
+    if run.is_empty() && differences.is_empty() {
+        print_data("nothing differs");
+    }
+    Exit::Success
+}
+
+fn print_differences(of: &str, differences: &Differences) {
+    for (what, both) in differences {
+        match (&**what, both.as_str()) {
+            ("step", _) => {}
+            ("only_in", Some(only)) => print_data(&format!("{of}: only in the {only}")),
+            _ => {
+                let [one, two] =
+                    ["first", "second"].map(|which| shortened(&both[which].to_string()));
+                print_data(&format!("{of} {what}: {one} → {two}"));
             }
         }
     }
-    if differences.is_empty() {
-        print_data("no step differs");
-    }
-    Exit::Success
 }
 
 async fn prune(
     global: &Global,
     app: &App,
-    older_than: Option<u64>,
-    keep: Option<usize>,
+    (older_than, keep): (Option<u64>, Option<usize>),
+    damaged: bool,
 ) -> Result<Exit, String> {
-    if older_than.is_none() && keep.is_none() {
-        return Err("say what to forget: `--older-than 30d`, `--keep 1000`, or both".to_owned());
+    let is_over = older_than.is_some() || keep.is_some();
+    if !is_over && !damaged {
+        let help = "say what to forget: `--older-than 30d`, `--keep 1000`, or both; or `--damaged`";
+        return Err(help.to_owned());
     }
-    let retention = Retention {
-        ended_before_ms: older_than.map(|ago| now_ms().saturating_sub(ago)),
-        keep_last: keep,
-    };
-    let forgotten = app.engine.store().prune(retention).await.map_err(|error| error.to_string())?;
+    let (store, mut forgotten) = (app.engine.store(), 0);
+    let said = |error: StoreError| error.to_string();
+    if damaged {
+        forgotten += store.forget_damaged().await.map_err(said)?;
+    }
+    if is_over {
+        let retention = Retention {
+            ended_before_ms: older_than.map(|ago| now_ms().saturating_sub(ago)),
+            keep_last: keep,
+        };
+        forgotten += store.prune(retention).await.map_err(said)?;
+    }
     if global.is_json() {
         print_json(global, &json!({ "forgotten": forgotten }));
     } else {

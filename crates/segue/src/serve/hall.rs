@@ -318,6 +318,9 @@ impl Hall {
     ) -> Result<usize, EngineError> {
         let engine = self.everything().engine;
         let found = engine.store().unfinished().await?;
+        for damaged in &found.damaged {
+            tracing::warn!(target: "segue::store", "{damaged}");
+        }
         let mut count = 0;
         for row in found.runs {
             let Ok(plan) = engine.store().plan(&row.run_id, engine.limits()).await else {

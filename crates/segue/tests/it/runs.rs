@@ -91,6 +91,8 @@ fn doubt_waits_for_a_person() {
         (&json!("waiting"), &json!(true))
     );
     world.segue(&["resume", "last"]).exits(3);
+    let wrong = world.segue(&["resume", "last", "--assume", "done", "--value", "{"]).exits(2);
+    assert!(wrong.stderr.contains("--value is not JSON"), "{}", wrong.stderr);
     let wrong = world.segue(&["resume", "last", "--assume", "done", "--value", "{\"id\": 7}"]);
     assert!(wrong.exits(2).stderr.contains("cannot have returned that"));
     world.segue(&["resume", "last", "--assume", "done", "--step", "say"]).exits(2);
@@ -110,13 +112,123 @@ fn a_question_outlives_the_process() {
     assert_eq!(view["waiting_for"][0]["message"], "go on with 1?");
     world.segue(&["resume", "last"]).exits(3);
     world.segue(&["approve", "last", "--step", "after"]).exits(2);
+    // Whatever the environment says, which anybody can write.
     let mut approve = world.command(SEGUE);
-    approve.env("USER", "ada").args(["approve", "last", "--json"]);
+    approve.env("USER", "\u{1b}[31mroot").args(["approve", "last", "--json"]);
     let approved = crate::support::Done::of(approve.output().unwrap()).exits(0).json();
-    assert_eq!(approved["results"]["after"], json!({ "by": "ada" }));
+    let by = &approved["results"]["after"]["by"];
+    assert_eq!(*by, me(&world));
     let again = world.segue(&["approve", "last"]).exits(2);
     assert!(again.stderr.contains("nothing is asked"), "{}", again.stderr);
-    assert!(world.segue(&["runs", "show", "last"]).stdout.contains("ada: approved `ask`"));
+    let shown = world.segue(&["runs", "show", "last"]).stdout;
+    assert!(shown.contains(&format!("Z  {}: approved `ask`", me(&world))), "{shown}");
+    let decisions = &last(&world)["decisions"];
+    assert_eq!((&decisions[0]["by"], &decisions[0]["what"]), (by, &json!("approved `ask`")));
+    assert!(decisions[0]["at"].as_str().unwrap().ends_with('Z'), "{decisions}");
+}
+
+/// Who runs the tests, as the system says.
+fn me(world: &World) -> String {
+    let named = world.command("id").arg("-un").output().unwrap();
+    String::from_utf8(named.stdout).unwrap().trim().to_owned()
+}
+
+/// Attempts that failed are shown with their times and reasons.
+#[test]
+fn every_attempt_is_told() {
+    let world = World::with(
+        "name: c\nerror_handling: { backoff: { initial: 1ms, jitter: false } }\nsteps:\n\
+         \x20 - { id: f, tool: fail, parameters: { times: 2, value: 1, message: too early }, retry_count: 2 }\n",
+    );
+    world.run(0, &[]);
+    let attempts = last(&world)["attempts"].clone();
+    let told = |n: usize| (&attempts[n]["step"], &attempts[n]["outcome"], &attempts[n]["message"]);
+    for n in [0, 1] {
+        assert_eq!(told(n), (&json!("f"), &json!("failed"), &json!("too early")), "{attempts}");
+    }
+    assert_eq!(told(2), (&json!("f"), &json!("done"), &Json::Null));
+    let shown = world.segue(&["runs", "show", "last"]).stdout;
+    assert_eq!(shown.matches("[tool-error] too early").count(), 2, "{shown}");
+}
+
+/// J5: damage is named for programs too, found by `doctor`, and can be got rid of.
+#[test]
+fn damaged_runs_are_named_and_forgotten() {
+    let world = World::with(NOTE);
+    world.run(0, &[]);
+    world.run(0, &[]);
+    let script = "import sqlite3, os\n\
+        file = sqlite3.connect(os.environ['XDG_DATA_HOME'] + '/segue/segue.db')\n\
+        file.execute('DELETE FROM turn WHERE number = 1')\n\
+        file.execute('UPDATE run SET epoch = 9 WHERE number = 2')\n\
+        file.commit()\n";
+    assert!(world.command("python3").args(["-c", script]).status().unwrap().success());
+    let listed = world.json(0, &["runs", "--json"]);
+    assert_eq!(listed["damaged"].as_array().unwrap().len(), 1, "{listed}");
+    let doctor = world.segue(&["doctor"]).exits(2).stdout;
+    assert!(doctor.contains("is damaged") && doctor.contains("and 1 more"), "{doctor}");
+    assert_eq!(world.json(0, &["runs", "prune", "--damaged", "--json"])["forgotten"], 2);
+    assert_eq!(world.json(0, &["runs", "--json"]), json!({ "runs": [], "damaged": [] }));
+    world.segue(&["doctor"]).exits(0);
+}
+
+/// A server forgets what the configuration says; a configuration that was merely found says so only of a
+/// store in its own folder.
+#[test]
+fn a_server_forgets_old_runs() {
+    use crate::support::until;
+
+    let world = World::with(NOTE);
+    world.file("segue.yaml", "store: sqlite:own.db\nretention: { keep: 1 }\n");
+    let count = |args: &[&str]| {
+        let listed = world.json(0, &[&["runs", "--json"], args].concat());
+        listed["runs"].as_array().unwrap().len()
+    };
+    for _ in 0..3 {
+        world.segue(&["run", "c.yaml", "-q"]).exits(0);
+        world.segue(&["run", "c.yaml", "-q", "--store", "sqlite:../other.db"]).exits(0);
+    }
+    world.file("c.yaml", ASK);
+    world.run(3, &[]);
+    let other = ["--store", "sqlite:../other.db"];
+    assert_eq!((count(&[]), count(&other)), (4, 3));
+    let mut serve = world.command(SEGUE);
+    serve.args(["serve", "--listen", "127.0.0.1:0"]).args(other);
+    let mut serve = serve.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(serve.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("needs a `store` beside it") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0);
+    }
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    assert_eq!(count(&other), 3);
+    let mut serve = world.command(SEGUE);
+    serve.args(["serve", "--listen", "127.0.0.1:0"]).stderr(std::process::Stdio::null());
+    let mut serve = serve.spawn().unwrap();
+    until(|| (count(&[]) == 2).then_some(()));
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+}
+
+/// Two runs that failed differ by why, and by what they were given.
+#[test]
+fn what_runs_failed_with_is_compared() {
+    let world = World::with(
+        "name: c\ninput: { type: object, properties: { why: { type: string } } }\n\
+         steps: [{ id: f, tool: fail, parameters: { message: '{{ input.why }}' } }, { id: w, wait: 1ms }]\n",
+    );
+    let runs = [world.run(1, &["-i", "why=one"]), world.run(1, &["-i", "why=two"])];
+    let [one, two] = [0, 1].map(|n: usize| runs[n]["run_id"].as_str().unwrap());
+    let compared = world.json(0, &["runs", "compare", one, two, "--json"]);
+    assert_eq!(compared["run"]["input"]["second"], json!({ "why": "two" }), "{compared}");
+    assert_eq!(compared["run"]["errors"]["first"][0][2], "one", "{compared}");
+    assert_eq!(compared["differences"][0]["error"]["second"][0][2], "two", "{compared}");
+    assert!(compared["durations_ms"][1].is_u64());
+    let text = world.segue(&["runs", "compare", one, two]).exits(0).stdout;
+    assert!(text.contains("run input: {\"why\":\"one\"} → {\"why\":\"two\"}"), "{text}");
+    assert!(world.segue(&["runs", "compare", one, one]).stdout.contains("nothing differs"));
 }
 
 #[test]

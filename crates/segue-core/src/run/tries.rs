@@ -1,0 +1,58 @@
+//! Journal → every attempt of a step, with its time and how it ended.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::journal::{Entry, Fact, Failure, NodeId};
+use super::state::State;
+use crate::view::{AttemptView, Timestamp};
+
+/// The attempts of every step that calls a tool, in the order of the journal.
+pub(super) fn attempts(
+    state: &State,
+    tool_of: impl Fn(NodeId, u16) -> String,
+    journal: &[Entry],
+) -> Vec<AttemptView> {
+    let mut attempts: Vec<AttemptView> = Vec::new();
+    let mut open: HashMap<NodeId, usize> = HashMap::new();
+    for entry in journal {
+        if let Fact::Called { node, candidate, .. } = &entry.fact {
+            open.insert(*node, attempts.len());
+            attempts.push(AttemptView {
+                step: state.path(*node),
+                tool: tool_of(*node, *candidate),
+                started_at: Timestamp(entry.at_ms),
+                duration_ms: None,
+                outcome: "open",
+                code: None,
+                message: None,
+            });
+            continue;
+        }
+        let Some((node, outcome, failure)) = ended(&entry.fact) else { continue };
+        if let Some(attempt) = open.remove(&node).and_then(|at| attempts.get_mut(at)) {
+            attempt.duration_ms = Some(entry.at_ms.saturating_sub(attempt.started_at.0));
+            attempt.outcome = outcome;
+            attempt.code = failure.map(|failure| failure.code);
+            attempt.message = failure.map(|failure| failure.message.to_string());
+        }
+    }
+    attempts
+}
+
+/// What ends an attempt of a step, and how.
+fn ended(fact: &Fact) -> Option<(NodeId, &'static str, Option<&Arc<Failure>>)> {
+    Some(match fact {
+        Fact::Succeeded { node, .. } => (*node, "done", None),
+        Fact::Rested { node, failure, .. }
+        | Fact::GaveUp { node, failure }
+        | Fact::Tolerated { node, failure, .. }
+        | Fact::Failed { node, failure } => (*node, "failed", Some(failure)),
+        Fact::Probed { node, failure, .. } | Fact::Doubted { node, failure } => {
+            (*node, "in_doubt", Some(failure))
+        }
+        Fact::Lost { node } => (*node, "lost", None),
+        Fact::Cancelled { node, .. } => (*node, "cancelled", None),
+        _ => return None,
+    })
+}
