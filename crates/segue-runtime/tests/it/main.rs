@@ -16,6 +16,7 @@ mod examples;
 #[cfg(unix)]
 mod files;
 mod fold;
+mod formats;
 mod gate;
 mod http;
 #[cfg(unix)]

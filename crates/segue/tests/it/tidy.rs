@@ -351,7 +351,7 @@ fn what_is_committed_is_text_that_belongs_to_nobodys_machine() {
         if matches!(extension, "new" | "orig" | "rej" | "db" | "log" | "bak" | "tmp") {
             let _ = writeln!(wrong, "{name} should not be committed");
         }
-        if matches!(extension, "png" | "ico" | "gif" | "webp" | "woff2" | "sqlite") {
+        if matches!(extension, "png" | "ico" | "gif" | "webp" | "woff2" | "sqlite" | "slate") {
             continue;
         }
         let Ok(text) = String::from_utf8(fs::read(&file).unwrap()) else {
