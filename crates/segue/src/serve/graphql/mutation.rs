@@ -2,6 +2,8 @@
 //!
 //! Answers may be null, so that what one mutation did is told although the next one failed.
 
+#![allow(clippy::too_many_arguments, reason = "a field has the arguments that it has")]
+
 use async_graphql::{Context, Enum, ID, InputObject, Object, Result};
 use axum::http::StatusCode;
 use segue_core::access::Right;
