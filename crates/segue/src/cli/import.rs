@@ -3,8 +3,6 @@
 //! Nothing in it is started, and no secret is copied: what looks like one becomes `${NAME}`, and a
 //! note says which variable to set.
 
-mod secret;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +10,7 @@ use std::path::Path;
 use segue_core::value::Value;
 use segue_runtime::tools::mcp::look;
 
-use crate::config::secrets::is_secret_name;
+use crate::config::secrets::{is_secret_name, parts};
 use crate::config::{jsonc, servers};
 
 /// What is written, and what its user has to know.
@@ -226,7 +224,7 @@ impl Import {
                     let _ = write!(out, "${{{variable}}}");
                 }
                 _ => {
-                    let is_secret = is_secret_name(name) || secret::ends_with_name(before);
+                    let is_secret = is_secret_name(name) || parts::ends_with_name(before);
                     let inside = self.without_default(server, inside, is_secret);
                     let _ = write!(out, "${{{inside}}}");
                 }
@@ -241,7 +239,7 @@ impl Import {
     fn without_default<'a>(&mut self, server: &str, inside: &'a str, is_secret: bool) -> &'a str {
         let Some((variable, default)) = inside.split_once(":-") else { return inside };
         let is_secret = is_secret || is_secret_name(variable);
-        if default.is_empty() || !is_secret && secret::parts("", default).is_empty() {
+        if default.is_empty() || !is_secret && parts::parts("", default).is_empty() {
             return inside;
         }
         let set = variable.strip_prefix("env:").unwrap_or(variable);
@@ -255,7 +253,7 @@ impl Import {
         let about = text.trim_end().is_empty() || text.ends_with([' ', '=', ':']);
         let name_here = if is_part && about { "" } else { name };
         let mut at = 0;
-        for part in secret::parts(name_here, text) {
+        for part in parts::parts(name_here, text) {
             let called = part.name.as_deref().unwrap_or(name);
             let value = &text[part.range.clone()];
             let variable = self.variable(server, called, value);

@@ -1,5 +1,7 @@
 //! What of a configuration is a secret although it is written there: the values of variables and headers
-//! whose names say so.
+//! whose names say so, and what addresses hold of that kind.
+
+pub(crate) mod parts;
 
 use segue_runtime::tools::mcp::{Reach, ServerConfig};
 
@@ -47,22 +49,30 @@ fn words(name: &str) -> Vec<String> {
 
 /// The secrets that a server is given. Of `Bearer abc` the second word is one too: servers tell it
 /// without the first.
-pub(super) fn of_server(server: &ServerConfig) -> impl Iterator<Item = String> {
-    let given = match &server.reach {
-        Reach::Stdio(stdio) => Some(&stdio.env),
-        Reach::Http(http) => Some(&http.headers),
-        Reach::Local(_) => None,
+pub(super) fn of_server(server: &ServerConfig) -> Vec<String> {
+    let (given, texts) = match &server.reach {
+        Reach::Stdio(stdio) => (&stdio.env, &*stdio.args),
+        Reach::Http(http) => (&http.headers, std::slice::from_ref(&http.url)),
+        Reach::Local(_) => return Vec::new(),
     };
-    let given = given.into_iter().flatten().filter(|(name, _)| is_secret_name(name));
-    given.flat_map(|(_, value)| {
-        let credential = value.split_once(' ').map(|(_, rest)| rest.trim().to_owned());
-        std::iter::once(value.clone()).chain(credential)
-    })
+    let mut secrets = Vec::new();
+    for (_, value) in given.iter().filter(|(name, _)| is_secret_name(name)) {
+        secrets.push(value.clone());
+        secrets.extend(value.split_once(' ').map(|(_, rest)| rest.trim().to_owned()));
+    }
+    // What only looks like one may well be wanted in an answer.
+    for address in texts.iter().filter(|text| text.contains("://")) {
+        let named = parts::parts("", address).into_iter().filter(|part| part.name.is_some());
+        secrets.extend(named.map(|part| address[part.range].to_owned()));
+    }
+    secrets
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_secret_name;
+    use segue_runtime::tools::mcp::{HttpConfig, Reach, ServerConfig};
+
+    use super::{is_secret_name, of_server};
 
     #[test]
     fn names_tell_what_is_secret() {
@@ -84,5 +94,14 @@ mod tests {
         {
             assert!(!is_secret_name(name), "{name}");
         }
+    }
+
+    #[test]
+    fn what_an_address_holds_is_a_secret_too() {
+        let url =
+            "https://u:hunter22@x.example/mcp?api_key=literal-secret&mode=read-only".to_owned();
+        let reach = Reach::Http(HttpConfig { url, headers: [].into() });
+        let server = ServerConfig { name: "x".into(), reach, identity: "".into(), timeout: None };
+        assert_eq!(of_server(&server), ["hunter22", "literal-secret"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A text of another host's configuration → the parts of it that are secrets.
+//! A text of a configuration → the parts of it that are secrets.
 //!
 //! A name says so (`GITHUB_TOKEN=…`, `Authorization: …`, `?api_key=…`, `{"token": "…"}`), or the way a
 //! value looks: a scheme before it, the beginning that some service gives its tokens, a password in an
@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
-use crate::config::secrets::is_secret_name;
+use super::is_secret_name;
 
 /// A part of a text that is a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Where it is.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// What it is called there, if anything.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// Words before a credential.
@@ -59,7 +59,7 @@ const PERHAPS: &[&str] = &["npm_", "hf_", "gsk_", "r8_", "pypi-", "SG.", "fc-"];
 const RANDOM_CHARS_MIN: usize = 20;
 
 /// The parts of a text that are secrets; `name` is what the text is the value of.
-pub(super) fn parts(name: &str, text: &str) -> Vec<Part> {
+pub(crate) fn parts(name: &str, text: &str) -> Vec<Part> {
     if text.trim().is_empty() || is_plain(name, text) {
         return Vec::new();
     }
@@ -84,7 +84,7 @@ pub(super) fn parts(name: &str, text: &str) -> Vec<Part> {
 }
 
 /// Whether a text ends with the name of a secret, which what follows is then.
-pub(super) fn ends_with_name(text: &str) -> bool {
+pub(crate) fn ends_with_name(text: &str) -> bool {
     let text = text.trim_end_matches(['"', '\'', '\\', ' ']);
     let Some(text) = text.strip_suffix(['=', ':']) else { return false };
     let text = text.trim_end_matches(['"', '\'', '\\', ' ']);
