@@ -79,7 +79,7 @@ impl Secrets {
     }
 
     /// The text without them.
-    pub(crate) fn clean(&self, text: &str) -> String {
+    pub fn clean(&self, text: &str) -> String {
         match &self.any {
             None => text.to_owned(),
             Some(any) => any.replace_all(text, REDACTED).into_owned(),

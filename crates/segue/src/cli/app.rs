@@ -83,7 +83,17 @@ pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
 impl App {
     /// An engine that keeps nothing, for those who only look. It knows what earlier runs have shown.
     pub(super) fn open(global: &Global, wanted: &Wanted<'_>) -> Result<App, Exit> {
-        let config = load_config(global)?;
+        App::open_with(global, wanted, |_| {})
+    }
+
+    /// The same of a configuration with a change.
+    pub(super) fn open_with(
+        global: &Global,
+        wanted: &Wanted<'_>,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<App, Exit> {
+        let mut config = load_config(global)?;
+        change(&mut config);
         let file = store_file(&config.store).filter(|file| file.exists());
         let store = file.and_then(|file| SqliteStore::open(&file, SqliteOptions::default()).ok());
         let stats = store.map(|store| stats_of(&store)).unwrap_or_default();
@@ -460,7 +470,14 @@ fn built(
 ) -> Result<(Engine, Vec<Unloaded>), Exit> {
     tools.append(&mut upstream.tools);
     for (name, known) in &config.tools {
-        apply_override(&mut tools, name, known, upstream).map_err(|message| said(&message))?;
+        match tools.iter_mut().find(|tool| is_meant(tool, name)) {
+            Some(tool) => apply_override(tool, known),
+            None => match missing(&tools, name, known, upstream) {
+                Ok(Some(note)) if !global.quiet => say(&format!("note: {note}")),
+                Ok(_) => {}
+                Err(message) => return Err(said(&message)),
+            },
+        }
     }
     let concurrency = concurrency(config, &tools, upstream).map_err(|message| said(&message))?;
     let toolset = global.toolset.as_deref().map(|name| toolset_of(config, name)).transpose()?;
@@ -583,25 +600,44 @@ pub(super) fn store_file(store: &StoreAt) -> Option<PathBuf> {
     }
 }
 
-fn apply_override(
-    tools: &mut [Tool],
+/// A tool that `tools` speaks of and that is not there is a mistake, unless a server may have it that
+/// this command does not ask. One that did not have it when it was last seen is worth a note.
+fn missing(
+    tools: &[Tool],
     name: &str,
     known: &ToolOverride,
     upstream: &Upstream,
-) -> Result<(), String> {
-    let Some(tool) = tools.iter_mut().find(|tool| is_meant(tool, name)) else {
-        // A server that this command does not need may well have it.
-        let namespace = name.split_once(':').map_or("", |(namespace, _)| namespace);
-        let may_exist = if namespace.is_empty() {
-            upstream.servers().next().is_some() || !upstream.failed.is_empty()
-        } else {
-            upstream.is_server(namespace)
-        };
-        if may_exist {
-            return Ok(());
+) -> Result<Option<String>, String> {
+    let place = &known.place;
+    let is_listed =
+        |server: &str, short: &str| upstream.listed.get(server).map(|names| names.contains(short));
+    let is_in_doubt = match name.split_once(':') {
+        _ if upstream.absent().changed_tool(name).is_some() => true,
+        Some((server, short)) if upstream.is_server(server) => match is_listed(server, short) {
+            Some(is_listed) => is_listed,
+            None if tools.iter().any(|tool| tool.spec.id.namespace() == server) => {
+                return Ok(Some(format!(
+                    "{place}: `tools` speaks of `{name}`, which `{server}` did not have when it was \
+                     last seen"
+                )));
+            }
+            None => true,
+        },
+        Some(_) => false,
+        None => {
+            let unheard = |server: &Arc<str>| is_listed(server, name) != Some(false);
+            upstream.servers().any(|server| unheard(server.name())) || !upstream.failed.is_empty()
         }
-        return Err(format!("`tools` speaks of `{name}`, which does not exist"));
     };
+    if is_in_doubt {
+        return Ok(None);
+    }
+    let near = nearest(name, tools.iter().map(|tool| tool.spec.id.as_str()));
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Err(format!("{place}: `tools` speaks of `{name}`, which does not exist{near}"))
+}
+
+fn apply_override(tool: &mut Tool, known: &ToolOverride) {
     let mut spec: ToolSpec = (*tool.spec).clone();
     let annotations = &mut spec.annotations;
     annotations.read_only = known.read_only.or(annotations.read_only);
@@ -615,7 +651,6 @@ fn apply_override(
     spec.scopes = known.scopes.clone().unwrap_or(spec.scopes);
     spec.category = known.category.clone().or(spec.category);
     tool.spec = Arc::new(spec);
-    Ok(())
 }
 
 /// The configured model, which answers only where its configuration is trusted: it is sent a key.

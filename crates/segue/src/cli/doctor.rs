@@ -1,12 +1,12 @@
 //! `segue doctor`
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _};
-use segue_runtime::tools::mcp::{Listing, Reach, Unusable};
+use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, Reach, Unusable};
+use segue_runtime::tools::secret::Secrets;
 use serde::Serialize;
 
 use super::app::{App, empty_patterns, store_file};
@@ -40,7 +40,11 @@ impl Finding {
 
 pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
     // Servers are looked at one by one below, all at once and with a bound.
-    let app = match App::open(global, &Wanted::Recorded) {
+    let bounded = |config: &mut Config| {
+        let start_ms = u64::try_from(SERVER_MAX.as_millis()).unwrap_or(u64::MAX);
+        config.limits.mcp_start_ms = config.limits.mcp_start_ms.min(start_ms);
+    };
+    let app = match App::open_with(global, &Wanted::Recorded, bounded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -158,9 +162,11 @@ fn commands(app: &App) -> Vec<Finding> {
         let message = "the commands and servers of this configuration are not allowed yet";
         findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
     }
+    let secrets = Secrets::new(app.config.secrets.iter().cloned());
     for (name, command) in &app.config.commands {
         let program = command.argv.first().map(ToString::to_string).unwrap_or_default();
         if !is_program(&program) {
+            let program = secrets.clean(&program);
             let message = format!("`{name}` starts `{program}`, which is not there");
             findings.push(Finding::bad("command", message, format!("install `{program}`")));
         }
@@ -207,7 +213,7 @@ fn servers(app: &App) -> Vec<Finding> {
             .map(|server| {
                 tokio::spawn(async move {
                     let begun = std::time::Instant::now();
-                    let listing = tokio::time::timeout(SERVER_MAX, server.listing()).await;
+                    let listing = server.listing().await;
                     (server.name().clone(), listing, begun.elapsed())
                 })
             })
@@ -219,46 +225,89 @@ fn servers(app: &App) -> Vec<Finding> {
         answers
     });
     for (name, listing, time) in answers {
-        findings.push(server(&app.config, &name, listing.ok(), time));
+        findings.push(match &listing {
+            Ok(listing) => good(&name, listing, time),
+            Err(unusable) => bad(&app.config, &name, unusable, time),
+        });
+        findings.extend(listing.iter().flat_map(|listing| mistyped(&app.config, &name, listing)));
     }
     findings
 }
 
-/// How one server is; `None` is "still not ready".
-fn server(
-    config: &Config,
-    name: &Arc<str>,
-    listing: Option<Result<Arc<Listing>, Unusable>>,
-    time: Duration,
-) -> Finding {
+/// A server that has listed its tools.
+fn good(name: &str, listing: &Listing, time: Duration) -> Finding {
+    let mut message = format!("`{name}` is good: {} tools", listing.tools.len());
+    if time > SLOW {
+        message = format!("`{name}` is slow ({} s) and good", time.as_secs());
+    }
+    for note in &listing.notes {
+        message = format!("{message}; {note}");
+    }
+    Finding::good("server", message)
+}
+
+/// What `tools` says of tools that a server does not have.
+fn mistyped(config: &Config, name: &str, listing: &Listing) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (tool, known) in &config.tools {
+        let short = tool.strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
+        if short.is_some_and(|short| listing.names().all(|listed| listed != short)) {
+            let message = format!("`tools` speaks of `{tool}`, which does not exist");
+            findings.push(Finding::bad("tools", message, format!("correct {}", known.place)));
+        }
+    }
+    findings
+}
+
+/// A server that cannot be used.
+fn bad(config: &Config, name: &str, unusable: &Unusable, time: Duration) -> Finding {
     let configured = super::upstream::configured(config);
-    let reach = configured.iter().find(|(server, _)| server.name == *name).map(|(s, _)| &s.reach);
-    match listing {
-        None => {
-            let message =
-                format!("`{name}` is too slow: not ready after {} s", SERVER_MAX.as_secs());
-            Finding::bad("server", message, "start it by hand and see what it waits for")
+    let reach = configured.iter().find(|(server, _)| &*server.name == name).map(|(s, _)| &s.reach);
+    let secrets = Secrets::new(config.secrets.iter().cloned());
+    let why = clean(&unusable.why);
+    let broken = |help: &str| Finding::bad("server", format!("`{name}` is broken: {why}"), help);
+    match reach {
+        Some(Reach::Stdio(stdio)) => {
+            let has_cwd = stdio.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
+            if has_cwd && !is_program(&stdio.command) {
+                let program = secrets.clean(&stdio.command);
+                let message = format!("`{name}` is missing: `{program}` is not there");
+                return Finding::bad("server", message, how_to_have(&program));
+            }
+            if !has_cwd {
+                return broken("make the folder, or correct `cwd`");
+            }
+            if why.contains(NO_MESSAGES) {
+                return broken("it is no MCP server, or must be told to be one over its pipes");
+            }
+            if time >= SERVER_MAX {
+                let message = format!("`{name}` is too slow: {why}");
+                return Finding::bad(
+                    "server",
+                    message,
+                    "start it by hand and see what it waits for",
+                );
+            }
+            broken("start it by hand and see what it says")
         }
-        Some(Err(unusable)) => match reach {
-            Some(Reach::Stdio(stdio)) if !is_program(&stdio.command) => {
-                let message = format!("`{name}` is missing: `{}` is not there", stdio.command);
-                Finding::bad("server", message, format!("install `{}`", stdio.command))
-            }
-            _ => {
-                let message = format!("`{name}` is broken: {}", clean(&unusable.why));
-                Finding::bad("server", message, "start it by hand and see what it says")
-            }
-        },
-        Some(Ok(listing)) => {
-            let mut message = format!("`{name}` is good: {} tools", listing.tools.len());
-            if time > SLOW {
-                message = format!("`{name}` is slow ({} s) and good", time.as_secs());
-            }
-            for note in &listing.notes {
-                message = format!("{message}; {note}");
-            }
-            Finding::good("server", message)
+        _ if time >= SERVER_MAX => {
+            let message = format!("`{name}` is too slow: {why}");
+            Finding::bad("server", message, "see whether something answers at its `url`")
         }
+        _ => broken("see whether `url` is right and an MCP server listens there"),
+    }
+}
+
+/// What to do about a program that is not there.
+fn how_to_have(program: &str) -> String {
+    let mut words = program.split_whitespace();
+    match words.next() {
+        // A whole command line, as a shell would have it.
+        Some(first) if first != program && is_program(first) => {
+            let args: Vec<String> = words.map(|word| format!("\"{word}\"")).collect();
+            format!("write `command: {first}` and `args: [{}]`", args.join(", "))
+        }
+        _ => format!("install `{program}`"),
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) enum Wanted<'a> {
 pub(super) struct Upstream {
     runtime: OnceCell<Rc<Runtime>>,
     servers: BTreeMap<Arc<str>, Arc<Server>>,
+    /// What servers have listed for this command, by name, what cannot be used of it included.
+    pub(super) listed: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// Those that are not configured any more, until no run calls them.
     retired: Vec<Arc<Server>>,
     /// Those of `servers`, for who looks at them and does not keep them alive.
@@ -352,6 +354,7 @@ impl Upstream {
                 Ok(Ok(listing)) => {
                     let notes = listing.notes.iter();
                     self.notes.extend(notes.map(|note| format!("MCP server `{name}`: {note}")));
+                    self.listed.insert(name.clone(), listing.names().collect());
                     known.insert(name, (*listing).clone());
                 }
                 Ok(Err(unusable)) => {

@@ -73,6 +73,8 @@ pub struct KeepRuns {
 /// What is known of a tool beyond what its source says.
 #[derive(Clone, Debug, Default)]
 pub struct ToolOverride {
+    /// Where that is written: file, line and column.
+    pub place: String,
     /// How its work is taken back.
     pub rollback: Option<DeclaredRollback>,
     /// Whether calling it twice is harmless.

@@ -114,6 +114,12 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
     config.secrets = given.take();
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
+    for Member { key, key_span, .. } in root.get("tools").map_or(&[][..], Node::members) {
+        if let Some(known) = config.tools.get_mut(key) {
+            let at = source.position(key_span.start);
+            known.place = format!("{}:{}:{}", source.name(), at.line, at.column);
+        }
+    }
     (config, findings)
 }
 
@@ -454,6 +460,7 @@ impl Reader<'_> {
             return None;
         }
         Some(ToolOverride {
+            place: String::new(),
             rollback: node.get("rollback").and_then(|rollback| self.rollback(rollback)),
             idempotent: self.flag(node, "idempotent"),
             read_only: self.flag(node, "read_only"),

@@ -275,11 +275,13 @@ fn timeout(entry: &Value) -> Result<Option<std::time::Duration>, String> {
     Ok(Some(std::time::Duration::from_millis(millis)))
 }
 
-/// Which directory a relative program is searched in differs between systems: say it.
+/// Which directory a relative program is searched in differs between systems: say it. One below the
+/// folder of a configuration that was itself named relatively would be searched below itself.
 fn program(command: String, cwd: &Path) -> String {
     let path = Path::new(&command);
     if path.is_relative() && path.components().count() > 1 && !cwd.as_os_str().is_empty() {
-        return cwd.join(path).display().to_string();
+        let path = cwd.join(path);
+        return std::path::absolute(&path).unwrap_or(path).display().to_string();
     }
     command
 }

@@ -57,6 +57,21 @@ fn only_the_servers_that_are_needed_start() {
     assert!(world.path("h").exists());
 }
 
+/// A program below a folder is found from wherever its configuration is named.
+#[cfg(unix)]
+#[test]
+fn a_relative_program_is_found_beside_a_configuration_that_was_named_relatively() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::with(CALLS_H);
+    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/hostile.py");
+    let text = format!("#!/bin/sh\nexec python3 {} good\n", script.display());
+    world.file("sub/bin/server", text);
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(world.path("sub/bin/server"), executable).unwrap();
+    world.file("sub/segue.yaml", "mcpServers: { h: { command: bin/server } }\n");
+    world.segue(&["--config", "sub/segue.yaml", "run", "c.yaml", "--yes"]).exits(0);
+}
+
 /// A tool whose definition changes after it was first seen is called by nobody, until somebody has
 /// looked at the change and accepted it.
 #[test]
@@ -158,20 +173,65 @@ fn the_doctor_names_the_state_of_each_server() {
         ("slow", &scripted("mute", "b")),
         ("missing", "{ command: no-such-program }"),
         ("good", &scripted("good", "c")),
+        ("noisy", "{ command: sh, args: [-c, 'echo hello; cat > noise'] }"),
+        ("nowhere", "{ command: sh, cwd: not/there }"),
+        ("line", "{ command: 'sh -c true' }"),
+        ("closed", "{ url: 'http://127.0.0.1:9/mcp' }"),
+        ("discreet", "{ command: '/no/${DOCTORS_SECRET}/x' }"),
     ]);
+    let mut doctor = world.command(SEGUE);
+    doctor.env("DOCTORS_SECRET", "kk-supersecret-777");
+    doctor.args(["--config", "segue.yaml", "doctor"]);
     let begun = Instant::now();
-    let done = named(&world, &["doctor"]).exits(2);
+    let done = Done::of(doctor.output().unwrap()).exits(2);
     let time = begun.elapsed();
     for words in [
-        "`broken` is broken",
+        "`broken` is broken: no handshake: it ended (exit code 3)",
         "no licence",
+        "`noisy` is broken: it was not ready within 10000 ms",
+        "where only messages belong: hello",
+        "`nowhere` is broken: its working directory",
+        "`line` is missing",
+        r#"write `command: sh` and `args: ["-c", "true"]`"#,
+        "`closed` is broken",
+        "Connection refused",
+        "`discreet` is missing",
         "`slow` is too slow",
         "`missing` is missing",
         "`good` is good: 1 tools",
     ] {
         assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
     }
+    assert!(!done.stdout.contains("supersecret"), "{}", done.stdout);
     assert!(time < Duration::from_secs(15), "{time:?}");
+}
+
+/// What is said of a tool that its server does not have is said of none: a slip of the pen there would
+/// take a question away.
+#[test]
+fn a_name_in_tools_that_its_server_does_not_have_is_a_mistake() {
+    let world = World::with(CALLS_H);
+    let good = scripted("good", "h");
+    let tools = |name: &str| {
+        let tools = format!("tools:\n  '{name}': {{ confirm: always }}\n");
+        world.file("segue.yaml", format!("{}{tools}", config(&[("h", &good)])));
+    };
+    world.file("none.yaml", "name: none\nsteps:\n  - { id: a, tool: echo }\n");
+    let said = |args: &[&str], code| named(&world, args).exits(code).stderr;
+    // Nobody knows what the server has.
+    tools("h:tt");
+    assert!(!said(&["run", "none.yaml"], 0).contains("`h:tt`"));
+    let wrong = said(&["run", "c.yaml", "--yes"], 2);
+    let words =
+        "segue.yaml:4:3: `tools` speaks of `h:tt`, which does not exist; did you mean `h:t`?";
+    assert!(wrong.contains(words), "{wrong}");
+    let note = said(&["run", "none.yaml"], 0);
+    assert!(note.contains("`h` did not have when it was last seen"), "{note}");
+    assert!(named(&world, &["doctor"]).exits(2).stdout.contains("speaks of `h:tt`"));
+    tools("tt");
+    said(&["run", "c.yaml", "--yes"], 2);
+    tools("t");
+    assert!(!said(&["run", "c.yaml", "--yes"], 0).contains("speaks of"));
 }
 
 /// A server without its variables, or of a transport that is not spoken, is no mistake of the file.

@@ -15,7 +15,7 @@ use rmcp::model::{
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
-    RequestContext, RequestHandle, RoleClient, RunningService, ServiceError,
+    RequestContext, RequestHandle, RoleClient, RunningService,
 };
 use rmcp::transport::Transport;
 use segue_core::limits::Limits;
@@ -31,6 +31,7 @@ use super::line::{self, KEY, TRACEPARENT};
 use super::pages::Pages;
 use super::record::Era;
 use super::stdio::{Input, Pipes, Traces};
+use super::words::{failure, is_lost, is_unauthorized, reason, said, unstarted, with_words};
 use super::{Reach, ServerConfig, http, login};
 use crate::tools::Asker;
 use crate::tools::secret::Secrets;
@@ -40,9 +41,6 @@ pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
 
 /// How long the library may take to let go of a server that was lost.
 const LET_GO_MAX: Duration = Duration::from_secs(4);
-
-/// How long the end of a process is waited for, to say how it ended.
-const TRACE_MAX: Duration = Duration::from_millis(300);
 
 /// Us, to a server.
 struct Client {
@@ -160,22 +158,39 @@ pub(super) struct Calling<'a> {
 }
 
 impl Connection {
-    /// Connects and lists the tools. The error says what went wrong, for people.
+    /// Connects and lists the tools, until some time. The error says what went wrong, for people.
     pub(super) async fn open(
         server: &ServerConfig,
         known: Option<Era>,
         tokens: Option<&Path>,
         secrets: Secrets,
         limits: &Limits,
+        until: Instant,
     ) -> Result<Connection, Unopened> {
         let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
+        let ends = (desk.clone(), traces.clone());
+        let opened = Box::pin(Connection::opened(server, known, tokens, secrets, limits, ends));
+        tokio::time::timeout_at(until, opened).await.unwrap_or_else(|_| {
+            let why = format!("it was not ready within {} ms", limits.mcp_start_ms);
+            Err(with_words(&why, &traces, &desk).into())
+        })
+    }
+
+    async fn opened(
+        server: &ServerConfig,
+        known: Option<Era>,
+        tokens: Option<&Path>,
+        secrets: Secrets,
+        limits: &Limits,
+        (desk, traces): (Arc<Desk>, Arc<Traces>),
+    ) -> Result<Connection, Unopened> {
         let bytes_max = limits.mcp_message_bytes_max;
         let us = Client { server: server.name.clone(), desk: desk.clone() };
         let (opened, way) = match &server.reach {
             Reach::Stdio(config) => {
                 let (desk, traces) = (desk.clone(), traces.clone());
                 let pipes = Pipes::start(config, desk, traces, bytes_max, known.is_none())
-                    .map_err(|error| format!("`{}` cannot be started: {error}", config.command))?;
+                    .map_err(|error| unstarted(config, &error))?;
                 let way = Way::Pipes(pipes.input());
                 (serve(us, pipes, known).await, way)
             }
@@ -199,6 +214,12 @@ impl Connection {
             Ok(service) => service,
             Err(error) => {
                 let why = said(&format!("no handshake: {}", reason(&error)), &traces, &desk).await;
+                let why = if is_lost(&error) && traces.end().is_some() {
+                    // What could not be written to it or read from it says less.
+                    with_words("no handshake: it ended", &traces, &desk)
+                } else {
+                    why
+                };
                 let why = if is_unauthorized(&error) {
                     format!("{why}; `segue login {}` logs in, if it has OAuth", server.name)
                 } else {
@@ -607,54 +628,6 @@ where
         },
     };
     us.serve_with_lifecycle(transport, lifecycle).await
-}
-
-/// Why a handshake failed. When the server was asked twice, the second answer is the one that says
-/// something: the first only said which era it is of.
-fn reason(error: &ClientInitializeError) -> String {
-    match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
-        // Without the name that our type has.
-        ClientInitializeError::TransportError { error, context } => {
-            format!("{}, when {context}", error.error)
-        }
-        other => other.to_string(),
-    }
-}
-
-/// Whether a server wants to know who we are.
-fn is_unauthorized(error: &ClientInitializeError) -> bool {
-    if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
-        return is_unauthorized(fallback);
-    }
-    let text = error.to_string();
-    text.contains("Auth required") || text.contains("401") || text.contains("uthorization required")
-}
-
-/// The same of a request.
-fn failure(error: &ServiceError) -> String {
-    match error {
-        ServiceError::TransportSend(error) => error.error.to_string(),
-        other => other.to_string(),
-    }
-}
-
-/// What went wrong, with what the server said about it.
-async fn said(why: &str, traces: &Traces, desk: &Desk) -> String {
-    let until = Instant::now() + TRACE_MAX;
-    while !traces.are_complete() && Instant::now() < until {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let mut text = why.to_owned();
-    if let Some(end) = traces.end() {
-        text = format!("{text} ({end})");
-    }
-    for words in [traces.stderr.last_lines(5), desk.noise.last_lines(3)] {
-        if !words.is_empty() {
-            text = format!("{text}\n{}", super::definition::visible(&words, 2_000));
-        }
-    }
-    text
 }
 
 /// A request that is waited for. Dropping it tells the server to stop.

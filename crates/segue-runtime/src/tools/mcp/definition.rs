@@ -44,6 +44,12 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// The names of all that came, whether or not it can be used.
+    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
+        let names = self.raw.iter().filter_map(|definition| definition.get("name"));
+        names.filter_map(Value::as_str).map(ToOwned::to_owned)
+    }
+
     /// Reads definitions as they came.
     pub(super) fn read(server: &str, identity: &str, raw: Vec<Value>) -> Listing {
         let mut listing = Listing::default();

@@ -34,6 +34,7 @@ mod server;
 mod stdio;
 mod tail;
 mod task;
+mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,7 @@ pub use record::Era;
 pub use server::{Change, Server, ServerFigures, Unusable};
 pub use stdio::{Local, StdioConfig};
 pub use task::Support;
+pub use words::NO_MESSAGES;
 
 /// How long the question which era a server is of waits for its answer.
 const PROBE_MAX: Duration = Duration::from_millis(2_500);

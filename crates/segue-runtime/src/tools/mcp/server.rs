@@ -322,10 +322,8 @@ impl Server {
         {
             life.era = Some(seen.era);
         }
-        let time = Duration::from_millis(self.limits.mcp_start_ms);
-        let opened = tokio::time::timeout(time, self.open(life.era)).await;
-        let opened = opened
-            .unwrap_or_else(|_| Err(format!("it was not ready within {} ms", time.as_millis())));
+        let until = Instant::now() + Duration::from_millis(self.limits.mcp_start_ms);
+        let opened = self.open(life.era, until).await;
         match opened {
             Ok(connection) => {
                 self.counts.starts.fetch_add(1, Ordering::Relaxed);
@@ -352,14 +350,15 @@ impl Server {
 
     /// Opens a connection. What was known of the era may be wrong by now, or become known too late:
     /// then once more.
-    async fn open(&self, known: Option<Era>) -> Result<Connection, String> {
+    async fn open(&self, known: Option<Era>, until: Instant) -> Result<Connection, String> {
         let tokens = self.tokens();
         let open = |era| {
             let (config, secrets) = (&self.config, self.all_secrets());
-            Connection::open(config, era, tokens.as_deref(), secrets, &self.limits)
+            Connection::open(config, era, tokens.as_deref(), secrets, &self.limits, until)
         };
         let again = match open(known).await {
             Ok(connection) => return Ok(connection),
+            Err(unopened) if Instant::now() >= until => return Err(unopened.why),
             Err(unopened) if unopened.is_modern => Some(Era::Modern),
             Err(_) if known.is_some() => None,
             // Some programs know no first message but `initialize`.

@@ -20,9 +20,12 @@ fn scripted(behaviour: &str) -> Json {
 fn world(server: &Json, composition: &str, limits: &str) -> World {
     let world = World::new();
     world.file("c.yaml", composition);
+    let tools = if composition.contains("'h:t'") { "'h:t': { confirm: never }" } else { "" };
     world.file(
         "segue.yaml",
-        format!("compositions: [c.yaml]\nmcpServers: {{ h: {server} }}\ntools: {{ 'h:t': {{ confirm: never }} }}\n{limits}"),
+        format!(
+            "compositions: [c.yaml]\nmcpServers: {{ h: {server} }}\ntools: {{ {tools} }}\n{limits}"
+        ),
     );
     world
 }
