@@ -1,6 +1,6 @@
 //! Journal → every attempt of a step, with its time and how it ended.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::journal::{Entry, Fact, Failure, NodeId};
@@ -14,7 +14,7 @@ pub(super) fn attempts(
     journal: &[Entry],
 ) -> Vec<AttemptView> {
     let mut attempts: Vec<AttemptView> = Vec::new();
-    let mut open: HashMap<NodeId, usize> = HashMap::new();
+    let mut open: BTreeMap<NodeId, usize> = BTreeMap::new();
     for entry in journal {
         if let Fact::Called { node, candidate, .. } = &entry.fact {
             open.insert(*node, attempts.len());

@@ -78,6 +78,7 @@ impl Stored {
 }
 
 /// A run that nobody had, and how it went on.
+#[derive(Debug)]
 pub struct Recovered {
     /// Which run.
     pub run_id: Arc<str>,
