@@ -180,7 +180,7 @@ async fn a_damaged_slate_is_harmless_or_named() {
         let stands = |store: SqliteStore| async move {
             match store.take(&"a".into(), TakeOver::Anyway).await {
                 Ok(_) => {
-                    assert_eq!(facts(&store.load(&"a".into()).await.unwrap()), expected(TURNS))
+                    assert_eq!(facts(&store.load(&"a".into()).await.unwrap()), expected(TURNS));
                 }
                 Err(StoreError::Damaged { .. } | StoreError::Unknown { .. }) => {
                     assert_eq!(store.unfinished().await.unwrap().runs, []);
