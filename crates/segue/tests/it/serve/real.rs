@@ -50,7 +50,8 @@ fn a_python_host_sees_one_tool_and_loses_nothing() {
         let world = World::new();
         copy_folder(&repository().join("examples/mcp/rename-word"), &world.folder());
         let config = fs::read_to_string(world.path("segue.yaml")).unwrap();
-        world.file("segue.yaml", format!("{config}limits: {{ served_wait_ms: 1000 }}\n"));
+        let limits = "limits: { served_wait_ms: 1000, served_start_ms: 60000 }";
+        world.file("segue.yaml", format!("{config}{limits}\n"));
         world.file("a.txt", "the old one");
         world.file("b.txt", "old and older");
         let folder = world.folder().canonicalize().unwrap();

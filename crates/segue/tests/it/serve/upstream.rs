@@ -95,8 +95,11 @@ name: c
 steps: [{ id: a, tool: 'h:get-tiny-image' }]
 output: { kind: '{{ a[1].mimeType }}', picture: '{{ a[1] }}' }
 ";
-    for limits in ["", "limits: { served_content_bytes_max: 100 }\n"] {
-        let world = world(&server, composition, limits);
+    for content_bytes_max in [1_000_000, 100] {
+        let limits = format!(
+            "limits: {{ served_start_ms: 60000, served_content_bytes_max: {content_bytes_max} }}\n"
+        );
+        let world = world(&server, composition, &limits);
         for mut host in hosts(&world, &json!({})) {
             let answer = host.call("c", json!({}));
             let structured = value(&answer);
@@ -104,7 +107,7 @@ output: { kind: '{{ a[1].mimeType }}', picture: '{{ a[1] }}' }
             let data = structured["picture"]["data"].as_str().unwrap();
             let shown = shown(&answer);
             assert_eq!(shown.len(), 1, "{shown:?}");
-            if limits.is_empty() {
+            if content_bytes_max > 100 {
                 assert_eq!((&shown[0]["type"], &shown[0]["data"]), (&json!("image"), &json!(data)));
                 assert_eq!(shown[0]["mimeType"], "image/png");
                 continue;
