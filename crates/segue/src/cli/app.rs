@@ -12,7 +12,6 @@ use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, nearest};
 use segue_core::plan::Plan;
 use segue_core::run::Failure;
-use segue_core::tool::ToolSpec;
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_core::words::{Prompt, Reply};
@@ -27,9 +26,10 @@ use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
 
+use super::overrides::{self, is_meant};
 use super::upstream::{Upstream, Wanted};
 use super::{Exit, Global, complain, say};
-use crate::config::{self, Config, ConfigError, Loaded, StoreAt, ToolOverride, Trust};
+use crate::config::{self, Config, ConfigError, Loaded, StoreAt, Trust};
 use crate::observe::Observing;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
@@ -469,15 +469,9 @@ fn built(
     change: impl FnOnce(EngineBuilder) -> EngineBuilder,
 ) -> Result<(Engine, Vec<Unloaded>), Exit> {
     tools.append(&mut upstream.tools);
-    for (name, known) in &config.tools {
-        match tools.iter_mut().find(|tool| is_meant(tool, name)) {
-            Some(tool) => apply_override(tool, known),
-            None => match missing(&tools, name, known, upstream) {
-                Ok(Some(note)) if !global.quiet => say(&format!("note: {note}")),
-                Ok(_) => {}
-                Err(message) => return Err(said(&message)),
-            },
-        }
+    let notes = overrides::apply(config, &mut tools, upstream).map_err(|message| said(&message))?;
+    if !global.quiet {
+        notes.iter().for_each(|note| say(&format!("note: {note}")));
     }
     let concurrency = concurrency(config, &tools, upstream).map_err(|message| said(&message))?;
     let toolset = global.toolset.as_deref().map(|name| toolset_of(config, name)).transpose()?;
@@ -581,11 +575,6 @@ fn concurrency(
     Ok(Concurrency { tools: limited.collect(), sources: config.sources.clone() })
 }
 
-/// Whether a name in `tools` means this tool.
-fn is_meant(tool: &Tool, name: &str) -> bool {
-    tool.spec.id.as_str() == name || tool.spec.id.name() == name
-}
-
 /// What earlier runs have shown of tools: hints, and no reason to stop when they cannot be had.
 fn stats_of(store: &SqliteStore) -> Vec<ToolStats> {
     super::run::runtime().block_on(store.tools()).unwrap_or_default()
@@ -598,59 +587,6 @@ pub(super) fn store_file(store: &StoreAt) -> Option<PathBuf> {
         StoreAt::Sqlite(file) => Some(file.clone()),
         StoreAt::Default => config::data_folder().map(|folder| folder.join("segue.db")),
     }
-}
-
-/// A tool that `tools` speaks of and that is not there is a mistake, unless a server may have it that
-/// this command does not ask. One that did not have it when it was last seen is worth a note.
-fn missing(
-    tools: &[Tool],
-    name: &str,
-    known: &ToolOverride,
-    upstream: &Upstream,
-) -> Result<Option<String>, String> {
-    let place = &known.place;
-    let is_listed =
-        |server: &str, short: &str| upstream.listed.get(server).map(|names| names.contains(short));
-    let is_in_doubt = match name.split_once(':') {
-        _ if upstream.absent().changed_tool(name).is_some() => true,
-        Some((server, short)) if upstream.is_server(server) => match is_listed(server, short) {
-            Some(is_listed) => is_listed,
-            None if tools.iter().any(|tool| tool.spec.id.namespace() == server) => {
-                return Ok(Some(format!(
-                    "{place}: `tools` speaks of `{name}`, which `{server}` did not have when it was \
-                     last seen"
-                )));
-            }
-            None => true,
-        },
-        Some(_) => false,
-        None => {
-            let unheard = |server: &Arc<str>| is_listed(server, name) != Some(false);
-            upstream.servers().any(|server| unheard(server.name())) || !upstream.failed.is_empty()
-        }
-    };
-    if is_in_doubt {
-        return Ok(None);
-    }
-    let near = nearest(name, tools.iter().map(|tool| tool.spec.id.as_str()));
-    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Err(format!("{place}: `tools` speaks of `{name}`, which does not exist{near}"))
-}
-
-fn apply_override(tool: &mut Tool, known: &ToolOverride) {
-    let mut spec: ToolSpec = (*tool.spec).clone();
-    let annotations = &mut spec.annotations;
-    annotations.read_only = known.read_only.or(annotations.read_only);
-    annotations.destructive = known.destructive.or(annotations.destructive);
-    annotations.idempotent = known.idempotent.or(annotations.idempotent);
-    spec.confirm = known.confirm.unwrap_or(spec.confirm);
-    if let Some(rollback) = &known.rollback {
-        spec.rollback = rollback.clone();
-    }
-    spec.tags = known.tags.clone().unwrap_or(spec.tags);
-    spec.scopes = known.scopes.clone().unwrap_or(spec.scopes);
-    spec.category = known.category.clone().or(spec.category);
-    tool.spec = Arc::new(spec);
 }
 
 /// The configured model, which answers only where its configuration is trusted: it is sent a key.

@@ -20,6 +20,7 @@ mod input;
 mod login;
 mod man;
 mod mcp;
+mod overrides;
 mod plan;
 mod plans;
 mod progress;

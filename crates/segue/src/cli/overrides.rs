@@ -1,0 +1,85 @@
+//! What `tools` of a configuration says of tools → the tools.
+
+use std::sync::Arc;
+
+use segue_core::diagnostic::nearest;
+use segue_core::tool::ToolSpec;
+use segue_runtime::tools::Tool;
+
+use super::upstream::Upstream;
+use crate::config::{Config, ToolOverride};
+
+/// Changes tools as a configuration wants it. What is odd about that is returned; the error is a
+/// mistake in the configuration.
+pub(super) fn apply(
+    config: &Config,
+    tools: &mut [Tool],
+    upstream: &Upstream,
+) -> Result<Vec<String>, String> {
+    let mut notes = Vec::new();
+    for (name, known) in &config.tools {
+        match tools.iter_mut().find(|tool| is_meant(tool, name)) {
+            Some(tool) => apply_override(tool, known),
+            None => notes.extend(missing(tools, name, known, upstream)?),
+        }
+    }
+    Ok(notes)
+}
+
+/// Whether a name in `tools` means this tool.
+pub(super) fn is_meant(tool: &Tool, name: &str) -> bool {
+    tool.spec.id.as_str() == name || tool.spec.id.name() == name
+}
+
+/// A tool that `tools` speaks of and that is not there is a mistake, unless a server may have it that
+/// this command does not ask. One that did not have it when it was last seen is worth a note.
+fn missing(
+    tools: &[Tool],
+    name: &str,
+    known: &ToolOverride,
+    upstream: &Upstream,
+) -> Result<Option<String>, String> {
+    let place = &known.place;
+    let is_listed =
+        |server: &str, short: &str| upstream.listed.get(server).map(|names| names.contains(short));
+    let is_in_doubt = match name.split_once(':') {
+        _ if upstream.absent().changed_tool(name).is_some() => true,
+        Some((server, short)) if upstream.is_server(server) => match is_listed(server, short) {
+            Some(is_listed) => is_listed,
+            None if tools.iter().any(|tool| tool.spec.id.namespace() == server) => {
+                return Ok(Some(format!(
+                    "{place}: `tools` speaks of `{name}`, which `{server}` did not have when it was \
+                     last seen"
+                )));
+            }
+            None => true,
+        },
+        Some(_) => false,
+        None => {
+            let unheard = |server: &Arc<str>| is_listed(server, name) != Some(false);
+            upstream.servers().any(|server| unheard(server.name())) || !upstream.failed.is_empty()
+        }
+    };
+    if is_in_doubt {
+        return Ok(None);
+    }
+    let near = nearest(name, tools.iter().map(|tool| tool.spec.id.as_str()));
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Err(format!("{place}: `tools` speaks of `{name}`, which does not exist{near}"))
+}
+
+fn apply_override(tool: &mut Tool, known: &ToolOverride) {
+    let mut spec: ToolSpec = (*tool.spec).clone();
+    let annotations = &mut spec.annotations;
+    annotations.read_only = known.read_only.or(annotations.read_only);
+    annotations.destructive = known.destructive.or(annotations.destructive);
+    annotations.idempotent = known.idempotent.or(annotations.idempotent);
+    spec.confirm = known.confirm.unwrap_or(spec.confirm);
+    if let Some(rollback) = &known.rollback {
+        spec.rollback = rollback.clone();
+    }
+    spec.tags = known.tags.clone().unwrap_or(spec.tags);
+    spec.scopes = known.scopes.clone().unwrap_or(spec.scopes);
+    spec.category = known.category.clone().or(spec.category);
+    tool.spec = Arc::new(spec);
+}
