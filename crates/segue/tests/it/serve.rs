@@ -475,6 +475,7 @@ fn a_long_run_is_a_task_where_tasks_are_known() {
     let done = host.ask("tasks/get", json!({ "taskId": id }))["result"].clone();
     assert_eq!(done["status"], "completed", "{done}");
     assert_eq!(value(&done["result"]), json!({ "n": 1 }));
+    assert_eq!(done["createdAt"], task["createdAt"]);
     let task = host.call("slow", json!({ "ms": 60_000 }));
     let id = task["taskId"].clone();
     assert!(host.ask("tasks/cancel", json!({ "taskId": id })).get("result").is_some());

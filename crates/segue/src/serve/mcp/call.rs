@@ -249,7 +249,7 @@ impl Caller<'_> {
                 tokio::select! {
                     _ = active.ended() => continue,
                     () = tokio::time::sleep(self.patience(false)) => {
-                        return Ok(self.later(&active, Shape::Run));
+                        return Ok(self.later(&active, Shape::Run).await);
                     }
                     () = self.context.ct.cancelled() => {
                         return Ok(told(Told::under_way(&active.run_id)));
@@ -352,7 +352,7 @@ impl Caller<'_> {
             tokio::select! {
                 _ = standing.changed() => {}
                 () = progress.silence() => progress.break_silence(&now).await,
-                () = tokio::time::sleep_until(until) => return Ok(self.later(active, shape)),
+                () = tokio::time::sleep_until(until) => return Ok(self.later(active, shape).await),
                 () = self.context.ct.cancelled() => return Ok(self.give_up(active).await),
             }
         }
@@ -404,11 +404,14 @@ impl Caller<'_> {
     }
 
     /// The caller has waited long enough.
-    fn later(&self, active: &Active, shape: Shape) -> CallToolResponse {
+    async fn later(&self, active: &Active, shape: Shape) -> CallToolResponse {
         if self.has_tasks() {
             self.server.remember(active.run_id.clone(), shape);
-            let now = rfc3339(now_ms());
-            let task = Task::new(&*active.run_id, TaskStatus::Working, now.clone(), now);
+            // The same times that the task has when it is looked at.
+            let row = self.hall.row(self.who, &active.run_id).await;
+            let times = row.map_or((now_ms(), now_ms()), |row| (row.started_ms, row.updated_ms));
+            let (created, updated) = (rfc3339(times.0), rfc3339(times.1));
+            let task = Task::new(&*active.run_id, TaskStatus::Working, created, updated);
             return CreateTaskResult::new(task.with_poll_interval_ms(POLL_MS)).into();
         }
         told(Told::under_way(&active.run_id))
