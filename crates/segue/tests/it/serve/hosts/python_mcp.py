@@ -54,9 +54,11 @@ async def killed():
             result = await host.call_tool("slow_write", {"one": path("one.txt"), "two": path("two.txt")})
             seen["reference"] = result.structured_content
             run_id = result.structured_content["run_id"]
-            # The server that writes it is started while the host waits already.
-            while not os.path.exists(path("one.txt")):
-                await asyncio.sleep(0.02)
+            # The server that writes is started while the host waits already.
+            while True:
+                run = await host.call_tool("run_get", {"run_id": run_id, "steps": True})
+                if run.structured_content["steps"] and run.structured_content["steps"][0]["status"] == "success":
+                    break
             seen["before"] = [os.path.exists(path("one.txt")), os.path.exists(path("two.txt"))]
             with open(PID) as file:
                 os.kill(int(file.read()), signal.SIGKILL)
