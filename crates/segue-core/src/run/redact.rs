@@ -198,7 +198,8 @@ impl State {
         }
         view.results = Arc::new(self.sensitive.map(&results));
         view.state = self.sensitive.map(&view.state);
-        if self.plan_of(0).composition.output.is_none() {
+        let has_own_output = self.plan_of(0).composition.output.is_some();
+        if !has_own_output && matches!(view.output, Value::Object(_)) {
             view.output = Value::Object(view.results.clone());
         }
         let of_steps = view.steps.iter_mut().filter_map(|step| step.error.as_mut());

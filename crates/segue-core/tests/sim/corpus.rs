@@ -109,10 +109,14 @@ impl Case {
         }
     }
 
-    /// Whether the model knows all of it: a graph without guards, without compositions that take steps
-    /// back, and without atomic ones inside.
+    /// Whether the model knows all of it: a graph without guards and sensitive values, without
+    /// compositions that take steps back, and without atomic ones inside.
     fn is_modelled(&self) -> bool {
-        if self.plan.composition.guards != Guards::default() {
+        let composition = &self.plan.composition;
+        let input = composition.input.as_ref();
+        let is_sensitive = input.is_some_and(|schema| !schema.sensitive().is_empty())
+            || self.plan.steps.iter().any(|planned| !planned.step.sensitive.is_empty());
+        if composition.guards != Guards::default() || is_sensitive {
             return false;
         }
         let graph = self.plan.bodies.iter().all(|body| body.flow == Flow::Graph);
