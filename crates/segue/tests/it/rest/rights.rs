@@ -504,7 +504,9 @@ fn mistakes_about_principals_are_said() {
     let world = World::new();
     let entry = format!("a: {{ token: 'sha256:{hash}', rights: [look] }}");
     world.file("segue.yaml", format!("server:\n  principals:\n    {entry}\n"));
-    world.file("../home/data/segue/server-token", &hash);
+    let data = world.folder().with_file_name("home").join("data/segue");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("server-token"), &hash).unwrap();
     let done =
         world.segue(&["--config", "segue.yaml", "serve", "--listen", "127.0.0.1:0"]).exits(2);
     assert!(done.stderr.contains("come with the same token"), "{}", done.stderr);
