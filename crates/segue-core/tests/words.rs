@@ -185,14 +185,14 @@ fn what_is_wrong_is_told_and_mended() {
     }
 }
 
-/// A plan whose findings are only advice is taken, and carries them (S4-20).
+/// S4-19, S4-20: a plan whose findings are only advice is taken, and carries them.
 #[test]
 fn advice_stops_no_plan() {
     let (mut conversation, _) = begin(Limits::default());
     let answer = with("/executionOrder", json!(["createBlog", "createAuthor"]));
     let proposal = proposed(conversation.handle(said(answer)));
     assert!(proposal.findings.iter().any(|finding| finding.code == Code::Practice));
-    // What is kept is the order that holds (S4-19).
+    // What is kept is the order that holds.
     let order = proposal.document.get("executionOrder").unwrap().to_json();
     assert_eq!(order, r#"["createAuthor","createBlog"]"#);
 }
