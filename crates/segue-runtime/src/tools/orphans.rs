@@ -83,8 +83,7 @@ mod system {
     use std::time::Duration;
 
     use rustix::process::{
-        Pid, PidfdFlags, Signal, getpgid, getpgrp, getpid, getsid, kill_process_group, pidfd_open,
-        pidfd_send_signal,
+        Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open, pidfd_send_signal,
     };
 
     use super::{KEY, Left, OWNER};
@@ -131,8 +130,9 @@ mod system {
         }
         // What stands still does not end by itself, and with it its group stays what it is.
         let _ = pidfd_send_signal(&process, Signal::STOP);
-        if let Ok(group) = getpgid(Some(pid))
-            && group != getpgrp()
+        let group_of = |pid| Stat::of(pid).and_then(|stat| Pid::from_raw(stat.group));
+        if let Some(group) = group_of(pid)
+            && Some(group) != group_of(getpid())
         {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -175,19 +175,20 @@ mod system {
             let here = self::namespace();
             let is_alive = || {
                 let owner = number.parse().ok().and_then(Pid::from_raw);
-                owner.and_then(self::began).is_some_and(|now| now == began)
+                let stat = owner.and_then(Stat::of).filter(|stat| !stat.is_over);
+                stat.is_some_and(|stat| stat.began == began)
             };
             here.is_some_and(|here| here == namespace)
-                && getsid(Some(pid)).is_ok_and(|now| now.as_raw_nonzero().to_string() == session)
+                && Stat::of(pid).is_some_and(|stat| stat.session == session)
                 && !is_alive()
         }
     }
 
     /// This process, as its servers carry it. A number alone may be somebody else's later.
     pub(super) fn owner() -> Option<String> {
-        let (me, session) = (getpid(), getsid(None).ok()?);
-        let (number, session) = (me.as_raw_nonzero(), session.as_raw_nonzero());
-        Some(format!("{} {number} {} {session}", namespace()?, began(me)?))
+        let me = getpid();
+        let Stat { began, session, .. } = Stat::of(me)?;
+        Some(format!("{} {} {began} {session}", namespace()?, me.as_raw_nonzero()))
     }
 
     /// What the numbers of processes are counted in: another container has others.
@@ -195,14 +196,49 @@ mod system {
         std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_string().ok()
     }
 
-    /// When a process began. One that has ended did not, even if nobody has noticed its end.
-    fn began(pid: Pid) -> Option<String> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        // Its name stands in brackets, and may hold anything.
-        let mut fields = stat.rsplit(')').next()?.split_whitespace();
-        let is_over = matches!(fields.next()?, "Z" | "X");
-        // From the third one on they are counted; this one is the 22nd.
-        fields.nth(18).filter(|_| !is_over).map(str::to_owned)
+    /// What the system says of a process. A group or a session that was begun outside a container has
+    /// the number 0 inside it.
+    struct Stat {
+        /// Whether it has ended, even if nobody has noticed.
+        is_over: bool,
+        group: i32,
+        session: String,
+        began: String,
+    }
+
+    impl Stat {
+        fn of(pid: Pid) -> Option<Stat> {
+            let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+            Stat::read(&std::fs::read_to_string(path).ok()?)
+        }
+
+        fn read(stat: &str) -> Option<Stat> {
+            // Its name stands in brackets, and may hold anything.
+            let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+            // The first one after the name is the third of them all.
+            let field = |number: usize| fields.get(number - 3).copied();
+            Some(Stat {
+                is_over: matches!(field(3)?, "Z" | "X"),
+                group: field(5)?.parse().ok()?,
+                session: field(6)?.to_owned(),
+                began: field(22)?.to_owned(),
+            })
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// In a container that was entered, group and session are of outside.
+        #[test]
+        fn a_process_of_a_session_outside_is_read() {
+            let line = "7 (a ) (b) S 1 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
+            let Stat { is_over, group, session, began } = Stat::read(line).unwrap();
+            assert!(!is_over);
+            assert_eq!((group, &*session, &*began), (0, "0", "987654"));
+            assert!(Pid::from_raw(group).is_none(), "a group that nothing can be sent to");
+        }
     }
 }
 
