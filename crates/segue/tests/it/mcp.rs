@@ -57,6 +57,25 @@ fn only_the_servers_that_are_needed_start() {
     assert!(world.path("h").exists());
 }
 
+/// In a container that was entered from outside, whose session has no number of its own there.
+#[cfg(target_os = "linux")]
+#[test]
+fn servers_start_where_the_session_is_of_outside() {
+    let world = world(&[("h", &scripted("good", "h"))]);
+    let entered = |program: &str| {
+        let mut command = world.command("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", program]);
+        command
+    };
+    // Not everywhere may one make a container.
+    if !entered("true").output().is_ok_and(|done| done.status.success()) {
+        return;
+    }
+    let mut run = entered(SEGUE);
+    run.args(["run", "c.yaml", "--yes", "--config", "segue.yaml", "--json"]);
+    assert_eq!(Done::of(run.output().unwrap()).exits(0).json()["results"]["a"], "ok");
+}
+
 /// A program below a folder is found from wherever its configuration is named.
 #[cfg(unix)]
 #[test]
