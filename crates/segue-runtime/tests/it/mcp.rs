@@ -102,7 +102,7 @@ const BEHAVIOURS: &[(&str, Outcome)] = &[
     // Starting
     ("good", Returns("\"ok\"")),
     ("early_exit", Absent("no licence")),
-    ("exit_after_init", Absent("no handshake")),
+    ("exit_after_init", Absent("it ended (exit code 3)")),
     ("silent_discover", Returns("\"ok\"")),
     ("slow_start", Returns("\"ok\"")),
     ("stderr_flood", Returns("\"ok\"")),

@@ -205,7 +205,7 @@ fn the_doctor_names_the_state_of_each_server() {
     let done = Done::of(doctor.output().unwrap()).exits(2);
     let time = begun.elapsed();
     for words in [
-        "`broken` is broken: no handshake",
+        "`broken` is broken: no handshake: it ended (exit code 3)",
         "no licence",
         "`noisy` is broken: it was not ready within 10000 ms",
         "where only messages belong: hello",

@@ -25,6 +25,7 @@ use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
 };
 use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
@@ -33,6 +34,7 @@ use super::desk::{Desk, Slot};
 use super::frame::{Frame, Frames};
 use super::line::encode;
 use super::tail::Tail;
+use super::words::TRACE_MAX;
 use crate::tools::command::{ENV_KEPT, Group, describe};
 use crate::tools::orphans;
 
@@ -265,12 +267,25 @@ impl Pipes {
 }
 
 impl Drop for Pipes {
-    /// A handshake that fails drops the process; how it ended may be the reason.
+    /// A handshake that fails drops the process; how it ended may be the reason. One that has closed
+    /// its output is about to end, and is given a moment to.
     fn drop(&mut self) {
-        if let Some((_, child)) = &mut self.process
-            && let Ok(Some(status)) = child.try_wait()
-        {
+        // The group goes first, here too.
+        let swapped = self.process.take().map(|(group, child)| (child, group));
+        let Some((mut child, group)) = swapped else { return };
+        if let Ok(Some(status)) = child.try_wait() {
             self.traces.note_end(describe(status));
+        } else if self.inbox.is_closed()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let traces = self.traces.clone();
+            runtime.spawn(async move {
+                // Ended with this, also when nobody is left to do it.
+                let _group = group;
+                if let Ok(Ok(status)) = tokio::time::timeout(TRACE_MAX, child.wait()).await {
+                    traces.note_end(describe(status));
+                }
+            });
         }
     }
 }

@@ -12,7 +12,7 @@ use super::desk::Desk;
 use super::stdio::{StdioConfig, Traces};
 
 /// How long the end of a process is waited for, to say how it ended.
-const TRACE_MAX: Duration = Duration::from_millis(300);
+pub(super) const TRACE_MAX: Duration = Duration::from_millis(300);
 
 /// What goes wrong over HTTP.
 type Http = StreamableHttpError<reqwest::Error>;
