@@ -27,7 +27,7 @@ use tokio::time::Sleep;
 
 use super::{Chance, Confirmer, Decision, Observer, now_ms};
 use crate::engine::{Ears, Heard, Listening};
-use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError, run_ended};
+use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError, run_ended, stopped_by};
 use crate::tools::gate::{Gate, Pass};
 use crate::tools::notes::{Note, Notes};
 use crate::tools::reach::{Around, Compositions, Standing};
@@ -397,8 +397,8 @@ impl<'a> Driver<'a> {
             (self.run.is_finished(), &self.plan.composition.template, entries.last())
         {
             let took_ms = last.at_ms.saturating_sub(self.run.started_ms());
-            let template = ToolId::new(template::COUNTED, id);
-            self.measured.push(run_ended(template, self.run.status(), took_ms));
+            let (template, status) = (ToolId::new(template::COUNTED, id), self.run.status());
+            self.measured.push(run_ended(template, status, stopped_by(entries), took_ms));
         }
         let record = Record {
             expected: self.written,

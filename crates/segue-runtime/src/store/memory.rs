@@ -9,7 +9,7 @@ use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
 
-use super::rules::{begun, composition_ended, fence, fits, is_over, next_version};
+use super::rules::{begun, composition_ended, fence, fits, is_over, next_version, stopped_by};
 use super::{
     Expect, Item, Items, Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf,
     Shelves, Store, StoreError, TakeOver, ToolStats, Word,
@@ -88,7 +88,7 @@ impl Kept {
         run.row.updated_ms = record.entries.last().map_or(run.row.updated_ms, |last| last.at_ms);
         // A run that was over is open again while it is being taken back.
         let reopened = run.row.ended_ms.take().is_some();
-        let ended = is_over(record.status).then(|| end(run));
+        let ended = is_over(record.status).then(|| end(run, record.entries));
         if reopened {
             let number = self.numbers[&lease.run_id];
             self.ended.retain(|ended| *ended != number);
@@ -117,12 +117,12 @@ impl Kept {
     }
 }
 
-fn end(run: &mut KeptRun) -> Measured {
+fn end(run: &mut KeptRun, entries: &[Entry]) -> Measured {
     run.row.ended_ms = Some(run.row.updated_ms);
     run.row.owner = None;
     run.row.epoch += 1;
     run.owner = Weak::new();
-    composition_ended(&run.row)
+    composition_ended(&run.row, stopped_by(entries))
 }
 
 #[async_trait]

@@ -23,7 +23,7 @@ use segue_core::view::RunStatus;
 
 pub use measure::{Histogram, Measured, ToolStats};
 pub use memory::MemoryStore;
-pub(crate) use rules::run_ended;
+pub(crate) use rules::{run_ended, stopped_by};
 pub use sqlite::{SqliteOptions, SqliteStore};
 
 /// Why a store could not do what it was asked. The variants are the decisions that follow.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
-use segue_core::run::Fact;
+use segue_core::run::{Entry, Fact};
 use segue_core::tool::COMPOSITION;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
@@ -58,19 +58,32 @@ pub(super) fn next_version(
 }
 
 /// A composition is a tool, so a run of it is a call that ended.
-pub(super) fn composition_ended(row: &RunRow) -> Measured {
+pub(super) fn composition_ended(row: &RunRow, stopped_by: Option<Code>) -> Measured {
     let took_ms = row.updated_ms.saturating_sub(row.started_ms);
-    run_ended(ToolId::new(COMPOSITION, &row.name), row.status, took_ms)
+    run_ended(ToolId::new(COMPOSITION, &row.name), row.status, stopped_by, took_ms)
+}
+
+/// What stopped a run as a whole, if these entries say so.
+pub(crate) fn stopped_by(entries: &[Entry]) -> Option<Code> {
+    entries.iter().rev().find_map(|entry| match &entry.fact {
+        Fact::Finished { failure, .. } => Some(failure.as_ref()?.code),
+        _ => None,
+    })
 }
 
 /// A run that ended, as a call of what it is counted as.
-pub(crate) fn run_ended(tool: ToolId, status: RunStatus, took_ms: u64) -> Measured {
+pub(crate) fn run_ended(
+    tool: ToolId,
+    status: RunStatus,
+    stopped_by: Option<Code>,
+    took_ms: u64,
+) -> Measured {
     let result = match status {
         RunStatus::Success => Ok(Value::Null),
         RunStatus::Cancelled => Err(Code::Cancelled),
         RunStatus::Denied => Err(Code::Denied),
         RunStatus::RollbackFailed => Err(Code::RollbackFailed),
-        _ => Err(Code::ToolError),
+        _ => Err(stopped_by.unwrap_or(Code::ToolError)),
     };
     Measured { tool, took: Duration::from_millis(took_ms), result, has_schema: true }
 }

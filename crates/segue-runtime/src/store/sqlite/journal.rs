@@ -95,7 +95,7 @@ fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<
         stored.row.owner = None;
         stored.row.epoch += 1;
         stored.update(connection, ended_before)?;
-        desk.count(composition_ended(&stored.row));
+        desk.count(composition_ended(&stored.row, record.stopped_by));
         return Ok(());
     }
     if !stored.is_apart {

@@ -553,6 +553,7 @@ impl Reading {
             entries: Packed { bytes: entries.to_vec(), ..Packed::default() },
             status: RunStatus::parse(&head.status).ok_or_else(wrong)?,
             at_ms: head.at,
+            stopped_by: None,
         };
         let lease = Lease { run_id, epoch: head.epoch };
         Ok(Turn { lease, begins: begins.transpose()?, record })

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use segue_core::diagnostic::Code;
 use segue_core::view::RunStatus;
 
 use super::desk::Desk;
 use super::fault::Fault;
 use super::journal;
 use super::pack::{Hash, Packed, pack};
+use crate::store::rules::stopped_by;
 use crate::store::{Lease, Record, RunRow};
 
 /// What a turn adds.
@@ -19,6 +21,8 @@ pub(super) struct PackedRecord {
     pub(super) entries: Packed,
     pub(super) status: RunStatus,
     pub(super) at_ms: Option<u64>,
+    /// What stopped the run, for what is counted; not known of what somebody else put on a slate.
+    pub(super) stopped_by: Option<Code>,
 }
 
 impl PackedRecord {
@@ -29,6 +33,7 @@ impl PackedRecord {
             entries: pack(record.entries, value_bytes_max),
             status: record.status,
             at_ms: record.entries.last().map(|entry| entry.at_ms),
+            stopped_by: stopped_by(record.entries),
         }
     }
 
