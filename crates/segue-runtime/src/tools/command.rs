@@ -249,6 +249,7 @@ impl Command {
             let message = format!("`{}` cannot be started: {error}", self.program.display());
             ToolError::Unreachable { message, retry_after: None }
         })?;
+        orphans::note(child.id(), Some(&call.key));
         Ok(Running { group: Group(child.id()), child })
     }
 

@@ -142,6 +142,32 @@ steps:
     kill_process(pid(server.parse().unwrap()), Signal::KILL).unwrap();
 }
 
+/// R3: one that carries nothing of what it was started with is found, too.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_has_cleared_its_environment_is_ended() {
+    let bare = |words: &str| format!("exec env -i PATH=\"$PATH\" {words}");
+    let hold = bare(r#"sh -c 'echo "$$" >> pids; exec sleep 300'"#);
+    let config = format!(
+        "commands: {{ hold: {{ argv: [sh, -c, {}], destructive: false }} }}\n\
+         mcpServers: {{ s: {{ command: sh, args: [-c, {}] }} }}\n",
+        Json::from(hold),
+        Json::from(bare("python3 server.py")),
+    );
+    for tool in ["hold", "s:act"] {
+        let world = world(&format!("name: c\nsteps: [{{ id: act, tool: '{tool}' }}]\n"), &config);
+        world.file("server.py", STUBBORN);
+        let mut killed = start(&world, &args(&["run", "c.yaml"]));
+        let left = lines(&world.path("pids"), 1).remove(0);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert!(is_running(&left), "{tool}");
+        let view = world.json(3, &args(&["resume", "last", "--json"]));
+        assert_eq!(view["waiting_for"][0]["kind"], "doubt", "{view}");
+        assert!(!is_running(&left), "{tool}");
+    }
+}
+
 /// A server that works on for minutes, whoever has gone away.
 const STUBBORN: &str = r#"
 import json, os, sys, time
@@ -238,6 +264,7 @@ fn a_run_is_cancelled_from_another_process() {
     assert!(!pids.iter().any(|pid| is_running(pid)), "the command is ended");
     let journal = journal(&world);
     assert_eq!(facts(&journal, "finished").len(), 1);
+    assert_eq!(facts(&journal, "cancel_asked").len(), 1);
 }
 
 /// A small disk, as long as it is mounted.

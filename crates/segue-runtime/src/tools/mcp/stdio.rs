@@ -202,6 +202,7 @@ impl Pipes {
         command.process_group(0);
         let mut child = command.spawn()?;
         let group = Group(child.id());
+        orphans::note(child.id(), None);
         if let Some(errors) = child.stderr.take() {
             tokio::spawn(listen(errors, traces.clone()));
         }

@@ -1,0 +1,202 @@
+//! Which processes were started, where whoever comes later finds it.
+//!
+//! Each Segue that starts some has a file: who it is, and a line for each process with when it began,
+//! since a number alone may be somebody else's later. Nothing is synced: what ends the machine ends
+//! the processes too. Where there can be no such file, nothing is written.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rustix::process::{Pid, geteuid};
+
+use super::system::{began, is_alive, namespace, owner};
+
+/// Not where the environment says: that of whoever comes later may say something else.
+const PLACE: &str = "/tmp";
+
+/// Lines after which those of processes that have ended are left out.
+const LINES_MAX: usize = 1_024;
+
+/// A process that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    number: i32,
+    began: String,
+    /// The key of the call that it is for; a server has none.
+    pub(super) key: Option<String>,
+    /// Who started it.
+    pub(super) owner: Arc<str>,
+}
+
+impl Line {
+    fn is_alive(&self) -> bool {
+        is_alive(self.number, &self.began)
+    }
+
+    fn text(&self) -> String {
+        format!("{} {} {}\n", self.number, self.began, self.key.as_deref().unwrap_or("-"))
+    }
+}
+
+/// Everything that was written down.
+#[derive(Default)]
+pub(super) struct Ledger(BTreeMap<i32, Line>);
+
+impl Ledger {
+    pub(super) fn read() -> Ledger {
+        let files = folder().and_then(|folder| std::fs::read_dir(folder).ok());
+        let texts = files.into_iter().flatten().flatten();
+        let texts = texts.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+        let texts = texts.filter(|text| is_of_here(text));
+        let lines = texts.flat_map(|text| lines(&text)).filter(Line::is_alive);
+        Ledger(lines.map(|line| (line.number, line)).collect())
+    }
+
+    /// What was written of a process, if it is still that one.
+    pub(super) fn line_of(&self, pid: Pid) -> Option<&Line> {
+        self.0.get(&pid.as_raw_nonzero().get()).filter(|line| line.is_alive())
+    }
+}
+
+/// Whether the numbers in a file are of processes that are seen here: another container has others.
+fn is_of_here(text: &str) -> bool {
+    namespace().is_some_and(|here| text.split(' ').next() == Some(&*here))
+}
+
+/// What a file says. A line that is not whole is left out.
+fn lines(text: &str) -> Vec<Line> {
+    let Some((owner, rest)) = text.split_once('\n') else { return Vec::new() };
+    let owner: Arc<str> = owner.into();
+    let line = |text: &str| {
+        let mut parts = text.strip_suffix('\n')?.splitn(3, ' ');
+        let (number, began) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
+        let key = Some(parts.next()?).filter(|key| *key != "-").map(str::to_owned);
+        Some(Line { number, began, key, owner: owner.clone() })
+    };
+    rest.split_inclusive('\n').filter_map(line).collect()
+}
+
+/// The file of this process.
+struct Own {
+    owner: Arc<str>,
+    path: PathBuf,
+    file: File,
+    lines: Vec<Line>,
+    /// How many are written before those of processes that have ended are left out.
+    lines_max: usize,
+}
+
+impl Own {
+    fn begin() -> Option<Own> {
+        let (folder, owner) = (folder()?, owner()?);
+        tidy(&folder);
+        let path = folder.join(owner.replace(['/', ' '], "-"));
+        let file = written(&path, &format!("{owner}\n"))?;
+        Some(Own { owner: owner.into(), path, file, lines: Vec::new(), lines_max: LINES_MAX })
+    }
+
+    fn add(&mut self, number: i32, began: String, key: Option<&str>) -> Option<()> {
+        if self.lines.len() >= self.lines_max {
+            self.lines.retain(Line::is_alive);
+            self.lines_max = LINES_MAX.max(self.lines.len() * 2);
+            // Beside it first: somebody may come at any time.
+            let other = self.path.with_extension("new");
+            let lines: String = self.lines.iter().map(Line::text).collect();
+            self.file = written(&other, &format!("{}\n{lines}", self.owner))?;
+            std::fs::rename(other, &self.path).ok()?;
+        }
+        let (key, owner) = (key.map(str::to_owned), self.owner.clone());
+        let line = Line { number, began, key, owner };
+        self.file.write_all(line.text().as_bytes()).ok()?;
+        self.lines.push(line);
+        Some(())
+    }
+}
+
+/// Writes down that this process started another. What cannot be written can only be found by its
+/// environment.
+pub(super) fn note(number: i32, key: Option<&str>) {
+    static OWN: OnceLock<Option<Mutex<Own>>> = OnceLock::new();
+    let Some(own) = OWN.get_or_init(|| Own::begin().map(Mutex::new)) else { return };
+    if let Some(began) = began(number) {
+        own.lock().unwrap_or_else(PoisonError::into_inner).add(number, began, key);
+    }
+}
+
+/// A file with this text, to which more can be added.
+fn written(path: &Path, text: &str) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path).ok()?;
+    file.write_all(text.as_bytes()).ok()?;
+    Some(file)
+}
+
+/// The folder of these files, which is this user's alone.
+fn folder() -> Option<PathBuf> {
+    let user = geteuid().as_raw();
+    let folder = Path::new(PLACE).join(format!("segue-{user}"));
+    // It may be there already.
+    let _ = DirBuilder::new().mode(0o700).create(&folder);
+    let found = std::fs::symlink_metadata(&folder).ok()?;
+    let is_ours = found.is_dir() && found.uid() == user && found.mode() & 0o777 == 0o700;
+    is_ours.then_some(folder)
+}
+
+/// Throws away what others wrote down when all of it has ended, whoever wrote it as well.
+fn tidy(folder: &Path) {
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        // One that is empty has only just been made.
+        let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+        if !is_of_here(&text) {
+            continue;
+        }
+        let who: Vec<&str> = text.lines().next().unwrap_or("").split(' ').collect();
+        let writes = match who[..] {
+            [_, number, began, _] => number.parse().is_ok_and(|number| is_alive(number, began)),
+            _ => false,
+        };
+        if !writes && !lines(&text).iter().any(Line::is_alive) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_not_whole_is_left_out() {
+        let text = "pid:[1] 7 99 0\n8 100 key of a call\n9 101 -\nnonsense\n10 102 ke";
+        let owner: Arc<str> = "pid:[1] 7 99 0".into();
+        let line = |number, began: &str, key: Option<&str>| {
+            let (began, key) = (began.to_owned(), key.map(str::to_owned));
+            Line { number, began, key, owner: owner.clone() }
+        };
+        let expected = [line(8, "100", Some("key of a call")), line(9, "101", None)];
+        assert_eq!(lines(text), expected);
+        let written: String = expected.iter().map(Line::text).collect();
+        assert_eq!(lines(&format!("{owner}\n{written}")), expected);
+    }
+
+    #[test]
+    fn what_has_ended_is_left_out_when_there_is_much() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("own");
+        let file = written(&path, "me\n").unwrap();
+        let owner = "me".into();
+        let mut own = Own { owner, path: path.clone(), file, lines: Vec::new(), lines_max: 4 };
+        let me = std::process::id().cast_signed();
+        own.add(me, began(me).unwrap(), None).unwrap();
+        for number in 0..4 {
+            own.add(me, format!("another time {number}"), None).unwrap();
+        }
+        let left = std::fs::read_to_string(path).unwrap();
+        assert_eq!(left.lines().count(), 3, "the owner, what lives, what came last: {left}");
+    }
+}

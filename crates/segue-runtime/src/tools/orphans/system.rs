@@ -1,0 +1,189 @@
+//! Processes as the system shows them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open, pidfd_send_signal,
+};
+
+use super::ledger::{self, Ledger};
+use super::{KEY, Left, OWNER};
+
+/// Looks for what is left, each a moment after the one before.
+const LOOKS_MAX: u32 = 500;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// What processes carry.
+pub(super) fn left() -> Left {
+    let mut left = Left::default();
+    let ledger = Ledger::read();
+    for pid in processes() {
+        let carried = Carried::of(pid, &ledger);
+        left.has_servers |= carried.is_left_server(pid);
+        left.keys.extend(carried.key);
+    }
+    left
+}
+
+/// Ends every process that carries one of these keys and every server that nobody has, and waits
+/// until none is left.
+pub(super) fn end(keys: &[Arc<str>]) {
+    let ledger = Ledger::read();
+    let is_meant = |pid: &Pid| {
+        let carried = Carried::of(*pid, &ledger);
+        let is_one = |key: &String| keys.iter().any(|meant| **meant == **key);
+        carried.key.as_ref().is_some_and(is_one) || carried.is_left_server(*pid)
+    };
+    for _ in 0..LOOKS_MAX {
+        let left: Vec<Pid> = processes().filter(is_meant).collect();
+        if left.is_empty() {
+            return;
+        }
+        left.into_iter().for_each(|pid| end_one(pid, is_meant));
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+fn end_one(pid: Pid, is_meant: impl Fn(&Pid) -> bool) {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    // Again, now that the number cannot become anybody else's unnoticed.
+    if !is_meant(&pid) {
+        return;
+    }
+    // What stands still does not end by itself, and with it its group stays what it is.
+    let _ = pidfd_send_signal(&process, Signal::STOP);
+    let group_of = |pid| Stat::of(pid).and_then(|stat| Pid::from_raw(stat.group));
+    if let Some(group) = group_of(pid)
+        && Some(group) != group_of(getpid())
+    {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = pidfd_send_signal(&process, Signal::KILL);
+}
+
+/// Every process but this one.
+fn processes() -> impl Iterator<Item = Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Pid::from_raw).filter(|pid| *pid != getpid())
+}
+
+/// What a process was started with. One that has ended has nothing any more.
+#[derive(Default)]
+struct Carried {
+    key: Option<String>,
+    owner: Option<String>,
+}
+
+impl Carried {
+    /// What its environment says, and else the ledger.
+    fn of(pid: Pid, ledger: &Ledger) -> Carried {
+        let Carried { key, owner } = Carried::inside(pid).unwrap_or_default();
+        match ledger.line_of(pid) {
+            Some(noted) if key.is_none() && owner.is_none() => {
+                let owner = noted.key.is_none().then(|| noted.owner.to_string());
+                Carried { key: noted.key.clone(), owner }
+            }
+            _ => Carried { key, owner },
+        }
+    }
+
+    fn inside(pid: Pid) -> Option<Carried> {
+        let path = format!("/proc/{}/environ", pid.as_raw_nonzero());
+        let environment = std::fs::read(path).ok()?;
+        let value_of = |name: &str| {
+            let mut variables = environment.split(|byte| *byte == 0);
+            let is_it = |v: &&[u8]| v.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(drop);
+            let value = variables.find(|v| is_it(v).is_some())?.get(name.len() + 1..)?;
+            String::from_utf8(value.to_vec()).ok()
+        };
+        Some(Carried { key: value_of(KEY), owner: value_of(OWNER) })
+    }
+
+    /// Whether it is a server whose Segue has ended, or a part of one. Who has gone into a session of
+    /// its own was meant to stay.
+    fn is_left_server(&self, pid: Pid) -> bool {
+        let Some(owner) = self.owner.as_ref() else { return false };
+        let parts: Vec<&str> = owner.split(' ').collect();
+        let [namespace, number, began, session] = parts[..] else { return false };
+        let here = self::namespace();
+        let is_alive = || number.parse().is_ok_and(|number| is_alive(number, began));
+        here.is_some_and(|here| here == namespace)
+            && Stat::of(pid).is_some_and(|stat| stat.session == session)
+            && !is_alive()
+    }
+}
+
+/// Whether the process of this number is the one that began then, and has not ended.
+pub(super) fn is_alive(number: i32, began: &str) -> bool {
+    let stat = Pid::from_raw(number).and_then(Stat::of).filter(|stat| !stat.is_over);
+    stat.is_some_and(|stat| stat.began == began)
+}
+
+/// When the process of this number began.
+pub(super) fn began(number: i32) -> Option<String> {
+    Some(Stat::of(Pid::from_raw(number)?)?.began)
+}
+
+/// Writes down that a process was started.
+pub(super) fn note(number: u32, key: Option<&str>) {
+    ledger::note(number.cast_signed(), key);
+}
+
+/// This process, as its servers carry it. A number alone may be somebody else's later.
+pub(super) fn owner() -> Option<String> {
+    let me = getpid();
+    let Stat { began, session, .. } = Stat::of(me)?;
+    Some(format!("{} {} {began} {session}", namespace()?, me.as_raw_nonzero()))
+}
+
+/// What the numbers of processes are counted in: another container has others.
+pub(super) fn namespace() -> Option<String> {
+    std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_string().ok()
+}
+
+/// What the system says of a process. A group or a session that was begun outside a container has
+/// the number 0 inside it.
+struct Stat {
+    /// Whether it has ended, even if nobody has noticed.
+    is_over: bool,
+    group: i32,
+    session: String,
+    began: String,
+}
+
+impl Stat {
+    fn of(pid: Pid) -> Option<Stat> {
+        let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+        Stat::read(&std::fs::read_to_string(path).ok()?)
+    }
+
+    fn read(stat: &str) -> Option<Stat> {
+        // Its name stands in brackets, and may hold anything.
+        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        // The first one after the name is the third of them all.
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Stat {
+            is_over: matches!(field(3)?, "Z" | "X"),
+            group: field(5)?.parse().ok()?,
+            session: field(6)?.to_owned(),
+            began: field(22)?.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a container that was entered, group and session are of outside.
+    #[test]
+    fn a_process_of_a_session_outside_is_read() {
+        let line = "7 (a ) (b) S 1 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
+        let Stat { is_over, group, session, began } = Stat::read(line).unwrap();
+        assert!(!is_over);
+        assert_eq!((group, &*session, &*began), (0, "0", "987654"));
+        assert!(Pid::from_raw(group).is_none(), "a group that nothing can be sent to");
+    }
+}
