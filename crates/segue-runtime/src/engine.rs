@@ -621,7 +621,11 @@ async fn stopped(store: &dyn Store, run_id: Arc<str>, error: StoreError) -> Engi
     let is_for_now = matches!(error, StoreError::Unavailable { .. } | StoreError::Broken { .. });
     // What cannot be looked at may have begun.
     let has_begun = !matches!(store.run(&run_id).await, Ok(None));
-    if is_for_now && has_begun { EngineError::Stopped { run_id, error } } else { error.into() }
+    if is_for_now && has_begun {
+        EngineError::Stopped { run_id, why: error.to_string() }
+    } else {
+        error.into()
+    }
 }
 
 /// The view of a run that never began.

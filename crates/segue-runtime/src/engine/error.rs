@@ -49,13 +49,13 @@ pub enum EngineError {
         /// The run.
         run_id: Arc<str>,
     },
-    /// The store could not be written, and the run stopped where it was.
-    #[error("run {run_id} stopped where it was: {error}")]
+    /// The run stopped where it was: the store could not be written, say.
+    #[error("run {run_id} stopped where it was: {why}")]
     Stopped {
         /// The run, which can go on from there.
         run_id: Arc<str>,
-        /// What is wrong with the store.
-        error: StoreError,
+        /// Why.
+        why: String,
     },
     /// The store could not do what it was asked.
     #[error(transparent)]

@@ -396,11 +396,13 @@ impl Hall {
         self.handle.spawn(async move {
             let end = work.abort_handle();
             let outcome = tokio::select! {
-                outcome = work => outcome.unwrap_or_else(|_| Err(lost(&active.run_id))),
+                outcome = work => outcome.unwrap_or_else(|_| {
+                    Err(lost(&active.run_id, "Segue itself failed, which is a defect of it"))
+                }),
                 _ = leaving.changed() => {
                     end.abort();
                     active.leave();
-                    Err(lost(&active.run_id))
+                    Err(lost(&active.run_id, "Segue ends"))
                 }
             };
             // Before anybody else can go on with it, which stops the clock.
@@ -658,8 +660,7 @@ fn steps_of(plan: &Plan) -> Option<u32> {
     is_counted.then(|| u32::try_from(plan.steps.len()).unwrap_or(u32::MAX))
 }
 
-/// Nobody drives the run any more: Segue is ended, or its own code panicked.
-fn lost(run_id: &Arc<str>) -> EngineError {
-    let message = "nobody drives the run".to_owned();
-    EngineError::Stopped { run_id: run_id.clone(), error: StoreError::Broken { what: message } }
+/// Nobody drives the run any more.
+fn lost(run_id: &Arc<str>, why: &str) -> EngineError {
+    EngineError::Stopped { run_id: run_id.clone(), why: why.to_owned() }
 }

@@ -14,6 +14,7 @@ use segue_core::view::{PlanView, RunStatus};
 use segue_runtime::engine::Engine;
 use tokio::time::Instant;
 
+use super::acting::seen;
 use super::execution::{Execution, Undescribed, execution, keep_template, source};
 use super::hall::Hall;
 use super::told::{Told, run_value};
@@ -273,7 +274,7 @@ impl Desk<'_> {
         match stored {
             Err(error) => Told::error(error.to_string()),
             Ok(stored) => {
-                let mut view = stored.view();
+                let mut view = seen(self.hall, self.who, &stored);
                 if view.status == RunStatus::Pending {
                     view.status = RunStatus::Running;
                 }

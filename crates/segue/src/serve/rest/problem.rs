@@ -125,11 +125,12 @@ impl Problem {
     /// Everything that is wrong with a composition.
     pub fn findings(source: &Source, findings: &[Diagnostic]) -> Problem {
         let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
-        let code = errors.next().map_or(Code::Parse, |finding| finding.code);
-        let more = errors.count();
-        let detail = match more {
-            0 => "the composition does not compile".to_owned(),
-            more => format!("the composition does not compile: {} errors", more + 1),
+        let first = errors.next();
+        let code = first.map_or(Code::Parse, |finding| finding.code);
+        let message = first.map_or("it cannot be read", |finding| &*finding.message);
+        let detail = match errors.count() {
+            0 => message.to_owned(),
+            more => format!("there are {} mistakes; the first one: {message}", more + 1),
         };
         let mut problem = Problem::wrong(code, detail);
         problem.view.diagnostics = findings.iter().map(|finding| finding.view(source)).collect();
