@@ -354,6 +354,7 @@ impl Hall {
             let name = counted(&engine, &driven.composition);
             let watch = observing.watch(&*driven, name, &Origin::default());
             let questions = Questions { active: driven.clone() };
+            let only_goes_on = wish == Wish::GoOn;
             let request = ResumeRequest {
                 wish,
                 take_over,
@@ -362,7 +363,13 @@ impl Hall {
                 cancel: Box::pin(driven.cancelled()),
                 ..ResumeRequest::new(driven.run_id.clone())
             };
-            engine.resume(request).await
+            match engine.resume(request).await {
+                // It has ended since it was looked at: how is the answer.
+                Err(EngineError::Store(StoreError::Ended { run_id, .. })) if only_goes_on => {
+                    Ok(engine.stored(&run_id).await?.view())
+                }
+                other => other,
+            }
         });
         active
     }
