@@ -177,9 +177,11 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Reused { node, output: value.clone(), given: None },
         Fact::Kept { node, references: vec!["{{ a.b }}".into(), "".into()] },
         Fact::ConsentAsked,
-        Fact::Consented { by },
+        Fact::Consented { by: by.clone() },
         Fact::Followed { node, handle: value.clone() },
         Fact::Sought { node },
+        Fact::Refused { node: flag.then_some(node), by: by.clone() },
+        Fact::CancelAsked { by },
     ]
 }
 
@@ -227,6 +229,8 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::Consented { .. } => 38,
         Fact::Followed { .. } => 39,
         Fact::Sought { .. } => 40,
+        Fact::Refused { .. } => 41,
+        Fact::CancelAsked { .. } => 42,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }

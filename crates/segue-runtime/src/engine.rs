@@ -298,8 +298,8 @@ pub struct RunRequest<'a> {
     pub confirmer: &'a dyn Confirmer,
     /// Who watches.
     pub observer: &'a dyn Observer,
-    /// Resolves when the run should end.
-    pub cancel: BoxFuture<'a, ()>,
+    /// Resolves when the run should end, to who wants it.
+    pub cancel: BoxFuture<'a, Arc<str>>,
 }
 
 impl RunRequest<'_> {

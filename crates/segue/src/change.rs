@@ -90,6 +90,8 @@ pub fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
         | Fact::Visited { .. }
         | Fact::Resolved { .. }
         | Fact::Granted { .. }
+        | Fact::Refused { .. }
+        | Fact::CancelAsked { .. }
         | Fact::Woke { .. }
         | Fact::RollbackAsked { .. }
         | Fact::RollbackStarted { .. }

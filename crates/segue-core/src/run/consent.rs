@@ -130,6 +130,7 @@ impl Moment<'_> {
         if granted {
             return self.record(Fact::Consented { by });
         }
+        self.record(Fact::Refused { node: None, by });
         let name = &self.state.plan_of(0).composition.name;
         let failure = denial(format!("`{name}` was not allowed to run"));
         self.stop(0, &Arc::new(failure));

@@ -48,7 +48,7 @@ impl Moment<'_> {
             EventKind::Fired(TimerId::Step(node)) => self.fired(node),
             EventKind::Fired(TimerId::Undo(node)) => self.undo_rested(node),
             EventKind::Fired(TimerId::Attempt(call)) => self.attempt_timed_out(call),
-            EventKind::Cancel => self.cancel(),
+            EventKind::Cancel { by } => self.cancel(by),
         }
         self.advance();
     }
@@ -263,6 +263,9 @@ impl Moment<'_> {
             return self.doubt_decided(node, candidate, granted, by, data);
         }
         let Node::Asking { candidate } = self.state.record(node).node else { return };
+        if !granted {
+            self.record(Fact::Refused { node: Some(node), by: by.clone() });
+        }
         if let StepKind::Approve { .. } = self.state.step(node).kind {
             return self.approved(node, granted, &by, data);
         }
@@ -279,15 +282,19 @@ impl Moment<'_> {
 
     /// Nothing new starts in this activation; what runs is asked to end.
     pub(super) fn stop(&mut self, frame: u32, failure: &Arc<Failure>) {
-        // Going back is not cancelled: what was done is taken back whatever anybody wishes.
-        let goes_back = self.state.is_root(frame) && self.state.activation_of(frame).back.is_some();
-        if self.state.frame(frame).stopped.is_some() || goes_back {
+        if !self.may_stop(frame) {
             return;
         }
         self.record(Fact::Stopped { frame, failure: failure.clone() });
         for node in self.state.nodes_of(frame) {
             self.end_node(node, failure);
         }
+    }
+
+    /// Going back is not cancelled: what was done is taken back whatever anybody wishes.
+    fn may_stop(&self, frame: u32) -> bool {
+        let goes_back = self.state.is_root(frame) && self.state.activation_of(frame).back.is_some();
+        self.state.frame(frame).stopped.is_none() && !goes_back
     }
 
     fn end_node(&mut self, node: NodeId, failure: &Arc<Failure>) {
@@ -352,8 +359,10 @@ impl Moment<'_> {
         }
     }
 
-    fn cancel(&mut self) {
-        if self.state.status == RunStatus::Running && !self.state.frame_is_closed(0) {
+    fn cancel(&mut self, by: Arc<str>) {
+        let is_over = self.state.status != RunStatus::Running || self.state.frame_is_closed(0);
+        if !is_over && self.may_stop(0) {
+            self.record(Fact::CancelAsked { by });
             let failure = Failure::lasting(Code::Cancelled, "the run was cancelled");
             self.stop(0, &Arc::new(failure));
         }

@@ -224,6 +224,18 @@ pub enum Fact {
         /// Who.
         by: Arc<str>,
     },
+    /// Somebody said no. What follows from it is said by what comes after this.
+    Refused {
+        /// The step; none when the whole run was asked for.
+        node: Option<NodeId>,
+        /// Who.
+        by: Arc<str>,
+    },
+    /// Somebody wants the run to end.
+    CancelAsked {
+        /// Who.
+        by: Arc<str>,
+    },
     /// A call was announced. It leaves only after this is durable.
     Called {
         /// The step.
@@ -521,9 +533,11 @@ impl Fact {
             | Fact::UndoFailed { node, .. }
             | Fact::Kept { node, .. }
             | Fact::Late { node, .. } => Some(*node),
+            Fact::Refused { node, .. } => *node,
             Fact::Started(_)
             | Fact::ConsentAsked
             | Fact::Consented { .. }
+            | Fact::CancelAsked { .. }
             | Fact::Visited { .. }
             | Fact::Stopped { .. }
             | Fact::Closed { .. }

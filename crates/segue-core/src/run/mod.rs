@@ -147,7 +147,10 @@ pub enum EventKind {
     /// A time has come.
     Fired(TimerId),
     /// Somebody wants the run to end.
-    Cancel,
+    Cancel {
+        /// Who.
+        by: Arc<str>,
+    },
 }
 
 /// How a call was answered.

@@ -32,7 +32,7 @@ impl Run {
         let wanted = |is_it: fn(&EventKind) -> bool| wishes.iter().any(is_it);
         if root.back.is_some() || wanted(|wish| matches!(wish, EventKind::RollBack { .. })) {
             plan.undoing()
-        } else if !wanted(|wish| matches!(wish, EventKind::Cancel)) {
+        } else if !wanted(|wish| matches!(wish, EventKind::Cancel { .. })) {
             plan.called()
         } else if root.strategy == Strategy::Rollback || plan.reverts() {
             plan.undoing()

@@ -322,6 +322,8 @@ impl State {
                 self.ending.insert(*frame);
             }
             Fact::Closed { frame, failed, is_final } => self.close(*frame, *failed, *is_final),
+            // What follows from them comes after them.
+            Fact::Refused { .. } | Fact::CancelAsked { .. } => {}
             Fact::RollbackAsked { by } => {
                 self.rollback_asked = Some(by.clone());
                 self.status = RunStatus::Running;

@@ -126,6 +126,11 @@ pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<DecisionView> {
             let what = if *done { "was done" } else { "was not done" };
             Some((by.clone(), format!("found that `{}` {what}", state.path(*node))))
         }
+        Fact::Refused { node: None, by } => Some((by.clone(), "refused the run".to_owned())),
+        Fact::Refused { node: Some(node), by } => {
+            Some((by.clone(), format!("refused `{}`", state.path(*node))))
+        }
+        Fact::CancelAsked { by } => Some((by.clone(), "cancelled the run".to_owned())),
         Fact::RollbackAsked { by } => Some((by.clone(), "wanted it to be taken back".to_owned())),
         Fact::Succeeded { node, output, .. }
             if matches!(state.step(*node).kind, StepKind::Approve { .. }) =>

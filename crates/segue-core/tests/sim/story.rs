@@ -48,7 +48,7 @@ impl Word {
             }
             Word::Expanded(node, outcome) => EventKind::Expanded { node, outcome },
             Word::Fired(timer) => EventKind::Fired(timer),
-            Word::Cancel => EventKind::Cancel,
+            Word::Cancel => EventKind::Cancel { by: World::somebody() },
             Word::Resumed => EventKind::Resumed,
         };
         Event { at_ms, entropy, kind }

@@ -262,7 +262,7 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
     };
     push(&mut pending, 1, EventKind::Start(Box::new(world.started())));
     if let Some(at) = world.cancel_at() {
-        push(&mut pending, at + 1, EventKind::Cancel);
+        push(&mut pending, at + 1, EventKind::Cancel { by: "somebody".into() });
     }
     if let Some(at) = world.roll_back_at() {
         push(&mut pending, at + 1, EventKind::RollBack { by: "somebody".into() });
@@ -415,6 +415,9 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::Followed { node, handle } => format!("{} can be found by {handle}", path(node)),
         Fact::Sought { node } => format!("{} is looked for", path(node)),
         Fact::Paused { node, until_ms } => format!("{} pauses until {}", path(node), until_ms - 1),
+        Fact::Refused { node: None, by } => format!("{by} refuses the run"),
+        Fact::Refused { node: Some(node), by } => format!("{} is refused by {by}", path(node)),
+        Fact::CancelAsked { by } => format!("{by} cancels the run"),
         Fact::RollbackAsked { by } => format!("{by} wants it to be taken back"),
         Fact::Slept { node, until_ms } => format!("{} waits until {}", path(node), until_ms - 1),
         Fact::Succeeded { node, output, given } => {

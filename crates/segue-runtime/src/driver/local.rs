@@ -61,8 +61,8 @@ pub struct Drive<'a> {
     pub chance: &'a Chance,
     /// What compiles a composition that was made at run time.
     pub expand: &'a Expand<'a>,
-    /// Resolves when the run should end.
-    pub cancel: BoxFuture<'a, ()>,
+    /// Resolves when the run should end, to who wants it.
+    pub cancel: BoxFuture<'a, Arc<str>>,
     /// What else is wanted of it meanwhile.
     pub(crate) ears: &'a Arc<Ears>,
 }
@@ -241,7 +241,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    async fn until_finished(&mut self, cancel: BoxFuture<'_, ()>) -> Result<(), StoreError> {
+    async fn until_finished(&mut self, cancel: BoxFuture<'_, Arc<str>>) -> Result<(), StoreError> {
         let mut cancel = Some(cancel);
         while !self.run.is_finished() {
             if self.run.is_waiting() && self.asked.is_empty() {
@@ -261,7 +261,7 @@ impl<'a> Driver<'a> {
     /// synced once. What somebody wants from outside comes by itself.
     fn gather(
         &mut self,
-        cancel: &mut Option<BoxFuture<'_, ()>>,
+        cancel: &mut Option<BoxFuture<'_, Arc<str>>>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Heard>> {
         let is_idle = loop {
@@ -282,9 +282,9 @@ impl<'a> Driver<'a> {
             return Poll::Ready(None);
         }
         assert!(!is_idle, "a run that is not finished waits for something");
-        if cancel.as_mut().is_some_and(|signal| signal.poll_unpin(cx).is_ready()) {
+        if let Some(Poll::Ready(by)) = cancel.as_mut().map(|signal| signal.poll_unpin(cx)) {
             *cancel = None;
-            self.happened.push(Happened::Event(EventKind::Cancel));
+            self.happened.push(Happened::Event(EventKind::Cancel { by }));
             return Poll::Ready(None);
         }
         let listening = self.listening.get_or_insert_with(|| self.ears.listen(&self.run_id));

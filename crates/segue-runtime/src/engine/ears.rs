@@ -28,7 +28,11 @@ pub enum Wish {
     /// That it goes on where it was.
     GoOn,
     /// That it ends.
-    Cancel,
+    Cancel {
+        /// Who wants it.
+        #[serde(default = "somebody")]
+        by: Arc<str>,
+    },
     /// That what it did is taken back.
     RollBack {
         /// Who wants it.
@@ -47,12 +51,17 @@ pub enum Wish {
     },
 }
 
+/// Who left a word before it was written down who does.
+fn somebody() -> Arc<str> {
+    "somebody".into()
+}
+
 impl Wish {
     /// What happens to the run; nothing when it only goes on.
     pub(crate) fn event(self) -> Option<EventKind> {
         Some(match self {
             Wish::GoOn => return None,
-            Wish::Cancel => EventKind::Cancel,
+            Wish::Cancel { by } => EventKind::Cancel { by },
             Wish::RollBack { by } => EventKind::RollBack { by },
             Wish::Decide { question, granted, by, data } => {
                 EventKind::Decided { question, granted, by, data }

@@ -35,8 +35,8 @@ pub struct ResumeRequest<'a> {
     pub confirmer: &'a dyn Confirmer,
     /// Who watches.
     pub observer: &'a dyn Observer,
-    /// Resolves when the run should end.
-    pub cancel: BoxFuture<'a, ()>,
+    /// Resolves when the run should end, to who wants it.
+    pub cancel: BoxFuture<'a, Arc<str>>,
 }
 
 impl ResumeRequest<'_> {
@@ -190,7 +190,7 @@ impl Engine {
     /// to somebody, delays none of the others.
     pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
         let mut recovered = Vec::new();
-        let never = || Box::pin(std::future::pending()) as BoxFuture<'static, ()>;
+        let never = || Box::pin(std::future::pending()) as BoxFuture<'static, Arc<str>>;
         self.recover_watched(|_| Unobserved, never, |one| recovered.push(one)).await?;
         Ok(recovered)
     }
@@ -200,7 +200,7 @@ impl Engine {
     pub async fn recover_watched<O: Observer>(
         &self,
         watch: impl Fn(&RunRow) -> O,
-        cancel: impl Fn() -> BoxFuture<'static, ()>,
+        cancel: impl Fn() -> BoxFuture<'static, Arc<str>>,
         mut told: impl FnMut(Recovered),
     ) -> Result<(), EngineError> {
         let (found, watch, cancel) = (self.inner.store.unfinished().await?, &watch, &cancel);

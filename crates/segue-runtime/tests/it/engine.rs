@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
@@ -215,7 +216,8 @@ async fn cancelling_ends_what_runs() {
         "name: stop\nsteps: [{ id: a, tool: 'test:hangs' }, { id: b, tool: echo, depends_on: a }]\n",
     );
     let mut request = RunRequest::new(plan, Value::empty_object());
-    request.cancel = Box::pin(tokio::time::sleep(std::time::Duration::from_secs(5)));
+    let after = tokio::time::sleep(std::time::Duration::from_secs(5));
+    request.cancel = Box::pin(after.map(|()| "ada".into()));
     let view = engine.run(request).await.unwrap();
     assert_eq!(view.status, RunStatus::Cancelled);
     assert_eq!(ended.load(Ordering::SeqCst), 1);

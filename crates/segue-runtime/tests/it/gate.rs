@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use segue_core::compile::source::Source;
@@ -155,7 +156,8 @@ async fn storm(tool_max: u32, source_max: u32, all_max: usize, runs: Vec<(Vec<u6
     let started = runs.iter().map(|(items, cancel)| {
         let mut request = RunRequest::new(plan.clone(), waits(items));
         if let Some(after) = cancel {
-            request.cancel = Box::pin(tokio::time::sleep(Duration::from_millis(*after)));
+            let after = tokio::time::sleep(Duration::from_millis(*after));
+            request.cancel = Box::pin(after.map(|()| "ada".into()));
         }
         engine.run(request)
     });
@@ -242,7 +244,8 @@ steps:
   - { id: waiting, tool: 'near:a', parameters: { ms: 1000 } }
 ";
     let mut request = RunRequest::new(plan(&engine, text), Value::empty_object());
-    request.cancel = Box::pin(tokio::time::sleep(Duration::from_millis(10)));
+    let after = tokio::time::sleep(Duration::from_millis(10));
+    request.cancel = Box::pin(after.map(|()| "ada".into()));
     let view = engine.run(request).await.unwrap();
     assert_eq!(view.status, RunStatus::Cancelled);
     assert_eq!(view.steps[0].status, StepStatus::InDoubt);

@@ -202,7 +202,7 @@ async fn a_run_without_its_tools_is_left_alone() {
     for run_id in ["one", "two"] {
         assert_eq!(store.load(&run_id.into()).await.unwrap().len(), journal.len());
     }
-    let ended = resume(&changed, "one", Wish::Cancel).await.unwrap();
+    let ended = resume(&changed, "one", Wish::Cancel { by: "ada".into() }).await.unwrap();
     assert_eq!(ended.status, RunStatus::Cancelled);
     let (here, _) = engine(store);
     assert_eq!(resume(&here, "two", Wish::GoOn).await.unwrap().status, RunStatus::Success);
@@ -220,7 +220,7 @@ steps:
   - { id: ask, approve: { message: Sure? }, depends_on: a }
 ";
     let back = || Wish::RollBack { by: "ada".into() };
-    for wish in [back(), Wish::Cancel] {
+    for wish in [back(), Wish::Cancel { by: "ada".into() }] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let before = with_tools(&store, &[("work", "works"), ("undo", "undoes")]);
         let (plan, findings) = before.plan(&Source::new("undone.yaml", UNDONE));

@@ -58,7 +58,7 @@ async fn a_cancel_reaches_whoever_drives_the_run() {
         let asks = async {
             let run_id = only_run(&*store).await;
             let asker = if from_here { &here } else { &there };
-            assert!(asker.tell(&run_id, &Wish::Cancel).await.unwrap());
+            assert!(asker.tell(&run_id, &Wish::Cancel { by: "ada".into() }).await.unwrap());
             asker.follow(&run_id).await.unwrap()
         };
         let (view, seen) = tokio::join!(run(&here, WAITS), asks);
@@ -102,12 +102,12 @@ async fn a_run_that_nobody_drives_is_left_to_whoever_asks() {
     request.confirmer = &Later;
     let view = here.run(request).await.unwrap();
     assert_eq!(view.status, RunStatus::Waiting);
-    assert!(!there.tell(&view.run_id, &Wish::Cancel).await.unwrap());
+    assert!(!there.tell(&view.run_id, &Wish::Cancel { by: "ada".into() }).await.unwrap());
     assert_eq!(store.words().await.unwrap(), []);
     let mut request = ResumeRequest::new(view.run_id.clone());
-    request.wish = Wish::Cancel;
+    request.wish = Wish::Cancel { by: "ada".into() };
     assert_eq!(there.resume(request).await.unwrap().status, RunStatus::Cancelled);
-    let late = there.tell(&view.run_id, &Wish::Cancel).await;
+    let late = there.tell(&view.run_id, &Wish::Cancel { by: "ada".into() }).await;
     assert!(matches!(late, Err(EngineError::Store(StoreError::Ended { .. }))));
 }
 
@@ -177,10 +177,10 @@ async fn a_word_to_somebody_who_hangs() {
     // It has begun, and is never asked again.
     let mut run = Box::pin(run);
     assert!(futures_util::poll!(&mut run).is_pending());
-    let unheard = there.tell(&run_id, &Wish::Cancel).await.unwrap_err();
+    let unheard = there.tell(&run_id, &Wish::Cancel { by: "ada".into() }).await.unwrap_err();
     assert_eq!(unheard, EngineError::Unheard { run_id: run_id.clone() });
     assert_eq!(store.words().await.unwrap(), [], "nothing happens later");
-    let word = serde_json::to_string(&Wish::Cancel).unwrap();
+    let word = serde_json::to_string(&Wish::Cancel { by: "ada".into() }).unwrap();
     there.store().leave_word(&run_id, &word.into()).await.unwrap();
     let request = ResumeRequest::new(run_id.clone());
     let request = ResumeRequest { take_over: TakeOver::Anyway, ..request };

@@ -117,7 +117,7 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
 
 pub(super) fn cancel(global: &Global, args: &CancelArgs) -> Exit {
     let take_over = how(args.take_over);
-    act(global, &args.run, |_, _| Ok(Act { take_over, ..Act::new(Wish::Cancel) }))
+    act(global, &args.run, |_, _| Ok(Act { take_over, ..Act::new(Wish::Cancel { by: who() }) }))
 }
 
 fn how(takes_over: bool) -> TakeOver {
@@ -133,9 +133,8 @@ pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
 /// Whether what was wanted happened: a run that was taken back as somebody wished is no failure.
 fn exit_of_wish(wish: &Wish, status: RunStatus, exit: Exit) -> Exit {
     match (wish, status) {
-        (Wish::RollBack { .. }, RunStatus::RolledBack) | (Wish::Cancel, RunStatus::Cancelled) => {
-            Exit::Success
-        }
+        (Wish::RollBack { .. }, RunStatus::RolledBack)
+        | (Wish::Cancel { .. }, RunStatus::Cancelled) => Exit::Success,
         _ => exit,
     }
 }
@@ -216,7 +215,7 @@ async fn go_on(
             take_over: act.take_over,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted()),
+            cancel: Box::pin(interrupted().map(|()| who())),
             ..ResumeRequest::new(run_id.clone())
         };
         let outcome = app.engine.resume(request).await;
@@ -349,7 +348,7 @@ fn resume_all(global: &Global) -> Exit {
     let outcome = app.runtime().block_on(async {
         let watch = |row: &RunRow| observing.watch(&Unobserved, &row.name, &Origin::default());
         // One for all of them: it says so once.
-        let interrupted = interrupted().boxed().shared();
+        let interrupted = interrupted().map(|()| who()).boxed().shared();
         let cancel = || interrupted.clone().boxed();
         app.engine.recover_watched(watch, cancel, |one| tally.tell(one)).await
     });

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use futures_util::FutureExt as _;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::{Plan, explain};
@@ -25,6 +26,7 @@ use super::progress;
 use super::prompt;
 use super::record::Record;
 use super::upstream::Wanted;
+use super::who::who;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::observe::{Observing, Origin};
 use crate::print::clean;
@@ -332,7 +334,7 @@ impl Prepared {
             reused,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted()),
+            cancel: Box::pin(interrupted().map(|()| who())),
         };
         let outcome = if args.dry_run {
             app.runtime().block_on(app.engine.rehearse(request))

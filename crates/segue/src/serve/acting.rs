@@ -94,7 +94,7 @@ pub async fn act(
         return Err(EngineError::Store(StoreError::Ended { run_id, status }).into());
     }
     let wish = match deed {
-        Deed::Cancel => Wish::Cancel,
+        Deed::Cancel => Wish::Cancel { by: by.clone() },
         Deed::RollBack => Wish::RollBack { by: by.clone() },
         Deed::Resume(None) => Wish::GoOn,
         Deed::Resume(Some(verdict)) => decide(&stored, verdict, true, by)?,

@@ -63,7 +63,7 @@ pub struct Active {
     /// Whose it is.
     pub principal: Option<Arc<str>>,
     standing: watch::Sender<Standing>,
-    cancel: watch::Sender<bool>,
+    cancel: watch::Sender<Option<Arc<str>>>,
     answers: Mutex<Answers>,
     /// There once somebody follows.
     events: OnceLock<broadcast::Sender<Arc<Event>>>,
@@ -124,15 +124,17 @@ impl Active {
     }
 
     /// Has it end.
-    pub fn cancel(&self) {
-        self.cancel.send_replace(true);
+    pub fn cancel(&self, by: Arc<str>) {
+        self.cancel.send_replace(Some(by));
     }
 
-    /// Resolves when somebody wants it to end.
-    pub async fn cancelled(&self) {
+    /// Resolves when somebody wants it to end, to who does.
+    pub async fn cancelled(&self) -> Arc<str> {
         let mut cancel = self.cancel.subscribe();
-        if cancel.wait_for(|wanted| *wanted).await.is_err() {
-            std::future::pending::<()>().await;
+        let by = cancel.wait_for(Option::is_some).await.ok().and_then(|by| by.clone());
+        match by {
+            Some(by) => by,
+            None => std::future::pending().await,
         }
     }
 

@@ -552,7 +552,7 @@ impl Hall {
         who: &Principal,
         run_id: &str,
     ) -> Result<RunView, EngineError> {
-        self.act(who, run_id, Wish::Cancel).await
+        self.act(who, run_id, Wish::Cancel { by: who.name.clone() }).await
     }
 
     /// Has what is wanted of a run of theirs happen, wherever it is, and waits until it is over or waits
@@ -565,8 +565,8 @@ impl Hall {
     ) -> Result<RunView, EngineError> {
         loop {
             let active = match (self.active(who, run_id), &wish) {
-                (Some(active), Wish::Cancel) => {
-                    active.cancel();
+                (Some(active), Wish::Cancel { by }) => {
+                    active.cancel(by.clone());
                     active
                 }
                 (Some(active), Wish::GoOn) => active,
@@ -583,7 +583,7 @@ impl Hall {
                     // What is over is taken up again only to be taken back.
                     let take_over = match wish {
                         Wish::RollBack { .. } => TakeOver::Reopen,
-                        Wish::GoOn | Wish::Cancel | Wish::Decide { .. } => TakeOver::IfLeft,
+                        Wish::GoOn | Wish::Cancel { .. } | Wish::Decide { .. } => TakeOver::IfLeft,
                     };
                     self.go_on(&row, wish.clone(), take_over, Asking::Later)
                 }

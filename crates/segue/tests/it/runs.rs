@@ -127,6 +127,22 @@ fn a_question_outlives_the_process() {
     assert!(decisions[0]["at"].as_str().unwrap().ends_with('Z'), "{decisions}");
 }
 
+/// A1: a no and a cancelling have somebody who said it, too.
+#[test]
+fn whoever_refuses_or_cancels_is_named() {
+    let world = World::with(ASK);
+    for (words, what) in [("approve --deny", "refused `ask`"), ("cancel", "cancelled the run")] {
+        world.run(3, &[]);
+        let mut words: Vec<&str> = words.split(' ').collect();
+        words.insert(1, "last");
+        world.segue(&words);
+        let decisions = last(&world)["decisions"].clone();
+        let made: Vec<_> = decisions.as_array().unwrap().iter().map(|one| &one["what"]).collect();
+        assert_eq!(made, [what]);
+        assert_eq!(decisions[0]["by"], me(&world));
+    }
+}
+
 /// Who runs the tests, as the system says.
 fn me(world: &World) -> String {
     let named = world.command("id").arg("-un").output().unwrap();

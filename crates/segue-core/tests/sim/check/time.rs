@@ -226,23 +226,28 @@ pub(super) fn a4_one_answer_wins(evidence: &Evidence<'_>) -> Finding {
                 let path = evidence.path(*node);
                 demand!(entries.is_empty(), "`{path}` takes a second answer: {entries:?}");
             } else if let Some(first) = entries.first() {
+                // Who said no stands before what follows from it.
+                let asked = (*node != NodeId::RUN).then_some(*node);
+                let is_refused =
+                    matches!(&first.fact, Fact::Refused { node, .. } if *node == asked);
+                let first = entries.get(usize::from(is_refused)).unwrap_or(first);
                 let yes = matches!(&first.fact, Fact::Resolved { node: at, done: true, .. } | Fact::Doubted { node: at, .. } | Fact::Granted { node: at, .. } | Fact::Succeeded { node: at, .. } if at == node)
                     || (*node == NodeId::RUN && matches!(first.fact, Fact::Consented { .. }));
                 let no = match &first.fact {
                     Fact::Failed { node: at, failure }
                     | Fact::Tolerated { node: at, failure, .. } => {
-                        at == node && failure.code == Code::Denied
+                        is_refused && at == node && failure.code == Code::Denied
                     }
                     Fact::Resolved { node: at, done: false, .. } => at == node,
                     Fact::Stopped { frame: 0, failure } => {
-                        *node == NodeId::RUN && failure.code == Code::Denied
+                        is_refused && *node == NodeId::RUN && failure.code == Code::Denied
                     }
                     _ => false,
                 };
                 // An approval may come with data that does not fit.
                 let misfit = matches!(&first.fact, Fact::Failed { node: at, failure } | Fact::Tolerated { node: at, failure, .. }
                     if at == node && failure.code == Code::InputSchema);
-                let fits = if *granted { yes || misfit } else { no };
+                let fits = if *granted { !is_refused && (yes || misfit) } else { no };
                 demand!(fits, "`{}` hears {granted}, and {:?}", evidence.path(*node), first.fact);
             }
         }

@@ -397,7 +397,7 @@ impl Caller<'_> {
     /// The caller does not want it any more; one that has only gone away leaves the run alone.
     async fn give_up(&self, active: &Active) -> CallToolResponse {
         if !self.server.line().is_closed() {
-            active.cancel();
+            active.cancel(self.who.name.clone());
             active.ended().await;
         }
         told(Told::under_way(&active.run_id))

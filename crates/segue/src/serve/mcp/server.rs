@@ -471,7 +471,7 @@ impl ServerHandler for Server {
         let (hall, server) = (hall.clone(), self);
         let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
         match caller.acting_on(&request.task_id)? {
-            Some(active) => active.cancel(),
+            Some(active) => active.cancel(who.name.clone()),
             None => drop(self.task(&caller.hall, &who, &request.task_id).await?),
         }
         Ok(())
