@@ -147,7 +147,9 @@ steps:
 #[cfg(target_os = "linux")]
 fn what_has_cleared_its_environment_is_ended() {
     let bare = |words: &str| format!("exec env -i PATH=\"$PATH\" {words}");
-    let hold = bare(r#"sh -c 'echo "$$" >> pids; exec sleep 300'"#);
+    // Killed no sooner than it could be written down.
+    let noted = r#"until grep -qs "^$$ " /tmp/segue-"$(id -u)"/*; do sleep 0.01; done"#;
+    let hold = bare(&format!(r#"sh -c '{noted}; echo "$$" >> pids; exec sleep 300'"#));
     let config = format!(
         "commands: {{ hold: {{ argv: [sh, -c, {}], destructive: false }} }}\n\
          mcpServers: {{ s: {{ command: sh, args: [-c, {}] }} }}\n",

@@ -2,7 +2,8 @@
 //!
 //! Each Segue that starts some has a file: who it is, and a line for each process with when it began,
 //! since a number alone may be somebody else's later. Nothing is synced: what ends the machine ends
-//! the processes too. Where there can be no such file, nothing is written.
+//! the processes too. Where there can be no such file, nothing is written, and what is started in the
+//! moment in which its Segue is killed may be missing.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
