@@ -121,6 +121,7 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         chance: drive.chance,
         expand: drive.expand,
         under_way: FuturesUnordered::new(),
+        may_be_cancelled: false,
         turn: Turn::default(),
         happened: Vec::new(),
         ends: Vec::new(),
@@ -173,6 +174,8 @@ enum Happened {
     Answers(QuestionId, Option<Decision>),
     /// Somebody else answered the question.
     Withdrawn,
+    /// Somebody wants the run to end.
+    Cancelled(Arc<str>),
 }
 
 struct Driver<'a> {
@@ -192,6 +195,8 @@ struct Driver<'a> {
     chance: &'a Chance,
     expand: &'a Expand<'a>,
     under_way: UnderWay<'a>,
+    /// Whether the wish that the run ends is under way too.
+    may_be_cancelled: bool,
     /// What is to be written and done next.
     turn: Turn,
     /// What has happened and the run was not told yet.
@@ -241,13 +246,16 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    async fn until_finished(&mut self, cancel: BoxFuture<'_, Arc<str>>) -> Result<(), StoreError> {
-        let mut cancel = Some(cancel);
+    async fn until_finished(&mut self, cancel: BoxFuture<'a, Arc<str>>) -> Result<(), StoreError> {
+        // Among the calls: when all that is under way was polled and nothing is ready, the set has
+        // itself polled once more, after everybody else. With this there is always one more.
+        self.wait_for(cancel.map(Happened::Cancelled));
+        self.may_be_cancelled = true;
         while !self.run.is_finished() {
             if self.run.is_waiting() && self.asked.is_empty() {
                 return Ok(());
             }
-            if let Some(heard) = poll_fn(|cx| self.gather(&mut cancel, cx)).await {
+            if let Some(heard) = poll_fn(|cx| self.gather(cx)).await {
                 self.heed(heard).await?;
                 continue;
             }
@@ -259,18 +267,14 @@ impl<'a> Driver<'a> {
 
     /// Waits until something happens, and takes everything that has: it is written together, and
     /// synced once. What somebody wants from outside comes by itself.
-    fn gather(
-        &mut self,
-        cancel: &mut Option<BoxFuture<'_, Arc<str>>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Heard>> {
-        let is_idle = loop {
-            match self.under_way.poll_next_unpin(cx) {
-                Poll::Ready(Some(happened)) => self.happened.push(happened),
-                Poll::Ready(None) => break true,
-                Poll::Pending => break false,
+    fn gather(&mut self, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
+        let mut cancelled = None;
+        while let Poll::Ready(Some(happened)) = self.under_way.poll_next_unpin(cx) {
+            match happened {
+                Happened::Cancelled(by) => cancelled = Some(by),
+                other => self.happened.push(other),
             }
-        };
+        }
         // What a call told was before its answer, if that is there, too.
         let noted = self.notes.take();
         if !noted.is_empty() {
@@ -278,15 +282,15 @@ impl<'a> Driver<'a> {
             self.happened.splice(0..0, noted);
         }
         // Answers first: what has happened counts before what is wished for.
+        if let Some(by) = cancelled {
+            self.may_be_cancelled = false;
+            self.happened.push(Happened::Cancelled(by));
+        }
         if !self.happened.is_empty() {
             return Poll::Ready(None);
         }
+        let is_idle = self.under_way.len() == usize::from(self.may_be_cancelled);
         assert!(!is_idle, "a run that is not finished waits for something");
-        if let Some(Poll::Ready(by)) = cancel.as_mut().map(|signal| signal.poll_unpin(cx)) {
-            *cancel = None;
-            self.happened.push(Happened::Event(EventKind::Cancel { by }));
-            return Poll::Ready(None);
-        }
         let listening = self.listening.get_or_insert_with(|| self.ears.listen(&self.run_id));
         match listening.poll(cx) {
             Poll::Ready(Some(heard)) => Poll::Ready(Some(heard)),
@@ -317,6 +321,7 @@ impl<'a> Driver<'a> {
                     let Some(Decision { granted, by, data }) = decision else { continue };
                     EventKind::Decided { question, granted, by, data }
                 }
+                Happened::Cancelled(by) => EventKind::Cancel { by },
                 Happened::Withdrawn => continue,
             };
             self.handle(event);
