@@ -11,7 +11,11 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, ProtocolVersion};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig,
+    ElicitationCapability, FormElicitationCapability, Implementation, ProtocolVersion,
+    TASKS_EXTENSION_ID,
+};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -102,10 +106,21 @@ fn url() -> String {
     SERVER.1.clone()
 }
 
+/// What the bare client says of itself with every call: what the engine says, so that the server has
+/// the same to read.
+fn says() -> ClientConfig {
+    let mut offered = ClientCapabilities::default();
+    let forms = FormElicitationCapability::new().with_schema_validation(true);
+    offered.elicitation = Some(ElicitationCapability::new().with_form(forms));
+    let tasks = (TASKS_EXTENSION_ID.to_owned(), serde_json::Map::new());
+    offered.extensions = Some([tasks].into_iter().collect());
+    ClientConfig::new(offered, Implementation::new("bare", "0.1.0"))
+}
+
 /// The bare client.
 struct Bare {
     runtime: Runtime,
-    client: RunningService<RoleClient, ()>,
+    client: RunningService<RoleClient, ClientConfig>,
     /// The server, if it was started for this client. It ends when the client does.
     _server: Option<tokio::process::Child>,
 }
@@ -128,16 +143,16 @@ impl Bare {
                         .expect("this program starts again");
                     let pipes = server.stdout.take().zip(server.stdin.take());
                     let pipes = pipes.expect("both are piped");
-                    (().serve_with_lifecycle(pipes, lifecycle).await, Some(server))
+                    (says().serve_with_lifecycle(pipes, lifecycle).await, Some(server))
                 }
                 Way::Http => {
                     // The library's client has TLS, and wants to know whose.
                     let _ = rustls::crypto::ring::default_provider().install_default();
                     let config = StreamableHttpClientTransportConfig::with_uri(url());
                     let transport = StreamableHttpClientTransport::from_config(config);
-                    (().serve_with_lifecycle(transport, lifecycle).await, None)
+                    (says().serve_with_lifecycle(transport, lifecycle).await, None)
                 }
-                Way::Local => (().serve_with_lifecycle(echo::local(), lifecycle).await, None),
+                Way::Local => (says().serve_with_lifecycle(echo::local(), lifecycle).await, None),
             }
         });
         Bare { runtime, client: client.expect("the server answers"), _server: server }
@@ -320,7 +335,8 @@ pub(crate) fn pinned(parts: &[&str]) {
 const MCP: &str = "**The floor** is the bare client of the protocol library (rmcp) in a loop: ten calls, each with what the
 one before answered. The engine runs the same chain as a composition, and checks every argument and
 every answer against the tool's schemas. The server is tiny, and answers with what it was given: a
-record of about 200 bytes, as structure and as text, as the protocol wants it.
+record of about 200 bytes, as structure and as text, as the protocol wants it. Both clients say the
+same of themselves with every call, as the protocol wants it too; the engine sends a key beside it.
 
 Client and server are on one core. A time is the processor's, of both of them. Instructions are the
 client's, and the server's as well where it is in the same process. Calls at once are timed by what
