@@ -5,7 +5,7 @@
 //! is remembered any more. So the fence is held against what is in the file, inside the transaction,
 //! and a run that this process alone writes costs no reading.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,11 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use segue_core::id::ToolId;
 
 use super::fault::Fault;
+use super::pack::Hash;
 use super::row::StoredRun;
 use super::schema::BUSY_WAIT;
 use super::slates::Held;
+use super::turn::Bundle;
 use crate::store::{Measured, StoreError, ToolStats};
 
 /// Runs that are remembered.
@@ -74,6 +76,8 @@ pub(super) struct Desk {
     pub(super) connection: Connection,
     /// Runs as they stand in the file, as long as nobody else has written it.
     runs: HashMap<Arc<str>, StoredRun>,
+    /// Bundles that are in the file, for as long.
+    bundles: HashSet<Hash>,
     /// What SQLite changes when somebody else has written.
     version: i64,
     counts: Arc<Counts>,
@@ -105,6 +109,7 @@ impl Desk {
         Desk {
             connection,
             runs: HashMap::new(),
+            bundles: HashSet::new(),
             version: 0,
             counts,
             counted: None,
@@ -145,6 +150,7 @@ impl Desk {
     /// Forgets what it knows of runs, and what was to be done with this transaction.
     pub(super) fn forget(&mut self) {
         self.runs.clear();
+        self.bundles.clear();
         self.unsettled.clear();
         self.ended.clear();
         self.slates.clear();
@@ -169,6 +175,7 @@ impl Desk {
         if done.is_err() {
             // What is remembered may be what was not written.
             self.runs.clear();
+            self.bundles.clear();
             if !self.connection.is_autocommit() {
                 let _ = self.execute("ROLLBACK");
             }
@@ -200,7 +207,22 @@ impl Desk {
         if version != self.version || self.runs.len() > RUNS_MAX {
             self.version = version;
             self.runs.clear();
+            self.bundles.clear();
         }
+        Ok(())
+    }
+
+    /// Writes a bundle, unless it is there already.
+    pub(super) fn keep_bundle(&mut self, Bundle { hash, text }: &Bundle) -> Result<(), Fault> {
+        if self.bundles.contains(hash) {
+            return Ok(());
+        }
+        let mut select = self.connection.prepare_cached("SELECT 1 FROM bundle WHERE hash = ?1")?;
+        if !select.exists([hash])? {
+            let sql = "INSERT INTO bundle (hash, text) VALUES (?1, ?2)";
+            self.connection.prepare_cached(sql)?.execute(params![hash, &**text])?;
+        }
+        self.bundles.insert(*hash);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker};
 use super::row::StoredRun;
 use super::slates::{Slates, Whose};
-use super::turn::{Begins, Bundle, PackedRecord};
+use super::turn::{Begins, PackedRecord};
 use crate::store::rules::{composition_ended, fence, is_over};
 use crate::store::{Lease, StoreError, TakeOver};
 
@@ -36,28 +36,36 @@ fn link(before: &Hash, seq: u64, bytes: &[u8]) -> Hash {
     sha.finalize().into()
 }
 
-/// Begins a run. Its bundle is written unless it is there already.
-pub(super) fn create(
-    desk: &mut Desk,
-    Begins { row, bundle: Bundle { hash, text } }: &Begins,
-    record: &PackedRecord,
-) -> Result<(), Fault> {
-    let run_id = row.run_id.clone();
+/// Begins a run, unless there is one of this name.
+pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) -> Result<(), Fault> {
+    let run_id = begins.row.run_id.clone();
     if let Some(there) = StoredRun::indexed(&desk.connection, &run_id)? {
         let (expected, actual) = (record.expected, there.row.length);
         return Err(StoreError::Fenced { run_id, expected, actual }.into());
     }
-    let lease = Lease { run_id, epoch: row.epoch };
+    create_new(desk, begins, record)
+}
+
+/// Begins a run that is not there. Its bundle is written unless that is.
+pub(super) fn create_new(
+    desk: &mut Desk,
+    Begins { row, bundle }: &Begins,
+    record: &PackedRecord,
+) -> Result<(), Fault> {
+    let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
     fence(row, &lease, record.expected)?;
-    let mut select = desk.connection.prepare_cached("SELECT 1 FROM bundle WHERE hash = ?1")?;
-    if !select.exists([hash])? {
-        let sql = "INSERT INTO bundle (hash, text) VALUES (?1, ?2)";
-        desk.connection.prepare_cached(sql)?.execute(params![hash, &**text])?;
+    desk.keep_bundle(bundle)?;
+    let head = root(&row.run_id, &bundle.hash);
+    let number = StoredRun::next_number(&desk.connection)?;
+    let (row, bundle) = (row.clone(), bundle.hash);
+    let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true };
+    if is_over(record.status) {
+        // It was copied whole: its row is written once.
+        stored.is_apart = false;
+        add_turn(&desk.connection, &mut stored, record)?;
+        end(desk, &mut stored, record);
+        return stored.insert(&desk.connection);
     }
-    drop(select);
-    let head = root(&row.run_id, hash);
-    let (row, bundle) = (row.clone(), *hash);
-    let mut stored = StoredRun { number: 0, row, bundle, head, last: 0, is_apart: true };
     stored.insert(&desk.connection)?;
     add(desk, stored, record)
 }
@@ -73,7 +81,36 @@ pub(super) fn append(desk: &mut Desk, lease: &Lease, record: &PackedRecord) -> R
 }
 
 fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<(), Fault> {
-    let connection = &desk.connection;
+    add_turn(&desk.connection, &mut stored, record)?;
+    // None also for a run that was over, and is being taken back because a person wants it.
+    let ended_before = stored.row.ended_ms.take();
+    if is_over(record.status) {
+        stored.settle(&desk.connection)?;
+        end(desk, &mut stored, record);
+        return stored.update(&desk.connection, ended_before);
+    }
+    if !stored.is_apart {
+        stored.is_apart = true;
+        stored.update(&desk.connection, ended_before)?;
+    }
+    desk.keep_unsettled(stored);
+    Ok(())
+}
+
+/// A run is over, and nobody's.
+fn end(desk: &mut Desk, stored: &mut StoredRun, record: &PackedRecord) {
+    stored.row.ended_ms = Some(stored.row.updated_ms);
+    stored.row.owner = None;
+    stored.row.epoch += 1;
+    desk.count(composition_ended(&stored.row, record.stopped_by));
+}
+
+/// Writes what a turn adds, and remembers how the run stands then.
+fn add_turn(
+    connection: &Connection,
+    stored: &mut StoredRun,
+    record: &PackedRecord,
+) -> Result<(), Fault> {
     let Packed { bytes, parts } = &record.entries;
     if record.count > 0 {
         stored.head = link(&stored.head, stored.row.length, bytes);
@@ -87,22 +124,6 @@ fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<
     stored.row.length += record.count;
     stored.row.status = record.status;
     stored.row.updated_ms = record.at_ms.unwrap_or(stored.row.updated_ms);
-    // None also for a run that was over, and is being taken back because a person wants it.
-    let ended_before = stored.row.ended_ms.take();
-    if is_over(record.status) {
-        stored.settle(connection)?;
-        stored.row.ended_ms = Some(stored.row.updated_ms);
-        stored.row.owner = None;
-        stored.row.epoch += 1;
-        stored.update(connection, ended_before)?;
-        desk.count(composition_ended(&stored.row, record.stopped_by));
-        return Ok(());
-    }
-    if !stored.is_apart {
-        stored.is_apart = true;
-        stored.update(connection, ended_before)?;
-    }
-    desk.keep_unsettled(stored);
     Ok(())
 }
 

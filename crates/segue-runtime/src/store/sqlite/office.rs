@@ -14,18 +14,26 @@ use super::desk::{COUNTS_APART, Desk, Durable};
 use super::fault::Fault;
 use super::schema::{SqliteOptions, lengthen_log, open_reader, sync_log};
 use super::slate::Slate;
-use super::turn::Turn;
+use super::turn::{self, Turn};
 use super::writer::Request;
 use crate::store::StoreError;
 
 /// Requests that are written together at most, so that the first one does not wait for ever.
 const TOGETHER_MAX: usize = 1_024;
 
+/// Turns that are worth a sync: the thread writes them while others get theirs ready.
+const TOGETHER_ENOUGH: usize = 16;
+
+/// Turns of the same run, one after the other, after which it seems to be alone. Every so many turns it
+/// lets others go first nevertheless: they may have nothing to write, and something to do.
+const ALONE_ENOUGH: u32 = 3;
+const ALONE_MAX: u32 = 8;
+
 /// What stands on the slate is copied so far apart, unless somebody wants to read it or there is more.
 const COPIES_APART: Duration = Duration::from_millis(50);
 
 /// So much, which is also what is copied together, so that others need not wait long.
-const COPY_TOGETHER: usize = 128;
+const COPY_TOGETHER: usize = 1_024;
 
 /// A slate that could not be copied is left alone for so long.
 const COPY_PAUSE: Duration = Duration::from_millis(200);
@@ -36,6 +44,8 @@ const SLATES_APART: u64 = 1_024;
 #[derive(Default)]
 struct Queue {
     posted: Vec<Box<dyn Request>>,
+    /// Whose turn was posted last, and how many of it there were without anything else between them.
+    last: Option<(Arc<str>, u32)>,
     /// Whether somebody has left it to the thread. Else whoever posted something is about to write it.
     is_left: bool,
     /// Whether there are counts that want to be written when nobody comes for a while.
@@ -143,8 +153,12 @@ impl Office {
 
     /// Leaves what is posted to the thread.
     pub(super) fn leave(&self) {
-        lock(&self.queue).is_left = true;
-        self.news.notify_one();
+        let mut queue = lock(&self.queue);
+        // Whoever has just taken everything needs no waking.
+        if !queue.is_left && (!queue.posted.is_empty() || queue.is_closed) {
+            queue.is_left = true;
+            self.news.notify_one();
+        }
     }
 
     pub(super) fn close(&self) {
@@ -154,12 +168,24 @@ impl Office {
     }
 
     /// Puts something into the queue. When that is closed the request goes, which whoever waits will
-    /// see.
-    pub(super) fn post(&self, request: Box<dyn Request>) {
+    /// see. The answer is whether others seem to have nothing to write.
+    pub(super) fn post(&self, request: Box<dyn Request>) -> bool {
         let mut queue = lock(&self.queue);
-        if !queue.is_closed {
-            queue.posted.push(request);
+        if queue.is_closed {
+            return true;
         }
+        let run_id = request.turn().map(|turn| &turn.lease.run_id);
+        match (&mut queue.last, run_id) {
+            (Some((last, count)), Some(run_id)) if Arc::ptr_eq(last, run_id) => *count += 1,
+            (last, run_id) => *last = run_id.map(|run_id| (run_id.clone(), 1)),
+        }
+        queue.posted.push(request);
+        if queue.posted.len() == TOGETHER_ENOUGH {
+            queue.is_left = true;
+            self.news.notify_one();
+        }
+        let is_alone = |count: u32| count > ALONE_ENOUGH && !count.is_multiple_of(ALONE_MAX);
+        queue.last.as_ref().is_some_and(|(_, count)| is_alone(*count))
     }
 
     /// Writes what this run has posted, if nobody else has posted anything and it will not take
@@ -394,7 +420,7 @@ impl Office {
             return Ok(());
         }
         let is_to_copy = lock(&self.slate).as_mut().map_or(Ok(false), Slate::is_to_copy);
-        if is_to_copy? { ahead.iter().try_for_each(|turn| turn.copy(desk)) } else { Ok(()) }
+        if is_to_copy? { turn::copy(ahead, desk) } else { Ok(()) }
     }
 
     /// Has everything in the file, and nothing on the slate.
@@ -440,7 +466,7 @@ impl Office {
             if !slate.is_to_copy()? {
                 return Ok(());
             }
-            rest.iter().try_for_each(|turn| turn.copy(desk))
+            turn::copy(&rest, desk)
         })?;
         self.copied(slate, &rest, true);
         self.sync()?;

@@ -206,10 +206,14 @@ impl StoredRun {
         Ok(())
     }
 
-    /// Adds the row, under the next number.
-    pub(super) fn insert(&mut self, connection: &Connection) -> Result<(), Fault> {
+    /// The number of the next run.
+    pub(super) fn next_number(connection: &Connection) -> Result<i64, Fault> {
         let sql = "SELECT coalesce(max(number), 0) + 1 FROM run";
-        self.number = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    }
+
+    /// Adds the row.
+    pub(super) fn insert(&self, connection: &Connection) -> Result<(), Fault> {
         let sql = "INSERT INTO run (number, run_id, name, status, plan_hash, bundle, started_ms,
                        updated_ms, ended_ms, length, head, owner, epoch, checksum, last,
                        principal, toolset)

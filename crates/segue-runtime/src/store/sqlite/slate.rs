@@ -93,6 +93,17 @@ pub(super) trait Medium: Send {
     fn is_emptied(&mut self) -> io::Result<bool>;
 }
 
+#[cfg(unix)]
+fn write_all_at(file: &mut File, bytes: &[u8], place: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, place)
+}
+
+#[cfg(not(unix))]
+fn write_all_at(file: &mut File, bytes: &[u8], place: u64) -> io::Result<()> {
+    file.seek(SeekFrom::Start(place))?;
+    io::Write::write_all(file, bytes)
+}
+
 impl Medium for File {
     fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put> {
         match self.try_lock() {
@@ -107,8 +118,7 @@ impl Medium for File {
             if length != BYTES {
                 return Ok(Put::Taken);
             }
-            self.seek(SeekFrom::Start(page * PAGE_BYTES as u64))?;
-            self.write_all(bytes)?;
+            write_all_at(self, bytes, page * PAGE_BYTES as u64)?;
             self.sync_data()?;
             Ok(Put::Durable)
         });
@@ -200,11 +210,8 @@ impl Slate {
     /// Writes turns together, each of another run; the answer is whether they are durable. If not,
     /// they have to go into the file.
     pub(super) fn write(&mut self, turns: &[&Arc<Turn>]) -> bool {
-        let runs: HashSet<&Arc<str>> = turns.iter().map(|turn| &turn.lease.run_id).collect();
-        if self.is_shut
-            || runs.len() < turns.len()
-            || !turns.iter().all(|turn| self.follows(turn).unwrap_or(false))
-        {
+        // Of two of the same run the later one does not follow yet.
+        if self.is_shut || !turns.iter().all(|turn| self.follows(turn).unwrap_or(false)) {
             return false;
         }
         let known = self.bundles.len();
@@ -245,8 +252,7 @@ impl Slate {
             let reached = Reached { epoch: lease.epoch, length: record.expected };
             return Ok(self.runs.get(&lease.run_id) == Some(&reached));
         }
-        if record.expected > 0 || self.waiting.iter().any(|turn| turn.lease.run_id == lease.run_id)
-        {
+        if record.expected > 0 || self.begun.contains(&lease.run_id) {
             return Ok(false);
         }
         let mut select = self.file.prepare_cached("SELECT 1 FROM run WHERE run_id = ?1")?;
@@ -279,7 +285,10 @@ impl Slate {
             self.runs.remove(&lease.run_id);
         } else {
             let reached = Reached { epoch: lease.epoch, length: record.length() };
-            self.runs.insert(lease.run_id.clone(), reached);
+            match self.runs.get_mut(&lease.run_id) {
+                Some(known) => *known = reached,
+                None => drop(self.runs.insert(lease.run_id.clone(), reached)),
+            }
         }
     }
 

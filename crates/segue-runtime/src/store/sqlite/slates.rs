@@ -17,6 +17,7 @@ use super::owner::Owners;
 use super::salvage;
 use super::schema::{beside, sync_log};
 use super::slate::{Reading, TAKEN_BYTES, sync_folder};
+use super::turn;
 use crate::store::StoreError;
 use crate::store::private::make_folder;
 
@@ -212,9 +213,7 @@ impl Slates {
         // One that is left is read from its beginning, whatever was read of it before.
         let read = self.readings().remove(path).filter(|_| !is_left);
         let mut reading = read.unwrap_or_default();
-        for turn in reading.news(&mut file).map_err(unreadable)? {
-            turn.copy(desk)?;
-        }
+        turn::copy(&reading.news(&mut file).map_err(unreadable)?, desk)?;
         let is_damaged = is_left && reading.is_cut(&mut file).map_err(unreadable)?;
         if is_damaged {
             let owner = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

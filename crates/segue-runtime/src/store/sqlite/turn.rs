@@ -1,5 +1,6 @@
 //! A turn of a run, ready to be written: into the file, or on a slate first.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use segue_core::diagnostic::Code;
@@ -76,19 +77,166 @@ impl Turn {
         }
     }
 
-    /// Writes what stands on a slate, unless it is in the file already. What the file refuses is
-    /// of a run that is damaged, which whoever reads it is told, or of another file than this.
+    /// Copies it from a slate, unless it is in the file already.
     pub(super) fn copy(&self, desk: &mut Desk) -> Result<(), Fault> {
-        let there = desk.indexed(&self.lease.run_id);
-        let copied = there.and_then(|there| match there {
-            Some(length) if length >= self.record.length() => Ok(()),
-            // Without a beginning: it ended, and was forgotten since.
-            None if self.begins.is_none() => Ok(()),
-            _ => self.write(desk),
+        unless_refused(copy_run(&[self], desk))
+    }
+
+    /// Whether it goes on where another one of its run ends, so that one row can hold both.
+    fn goes_on_from(&self, before: &Turn) -> bool {
+        let is_plain = |record: &PackedRecord| record.count > 0 && record.entries.parts.is_empty();
+        self.begins.is_none()
+            && self.lease.epoch == before.lease.epoch
+            && self.record.expected == before.record.length()
+            && is_plain(&self.record)
+            && is_plain(&before.record)
+    }
+}
+
+/// Copies what stands on a slate and is not in the file. Turns of one run that follow each other become
+/// one row, which costs little more than one of them.
+pub(super) fn copy(turns: &[Arc<Turn>], desk: &mut Desk) -> Result<(), Fault> {
+    let mut runs: Vec<Vec<&Turn>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for turn in turns {
+        let place = *places.entry(&turn.lease.run_id).or_insert_with(|| {
+            runs.push(Vec::new());
+            runs.len() - 1
         });
-        match copied {
-            Err(Fault::Refused(_)) => Ok(()),
-            other => other,
+        runs[place].push(turn);
+    }
+    runs.iter().try_for_each(|turns| unless_refused(copy_run(turns, desk)))
+}
+
+/// Copies turns of one run.
+fn copy_run(turns: &[&Turn], desk: &mut Desk) -> Result<(), Fault> {
+    let Some(first) = turns.first() else { return Ok(()) };
+    let there = desk.indexed(&first.lease.run_id)?;
+    let is_known = |turn: &&&Turn| match there {
+        Some(length) => turn.record.length() <= length,
+        // Without a beginning: it ended, and was forgotten since.
+        None => turn.begins.is_none(),
+    };
+    let mut is_new = there.is_none();
+    let mut rest = &turns[turns.iter().take_while(is_known).count()..];
+    while let [first, more @ ..] = rest {
+        let pairs = rest.iter().zip(more).take_while(|(before, turn)| turn.goes_on_from(before));
+        let count = pairs.count();
+        let joined = (count > 0).then(|| joined(&first.record, &more[..count]));
+        let record = joined.as_ref().unwrap_or(&first.record);
+        unless_refused(match &first.begins {
+            Some(begins) if std::mem::take(&mut is_new) => {
+                journal::create_new(desk, begins, record)
+            }
+            Some(begins) => journal::create(desk, begins, record),
+            None => journal::append(desk, &first.lease, record),
+        })?;
+        rest = &more[count..];
+    }
+    Ok(())
+}
+
+/// What the file refuses is of a run that is damaged, which whoever reads it is told, or of another
+/// file than this.
+fn unless_refused(copied: Result<(), Fault>) -> Result<(), Fault> {
+    match copied {
+        Err(Fault::Refused(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Several records as one: their lists of entries as one list.
+fn joined(first: &PackedRecord, more: &[&Turn]) -> PackedRecord {
+    let last = more.last().map_or(first, |turn| &turn.record);
+    let mut bytes = first.entries.bytes.clone();
+    for turn in more {
+        // A comma in place of the end of the one and the beginning of the other.
+        bytes.pop();
+        bytes.push(b',');
+        bytes.extend_from_slice(&turn.record.entries.bytes[1..]);
+    }
+    PackedRecord {
+        expected: first.expected,
+        count: last.length() - first.expected,
+        entries: Packed { bytes, ..Packed::default() },
+        status: last.status,
+        at_ms: last.at_ms,
+        stopped_by: last.stopped_by,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::run::{Entry, Fact, NodeId};
+    use segue_core::value::Value;
+    use tempfile::TempDir;
+
+    use super::super::desk::Durable;
+    use super::super::pack::hash;
+    use super::super::schema::{SqliteOptions, open_writer};
+    use super::*;
+
+    fn record(seq: u64, status: RunStatus) -> PackedRecord {
+        let entry = |seq| {
+            let node = NodeId { frame: 0, position: 0 };
+            let fact = Fact::Succeeded { node, output: Value::from(seq), given: None };
+            Entry { seq, at_ms: 1_000 + seq, fact }
+        };
+        let entries = &[entry(seq), entry(seq + 1)];
+        PackedRecord::new(Record { expected: seq, entries, status, measured: &[] }, 1_000)
+    }
+
+    /// The turns of a run, two entries each.
+    fn turns(run_id: &str) -> Vec<Arc<Turn>> {
+        let lease = Lease { run_id: run_id.into(), epoch: 1 };
+        let row = RunRow {
+            run_id: lease.run_id.clone(),
+            name: "c".into(),
+            status: RunStatus::Pending,
+            plan_hash: "plan".into(),
+            started_ms: 1_000,
+            updated_ms: 1_000,
+            ended_ms: None,
+            length: 0,
+            owner: None,
+            epoch: 1,
+            caller: None,
+        };
+        let bundle = Bundle { hash: hash(b"bundle"), text: "bundle".into() };
+        let begins = [Some(Begins { row, bundle }), None, None];
+        let statuses = [RunStatus::Running, RunStatus::Running, RunStatus::Success];
+        let turns = begins.into_iter().zip(statuses).zip(0..).map(|((begins, status), index)| {
+            Arc::new(Turn { lease: lease.clone(), begins, record: record(2 * index, status) })
+        });
+        turns.collect()
+    }
+
+    /// Turns of a run become one row, whatever stands between them, and nothing is copied twice.
+    #[test]
+    fn turns_that_follow_each_other_are_copied_as_one() {
+        let folder = TempDir::new().unwrap();
+        let connection = open_writer(&folder.path().join("runs.db"), &SqliteOptions::default());
+        let mut desk = Desk::new(connection.unwrap(), Arc::default());
+        let copied = |desk: &mut Desk, turns: &[Arc<Turn>]| {
+            desk.transaction(Durable::Now, |desk| copy(turns, desk)).unwrap();
+            let rows = "SELECT count(*) FROM turn";
+            desk.connection.query_row(rows, [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        let (one, other, late) = (turns("one"), turns("other"), turns("late"));
+        assert_eq!(copied(&mut desk, &one[..1]), 1);
+        let mixed: Vec<Arc<Turn>> =
+            one.iter().zip(&other).flat_map(|(one, other)| [one.clone(), other.clone()]).collect();
+        assert_eq!(copied(&mut desk, &mixed), 3, "what was there, the rest of it, the other one");
+        assert_eq!(copied(&mut desk, &mixed), 3, "what is there is left alone");
+        assert_eq!(copied(&mut desk, &late[1..]), 3, "what has no beginning was forgotten");
+        for run_id in ["one", "other"] {
+            let entries = journal::load(&desk.connection, &run_id.into()).unwrap();
+            assert!(entries.iter().map(|entry| entry.seq).eq(0..6), "{run_id}: {entries:?}");
         }
+        let unfinished: i64 = desk
+            .connection
+            .query_row("SELECT count(*) FROM run WHERE ended_ms IS NULL", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(unfinished, 0);
     }
 }

@@ -168,10 +168,12 @@ impl Writer {
 
     /// Posts the turn of a run, which writes it by itself when it is alone.
     async fn hand_in(&self, run_id: &Arc<str>, request: Box<dyn Request>) {
-        self.office.post(request);
+        let seems_alone = self.office.post(request);
         let left = Left(&self.office);
-        // Others on this thread may have something to write too.
-        tokio::task::yield_now().await;
+        if !seems_alone {
+            // Others on this thread may have something to write too.
+            tokio::task::yield_now().await;
+        }
         if self.office.write_alone(run_id) {
             std::mem::forget(left);
         } else {
