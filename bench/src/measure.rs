@@ -236,7 +236,8 @@ A call leaves after its entry is durable, and a run is over when its end is. So 
 steps takes eleven syncs: one before each call, and one at the end.
 
 The ratios depend on the disk: where a sync takes milliseconds it is most of the time on both sides, and
-where it is fast the engine's own work counts.
+where it is fast the engine's own work counts. On this one, in W1, that is about 30 µs a step; beside the
+eleventh sync it is a tenth of a sync that takes 300 µs.
 ";
 
 pub(crate) fn print(text: &str) {
