@@ -10,6 +10,7 @@ use super::desk::Desk;
 use super::fault::Fault;
 use super::journal;
 use super::pack::{Hash, Packed, pack};
+use super::writer::unless_refused;
 use crate::store::rules::stopped_by;
 use crate::store::{Lease, Record, RunRow};
 
@@ -79,7 +80,7 @@ impl Turn {
 
     /// Copies it from a slate, unless it is in the file already.
     pub(super) fn copy(&self, desk: &mut Desk) -> Result<(), Fault> {
-        unless_refused(copy_run(&[self], desk))
+        unless_refused(copy_run(&[self], desk)).map(drop)
     }
 
     /// Whether it goes on where another one of its run ends, so that one row can hold both.
@@ -105,10 +106,11 @@ pub(super) fn copy(turns: &[Arc<Turn>], desk: &mut Desk) -> Result<(), Fault> {
         });
         runs[place].push(turn);
     }
-    runs.iter().try_for_each(|turns| unless_refused(copy_run(turns, desk)))
+    runs.iter().try_for_each(|turns| unless_refused(copy_run(turns, desk)).map(drop))
 }
 
-/// Copies turns of one run.
+/// Copies turns of one run. What the file refuses is of a run that is damaged, which whoever reads it is
+/// told, or of another file than this.
 fn copy_run(turns: &[&Turn], desk: &mut Desk) -> Result<(), Fault> {
     let Some(first) = turns.first() else { return Ok(()) };
     let there = desk.indexed(&first.lease.run_id)?;
@@ -124,7 +126,7 @@ fn copy_run(turns: &[&Turn], desk: &mut Desk) -> Result<(), Fault> {
         let count = pairs.count();
         let joined = (count > 0).then(|| joined(&first.record, &more[..count]));
         let record = joined.as_ref().unwrap_or(&first.record);
-        unless_refused(match &first.begins {
+        let _ = unless_refused(match &first.begins {
             Some(begins) if std::mem::take(&mut is_new) => {
                 journal::create_new(desk, begins, record)
             }
@@ -134,15 +136,6 @@ fn copy_run(turns: &[&Turn], desk: &mut Desk) -> Result<(), Fault> {
         rest = &more[count..];
     }
     Ok(())
-}
-
-/// What the file refuses is of a run that is damaged, which whoever reads it is told, or of another
-/// file than this.
-fn unless_refused(copied: Result<(), Fault>) -> Result<(), Fault> {
-    match copied {
-        Err(Fault::Refused(_)) => Ok(()),
-        other => other,
-    }
 }
 
 /// Several records as one: their lists of entries as one list.

@@ -84,7 +84,7 @@ impl Request for WaitingTurn {
 }
 
 /// What was refused has changed nothing, so the others in the transaction go on.
-fn unless_refused<T>(done: Result<T, Fault>) -> Result<Result<T, StoreError>, Fault> {
+pub(super) fn unless_refused<T>(done: Result<T, Fault>) -> Result<Result<T, StoreError>, Fault> {
     match done {
         Ok(value) => Ok(Ok(value)),
         Err(Fault::Refused(error)) => Ok(Err(error)),
