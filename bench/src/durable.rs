@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
@@ -251,7 +252,16 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<(), String> {
     let folder = Folder::new();
     let kept = Kept::new(&folder.0.join("runs.db"));
     let (plan, input) = (kept.plan(&steps), Value::from(input()));
+    let began = Instant::now();
     (0..times).for_each(|_| kept.run(&plan, &input, runs, runs));
+    let (took, figures) = (began.elapsed(), kept.store.figures());
+    let each = |what: Duration| what / u32::try_from(figures.syncs).unwrap_or(u32::MAX).max(1);
+    println!(
+        "{} syncs, {:?} each; {:?} from one to the next",
+        figures.syncs,
+        each(figures.sync_time),
+        each(took)
+    );
     Ok(())
 }
 
