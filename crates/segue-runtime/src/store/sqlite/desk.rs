@@ -6,7 +6,7 @@
 //! and a run that this process alone writes costs no reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -30,29 +30,59 @@ const CALLS_MIN: u64 = 64;
 /// so long. A crash loses those of the time between, which are hints and nothing else.
 pub(super) const COUNTS_APART: Duration = Duration::from_secs(1);
 
+/// Calls that wait to be counted at most.
+const NEWS_MAX: usize = 2_048;
+
 /// Counts of calls that are not in the file yet.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<BTreeMap<ToolId, ToolStats>>);
+pub(super) struct Counts(Mutex<Counting>);
 
-impl Counts {
-    pub(super) fn add<'a>(&self, measured: impl IntoIterator<Item = &'a Measured>) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for call in measured {
-            match counts.get_mut(&call.tool) {
-                Some(stats) => stats.add(call),
+#[derive(Debug, Default)]
+struct Counting {
+    tools: BTreeMap<ToolId, ToolStats>,
+    /// Calls that are not counted yet.
+    news: Vec<Measured>,
+}
+
+impl Counting {
+    fn catch_up(&mut self) {
+        for call in self.news.drain(..) {
+            match self.tools.get_mut(&call.tool) {
+                Some(stats) => stats.add(&call),
                 None => {
                     let mut stats = ToolStats::new(call.tool.clone());
-                    stats.add(call);
-                    counts.insert(call.tool.clone(), stats);
+                    stats.add(&call);
+                    self.tools.insert(call.tool, stats);
                 }
             }
         }
     }
+}
+
+impl Counts {
+    /// Takes calls in. Whoever writes into the file counts them: a run does not wait for that.
+    pub(super) fn add(&self, measured: &[Measured]) {
+        let mut counting = self.lock();
+        counting.news.extend_from_slice(measured);
+        if counting.news.len() >= NEWS_MAX {
+            counting.catch_up();
+        }
+    }
+
+    /// Counts what was taken in.
+    pub(super) fn catch_up(&self) {
+        self.lock().catch_up();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Adds them to those that were read from the file.
     pub(super) fn merge_into(&self, tools: &mut Vec<ToolStats>) {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for stats in counts.values() {
+        let mut counting = self.lock();
+        counting.catch_up();
+        for stats in counting.tools.values() {
             match tools.binary_search_by(|known| known.tool.cmp(&stats.tool)) {
                 Ok(at) => tools[at].merge(stats),
                 Err(at) => tools.insert(at, stats.clone()),
@@ -61,13 +91,15 @@ impl Counts {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        let counting = self.lock();
+        counting.tools.is_empty() && counting.news.is_empty()
     }
 
     fn take(&self, calls_min: u64) -> BTreeMap<ToolId, ToolStats> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let calls: u64 = counts.values().map(|stats| stats.calls).sum();
-        if calls < calls_min { BTreeMap::new() } else { std::mem::take(&mut *counts) }
+        let mut counting = self.lock();
+        counting.catch_up();
+        let calls: u64 = counting.tools.values().map(|stats| stats.calls).sum();
+        if calls < calls_min { BTreeMap::new() } else { std::mem::take(&mut counting.tools) }
     }
 }
 
@@ -292,6 +324,7 @@ impl Desk {
     /// Writes the counts if it is time to.
     fn write_counts(&mut self) -> Result<(), Fault> {
         self.counts.add(&self.ended);
+        self.counts.catch_up();
         let calls_min = if self.ended.is_empty() { CALLS_MIN } else { 1 };
         if self.counted.is_none_or(|at| at.elapsed() >= COUNTS_APART) {
             self.write_counts_of(calls_min)?;

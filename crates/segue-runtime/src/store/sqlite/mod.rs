@@ -203,7 +203,12 @@ impl SqliteStore {
     fn packed(&self, record: Record<'_>) -> PackedRecord {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.counts.add(record.measured);
-        PackedRecord::new(record, self.options.value_bytes_max)
+        let packed = PackedRecord::new(record, self.options.value_bytes_max);
+        if packed.entries.is_large() {
+            // A value that takes room is not kept for its size.
+            self.counts.catch_up();
+        }
+        packed
     }
 }
 

@@ -29,11 +29,21 @@ const PART_BYTES: usize = 80;
 /// ones, for each of which it tidies up.
 const TURN_BYTES: usize = 960;
 
+/// More than this is large.
+const LARGE_BYTES: usize = 16 * 1024;
+
 /// Packed bytes and the parts that were taken out of them, at any depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packed {
     pub(super) bytes: Vec<u8>,
     pub(super) parts: BTreeMap<Hash, Vec<u8>>,
+}
+
+impl Packed {
+    /// Whether what was packed takes much room.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes.len() > LARGE_BYTES || !self.parts.is_empty()
+    }
 }
 
 pub(super) fn hash(bytes: &[u8]) -> Hash {
