@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use super::desk::{COUNTS_APART, Desk, Durable};
 use super::fault::Fault;
 use super::schema::{SqliteOptions, lengthen_log, open_reader, sync_log};
-use super::slate::Slate;
+use super::slate::{Probe, Slate};
 use super::turn::{self, Turn};
 use super::writer::Request;
 use crate::store::StoreError;
+use crate::store::rules::is_over;
 
 /// Requests that are written together at most, so that the first one does not wait for ever.
 const TOGETHER_MAX: usize = 1_024;
@@ -24,7 +25,7 @@ const TOGETHER_MAX: usize = 1_024;
 /// Turns that are worth a sync: the thread writes them while others get theirs ready.
 const TOGETHER_ENOUGH: usize = 16;
 
-/// Turns of the same run, one after the other, after which it seems to be alone. Every so many turns it
+/// Turns without another run between them, after which a run seems to be alone. Every so many turns it
 /// lets others go first nevertheless: they may have nothing to write, and something to do.
 const ALONE_ENOUGH: u32 = 3;
 const ALONE_MAX: u32 = 8;
@@ -44,8 +45,10 @@ const SLATES_APART: u64 = 1_024;
 #[derive(Default)]
 struct Queue {
     posted: Vec<Box<dyn Request>>,
-    /// Whose turn was posted last, and how many of it there were without anything else between them.
-    last: Option<(Arc<str>, u32)>,
+    /// Whose turn was the last one, unless its run is over with it.
+    last: Option<Arc<str>>,
+    /// How many turns there were while no other run was there, and nothing else to write.
+    alone: u32,
     /// Whether somebody has left it to the thread. Else whoever posted something is about to write it.
     is_left: bool,
     /// Whether there are counts that want to be written when nobody comes for a while.
@@ -69,9 +72,12 @@ pub(super) struct Office {
     /// Whoever has it writes on the slate. Taken after `writing` by whoever wants both.
     slate: Mutex<Option<Slate>>,
     slate_path: OnceLock<PathBuf>,
+    /// What stands on the slate and is not in the file, the oldest first. Apart from the slate: nobody
+    /// who copies it waits for whoever writes there, and is then woken in their place.
+    waiting: Mutex<Vec<Arc<Turn>>>,
     /// Whether whoever has the slate keeps it for longer.
     is_tidying: AtomicBool,
-    /// Turns that are on the slate and not in the file.
+    /// How many those are.
     ahead: AtomicUsize,
     commits: AtomicU64,
     /// Time that somebody waited for syncs.
@@ -87,6 +93,25 @@ struct Writing {
     is_log_long: bool,
     /// Commits after which a slate is made.
     slate_after: u64,
+    /// Looks at the slate, if there is one.
+    probe: Option<Probe>,
+}
+
+impl Writing {
+    /// Copies turns of the slate, which others may write on meanwhile.
+    fn copy(&mut self, turns: &[Arc<Turn>], durable: Durable) -> Result<(), Fault> {
+        let Writing { desk, probe, .. } = self;
+        desk.transaction(durable, |desk| copy_onto(desk, probe, turns))
+    }
+}
+
+/// Copies turns of the slate, unless somebody else has.
+fn copy_onto(desk: &mut Desk, probe: &mut Option<Probe>, turns: &[Arc<Turn>]) -> Result<(), Fault> {
+    let Some(probe) = probe else { return Ok(()) };
+    if turns.is_empty() || !probe.is_to_copy()? {
+        return Ok(());
+    }
+    turn::copy(turns, desk)
 }
 
 /// Whoever panicked has changed nothing: its transaction was not committed.
@@ -114,9 +139,10 @@ impl Office {
             queue: Mutex::default(),
             news: Condvar::new(),
             chores: Condvar::new(),
-            writing: Mutex::new(Writing { desk, is_log_long: false, slate_after }),
+            writing: Mutex::new(Writing { desk, is_log_long: false, slate_after, probe: None }),
             slate: Mutex::default(),
             slate_path: OnceLock::new(),
+            waiting: Mutex::default(),
             is_tidying: AtomicBool::new(false),
             ahead: AtomicUsize::new(0),
             commits: AtomicU64::new(0),
@@ -126,7 +152,8 @@ impl Office {
     }
 
     #[cfg(test)]
-    pub(super) fn put_slate(&self, slate: Slate) {
+    pub(super) fn put_slate(&self, slate: Slate, probe: Probe) {
+        lock(&self.writing).probe = Some(probe);
         *lock(&self.slate) = Some(slate);
     }
 
@@ -168,30 +195,55 @@ impl Office {
     }
 
     /// Puts something into the queue. When that is closed the request goes, which whoever waits will
-    /// see. The answer is whether others seem to have nothing to write.
-    pub(super) fn post(&self, request: Box<dyn Request>) -> bool {
+    /// see.
+    pub(super) fn post(&self, request: Box<dyn Request>) {
         let mut queue = lock(&self.queue);
         if queue.is_closed {
-            return true;
+            return;
         }
-        let run_id = request.turn().map(|turn| &turn.lease.run_id);
-        match (&mut queue.last, run_id) {
-            (Some((last, count)), Some(run_id)) if Arc::ptr_eq(last, run_id) => *count += 1,
-            (last, run_id) => *last = run_id.map(|run_id| (run_id.clone(), 1)),
+        if request.turn().is_none() {
+            queue.alone = 0;
         }
         queue.posted.push(request);
         if queue.posted.len() == TOGETHER_ENOUGH {
             queue.is_left = true;
             self.news.notify_one();
         }
-        let is_alone = |count: u32| count > ALONE_ENOUGH && !count.is_multiple_of(ALONE_MAX);
-        queue.last.as_ref().is_some_and(|(_, count)| is_alone(*count))
+    }
+
+    /// Takes notice of a turn that is about to be written. The answer is whether nobody else seems to
+    /// have anything to write.
+    pub(super) fn notice(&self, turn: &Turn) -> bool {
+        let mut queue = lock(&self.queue);
+        let run_id = &turn.lease.run_id;
+        let goes_on = match &queue.last {
+            Some(last) => Arc::ptr_eq(last, run_id),
+            // One run after the other.
+            None => turn.begins.is_some(),
+        };
+        queue.alone = if goes_on { queue.alone.wrapping_add(1) } else { 1 };
+        queue.last = (!is_over(turn.record.status)).then(|| run_id.clone());
+        queue.alone > ALONE_ENOUGH
+            && !queue.alone.is_multiple_of(ALONE_MAX)
+            && queue.posted.is_empty()
+            && !queue.is_closed
+    }
+
+    /// Whether a sync takes too long to wait for it on the thread of a run.
+    fn is_slow(&self) -> bool {
+        Duration::from_nanos(self.took.load(Ordering::Relaxed)) > self.options.alone_max
+    }
+
+    /// Puts the turn of a run that seems to be alone on the slate, past the queue. The answer is
+    /// whether it is durable there.
+    pub(super) fn put_alone(&self, turn: &Arc<Turn>) -> bool {
+        !self.is_slow() && self.put_turns(&[turn])
     }
 
     /// Writes what this run has posted, if nobody else has posted anything and it will not take
     /// long. The answer is whether nothing is left for the thread to do.
     pub(super) fn write_alone(&self, run_id: &Arc<str>) -> bool {
-        if Duration::from_nanos(self.took.load(Ordering::Relaxed)) > self.options.alone_max {
+        if self.is_slow() {
             return false;
         }
         let mut queue = lock(&self.queue);
@@ -230,16 +282,26 @@ impl Office {
     /// into the file.
     fn put(&self, posted: Vec<Box<dyn Request>>) -> Vec<Box<dyn Request>> {
         let turns: Vec<&Arc<Turn>> = posted.iter().map_while(|request| request.turn()).collect();
-        // Else it is held for a moment and no longer.
-        if turns.len() < posted.len() || self.is_tidying.load(Ordering::Relaxed) {
+        if turns.len() < posted.len() || !self.put_turns(&turns) {
             return posted;
+        }
+        posted.into_iter().for_each(|request| request.answer(Ok(())));
+        Vec::new()
+    }
+
+    /// Puts turns on the slate. The answer is whether they are durable there.
+    fn put_turns(&self, turns: &[&Arc<Turn>]) -> bool {
+        // Else it is held for a moment and no longer.
+        if self.is_tidying.load(Ordering::Relaxed) {
+            return false;
         }
         let mut slate = lock(&self.slate);
         let began = Instant::now();
-        if !slate.as_mut().is_some_and(|slate| slate.write(&turns)) {
-            return posted;
+        if !slate.as_mut().is_some_and(|slate| slate.write(turns)) {
+            return false;
         }
         self.note_commit(began);
+        lock(&self.waiting).extend(turns.iter().map(|turn| Arc::clone(turn)));
         let before = self.ahead.fetch_add(turns.len(), Ordering::Release);
         drop(slate);
         if before == 0 || before < COPY_TOGETHER && before + turns.len() >= COPY_TOGETHER {
@@ -247,8 +309,7 @@ impl Office {
             drop(lock(&self.queue));
             self.chores.notify_one();
         }
-        posted.into_iter().for_each(|request| request.answer(Ok(())));
-        Vec::new()
+        true
     }
 
     fn note_commit(&self, began: Instant) {
@@ -363,17 +424,20 @@ impl Office {
     fn write(&self, writing: &mut Writing, mut posted: Vec<Box<dyn Request>>) {
         let began = Instant::now();
         let only_turns = posted.iter().all(|request| request.turn().is_some());
-        let ahead = self.ahead(only_turns);
-        let result = writing.desk.transaction(Durable::Now, |desk| {
-            self.copy_onto(desk, &ahead)?;
+        if !only_turns {
+            // Runs may change in ways that the slate does not see.
+            self.forget();
+        }
+        let ahead = lock(&self.waiting).clone();
+        let Writing { desk, probe, .. } = writing;
+        let result = desk.transaction(Durable::Now, |desk| {
+            copy_onto(desk, probe, &ahead)?;
             posted.iter_mut().try_for_each(|request| request.write(desk))
         });
-        if let Some(slate) = &mut *lock(&self.slate) {
-            self.copied(slate, &ahead, result.is_ok());
-            // What else was written may be about the same runs.
-            if result.is_ok() && only_turns {
-                posted.iter().filter_map(|one| one.written()).for_each(|turn| slate.know(turn));
-            }
+        self.copied(&ahead, result.is_ok());
+        // What else was written may be about the same runs.
+        if let (Ok(()), true, Some(slate)) = (&result, only_turns, &mut *lock(&self.slate)) {
+            posted.iter().filter_map(|one| one.written()).for_each(|turn| slate.know(turn));
         }
         if result.is_ok() {
             self.note_commit(began);
@@ -388,39 +452,26 @@ impl Office {
         }
     }
 
-    /// What is on the slate and not in the file. Unless only turns are written, runs may change in
-    /// ways that the slate does not see.
-    fn ahead(&self, only_turns: bool) -> Vec<Arc<Turn>> {
-        let mut slate = lock(&self.slate);
-        let Some(slate) = &mut *slate else { return Vec::new() };
-        if !only_turns {
+    /// Has the file say how far runs are.
+    fn forget(&self) {
+        if let Some(slate) = &mut *lock(&self.slate) {
             slate.forget();
         }
-        slate.waiting().to_vec()
     }
 
     /// Notes what became of turns on the slate that were to be copied. One whose turns cannot be
     /// copied takes no more: there may be no end to it.
-    fn copied(&self, slate: &mut Slate, ahead: &[Arc<Turn>], is_done: bool) {
+    fn copied(&self, ahead: &[Arc<Turn>], is_done: bool) {
         if is_done {
-            slate.copied(ahead.len());
+            lock(&self.waiting).drain(..ahead.len());
             self.ahead.fetch_sub(ahead.len(), Ordering::Release);
-            return;
+        } else if let Some(slate) = &mut *lock(&self.slate) {
+            // What failed may be there after all.
+            slate.forget();
+            if !ahead.is_empty() {
+                slate.shut();
+            }
         }
-        // How far runs are is for the file to say, and whether what failed is there after all.
-        slate.forget();
-        if !ahead.is_empty() {
-            slate.shut();
-        }
-    }
-
-    /// Copies turns of the slate, which others may write on meanwhile.
-    fn copy_onto(&self, desk: &mut Desk, ahead: &[Arc<Turn>]) -> Result<(), Fault> {
-        if ahead.is_empty() {
-            return Ok(());
-        }
-        let is_to_copy = lock(&self.slate).as_mut().map_or(Ok(false), Slate::is_to_copy);
-        if is_to_copy? { turn::copy(ahead, desk) } else { Ok(()) }
     }
 
     /// Has everything in the file, and nothing on the slate.
@@ -430,15 +481,12 @@ impl Office {
 
     /// Copies some of the slate into the file. Nobody waits for it to be durable there.
     fn copy(&self, writing: &mut Writing) -> Result<(), Fault> {
-        let mut ahead = self.ahead(true);
-        ahead.truncate(COPY_TOGETHER);
+        let ahead: Vec<_> = lock(&self.waiting).iter().take(COPY_TOGETHER).cloned().collect();
         if ahead.is_empty() {
             return Ok(());
         }
-        let copied = writing.desk.transaction(Durable::Later, |desk| self.copy_onto(desk, &ahead));
-        if let Some(slate) = &mut *lock(&self.slate) {
-            self.copied(slate, &ahead, copied.is_ok());
-        }
+        let copied = writing.copy(&ahead, Durable::Later);
+        self.copied(&ahead, copied.is_ok());
         copied
     }
 
@@ -460,17 +508,14 @@ impl Office {
     }
 
     fn tidy_alone(&self, writing: &mut Writing, held: &mut Option<Slate>) -> Result<(), Fault> {
-        let Some(slate) = held else { return Ok(()) };
-        let rest = slate.waiting().to_vec();
-        writing.desk.transaction(Durable::Later, |desk| {
-            if !slate.is_to_copy()? {
-                return Ok(());
-            }
-            turn::copy(&rest, desk)
-        })?;
-        self.copied(slate, &rest, true);
+        let rest = lock(&self.waiting).clone();
+        writing.copy(&rest, Durable::Later)?;
+        self.copied(&rest, true);
         self.sync()?;
         let (left, done) = held.take().map_or((None, Ok(())), Slate::tidied);
+        if left.is_none() {
+            writing.probe = None;
+        }
         *held = left;
         done.map_err(|error| Fault::Unavailable(error.to_string()))
     }
@@ -502,8 +547,10 @@ impl Office {
         }
         writing.slate_after = self.commits() + SLATES_APART;
         let Some(place) = self.slate_path.get() else { return };
-        if let Ok(reader) = open_reader(path) {
-            *lock(&self.slate) = Slate::make(place.clone(), reader, path).ok();
+        let Ok(reader) = open_reader(path) else { return };
+        if let Ok((slate, probe)) = Slate::make(place.clone(), reader, path) {
+            writing.probe = Some(probe);
+            *lock(&self.slate) = Some(slate);
         }
     }
 }

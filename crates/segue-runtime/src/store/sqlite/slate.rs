@@ -88,9 +88,6 @@ pub(super) enum Put {
 pub(super) trait Medium: Send {
     /// Makes pages durable, if nobody else has the slate.
     fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put>;
-
-    /// Whether somebody has emptied the slate, and so has copied all that stood there.
-    fn is_emptied(&mut self) -> io::Result<bool>;
 }
 
 #[cfg(unix)]
@@ -104,9 +101,37 @@ fn write_all_at(file: &mut File, bytes: &[u8], place: u64) -> io::Result<()> {
     io::Write::write_all(file, bytes)
 }
 
-impl Medium for File {
+/// A file with pages.
+pub(super) struct Pages {
+    file: File,
+    /// Whether what was written is durable without a word more.
+    is_durable: bool,
+}
+
+impl Pages {
+    /// Bytes that go to the disk past the system's own memory are there sooner, and durable by one
+    /// call; a disk that can write through its own memory does that, and spares a second request. Not
+    /// every file system can.
+    pub(super) fn open(path: &Path) -> io::Result<Pages> {
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+
+            use rustix::fs::OFlags;
+            let flags = (OFlags::DIRECT | OFlags::DSYNC).bits().cast_signed();
+            if let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(path) {
+                return Ok(Pages { file, is_durable: true });
+            }
+        }
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(Pages { file, is_durable: false })
+    }
+}
+
+impl Medium for Pages {
     fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put> {
-        match self.try_lock() {
+        let Pages { file, is_durable } = self;
+        match file.try_lock() {
             Ok(()) => {}
             // Not waited for: whoever copies it may take long.
             Err(TryLockError::WouldBlock) => return Ok(Put::Busy),
@@ -114,22 +139,31 @@ impl Medium for File {
         }
         // Not by asking for what is known of the file: whose times somebody has asked for gets new
         // ones with the next write, and these are synced too.
-        let put = self.seek(SeekFrom::End(0)).and_then(|length| {
+        let put = file.seek(SeekFrom::End(0)).and_then(|length| {
             if length != BYTES {
                 return Ok(Put::Taken);
             }
-            write_all_at(self, bytes, page * PAGE_BYTES as u64)?;
-            self.sync_data()?;
+            write_all_at(file, bytes, page * PAGE_BYTES as u64)?;
+            if !*is_durable {
+                file.sync_data()?;
+            }
             Ok(Put::Durable)
         });
-        self.unlock().and(put)
+        file.unlock().and(put)
     }
+}
 
-    fn is_emptied(&mut self) -> io::Result<bool> {
-        self.lock()?;
-        let length = self.seek(SeekFrom::End(0));
-        self.unlock()?;
-        Ok(length? == 0)
+/// Looks at a slate, without waiting for whoever writes on it.
+pub(super) struct Probe(File);
+
+impl Probe {
+    /// Whether what stands on the slate is to be copied, asked inside a transaction. Whoever has
+    /// emptied it has copied everything, which may be gone again by now. One that was only taken is
+    /// copied: what is in the file already is left out, and nothing of it is forgotten before it is
+    /// emptied.
+    pub(super) fn is_to_copy(&mut self) -> Result<bool, Fault> {
+        let length = self.0.seek(SeekFrom::End(0));
+        Ok(length.map_err(|error| Fault::Unavailable(error.to_string()))? > 0)
     }
 }
 
@@ -153,10 +187,10 @@ pub(super) struct Slate {
     begun: HashSet<Arc<str>>,
     /// Runs that nobody else can have changed since.
     runs: HashMap<Arc<str>, Reached>,
-    /// What stands on it and is not in the file, the oldest first.
-    waiting: Vec<Arc<Turn>>,
     /// Pages for the next unit.
     buffer: Vec<u8>,
+    /// How much of them the last one has filled.
+    used: usize,
     /// Whether nothing more may be written on it: it could not be written, or could not be copied.
     is_shut: bool,
 }
@@ -164,7 +198,7 @@ pub(super) struct Slate {
 impl Slate {
     /// A new slate. Made at its full length: a sync of bytes in the middle of a file is several times
     /// faster than one that also makes the file longer.
-    pub(super) fn make(path: PathBuf, file: Connection, like: &Path) -> io::Result<Slate> {
+    pub(super) fn make(path: PathBuf, file: Connection, like: &Path) -> io::Result<(Slate, Probe)> {
         if let Some(folder) = path.parent() {
             make_folder(folder, like)?;
         }
@@ -181,25 +215,21 @@ impl Slate {
             .and_then(|()| blank.sync_all())
             .and_then(|()| path.ancestors().skip(1).take(2).try_for_each(sync_folder))
             .and_then(|()| blank.unlock())
-            .and_then(|()| open_direct(&path));
-        match made {
-            Ok(medium) => Ok(Slate {
-                medium: Box::new(medium),
-                path,
-                file,
-                place: Place::beginning(generation),
-                bundles: Vec::new(),
-                begun: HashSet::new(),
-                runs: HashMap::new(),
-                waiting: Vec::new(),
-                buffer: vec![0; (UNIT_PAGES_MAX + 1) * PAGE_BYTES],
-                is_shut: false,
-            }),
-            Err(error) => {
-                let _ = std::fs::remove_file(&path);
-                Err(error)
-            }
-        }
+            .and_then(|()| Ok((Pages::open(&path)?, Probe(File::open(&path)?))));
+        let (medium, probe) = made.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        let slate = Slate {
+            medium: Box::new(medium),
+            path,
+            file,
+            place: Place::beginning(generation),
+            bundles: Vec::new(),
+            begun: HashSet::new(),
+            runs: HashMap::new(),
+            buffer: vec![0; (UNIT_PAGES_MAX + 1) * PAGE_BYTES],
+            used: 0,
+            is_shut: false,
+        };
+        Ok((slate, probe))
     }
 
     #[cfg(test)]
@@ -236,7 +266,6 @@ impl Slate {
                 self.begun.insert(turn.lease.run_id.clone());
             }
             self.know(turn);
-            self.waiting.push(Arc::clone(turn));
         }
         true
     }
@@ -263,6 +292,8 @@ impl Slate {
     fn fill(&mut self, turns: &[&Arc<Turn>]) -> Option<usize> {
         let start = self.buffer.as_ptr().align_offset(PAGE_BYTES);
         let room = &mut self.buffer[start..start + UNIT_PAGES_MAX * PAGE_BYTES];
+        // All of it, if this comes to nothing.
+        let before = std::mem::replace(&mut self.used, room.len());
         let (head, content) = room.split_at_mut(HEADER_BYTES);
         let all = content.len();
         let mut rest = &mut *content;
@@ -275,7 +306,9 @@ impl Slate {
         head.copy_from_slice(&header(generation, index, content));
         let used = HEADER_BYTES + content.len();
         let pages = used.div_ceil(PAGE_BYTES);
-        room[used..pages * PAGE_BYTES].fill(0);
+        // Behind the last unit everything is zero already.
+        room[used..before.max(used)].fill(0);
+        self.used = used;
         (page + pages as u64 <= PAGES).then_some(pages)
     }
 
@@ -295,23 +328,6 @@ impl Slate {
     /// Something else than a turn may change any run: the file has to say how far they are.
     pub(super) fn forget(&mut self) {
         self.runs.clear();
-    }
-
-    /// What stands on it and is not in the file.
-    pub(super) fn waiting(&self) -> &[Arc<Turn>] {
-        &self.waiting
-    }
-
-    /// So many of those are in the file now.
-    pub(super) fn copied(&mut self, count: usize) {
-        self.waiting.drain(..count);
-    }
-
-    /// Whether what stands on it is to be copied, asked inside a transaction. What somebody else has
-    /// copied may be gone again, so it is not copied once more.
-    pub(super) fn is_to_copy(&mut self) -> Result<bool, Fault> {
-        let emptied = self.medium.is_emptied();
-        Ok(!emptied.map_err(|error| Fault::Unavailable(error.to_string()))?)
     }
 
     /// Nothing more is written on it.
@@ -361,21 +377,6 @@ impl Slate {
             _ => (None, Ok(())),
         }
     }
-}
-
-/// Bytes that go to the disk past the system's own memory are there a tenth sooner. Not every file
-/// system can.
-fn open_direct(path: &Path) -> io::Result<File> {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        let flag = rustix::fs::OFlags::DIRECT.bits();
-        let direct = OpenOptions::new().write(true).custom_flags(flag.cast_signed()).open(path);
-        if direct.is_ok() {
-            return direct;
-        }
-    }
-    OpenOptions::new().write(true).open(path)
 }
 
 /// A file is there after a crash when its folder says so, and gone when it does not.

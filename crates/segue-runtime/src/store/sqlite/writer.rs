@@ -160,15 +160,20 @@ impl Writer {
 
     /// The same for a turn of a run, which writes it by itself when it is alone.
     pub(super) async fn write_turn(&self, turn: Turn) -> Result<(), StoreError> {
-        let (turn, (reply, answer)) = (Arc::new(turn), oneshot::channel());
+        let turn = Arc::new(turn);
+        let seems_alone = self.office.notice(&turn);
+        if seems_alone && self.office.put_alone(&turn) {
+            return Ok(());
+        }
+        let (reply, answer) = oneshot::channel();
         let request = WaitingTurn { turn: turn.clone(), done: Ok(()), reply };
-        self.hand_in(&turn.lease.run_id, Box::new(request)).await;
+        self.hand_in(&turn.lease.run_id, Box::new(request), seems_alone).await;
         answer.await.map_err(gone)?
     }
 
     /// Posts the turn of a run, which writes it by itself when it is alone.
-    async fn hand_in(&self, run_id: &Arc<str>, request: Box<dyn Request>) {
-        let seems_alone = self.office.post(request);
+    async fn hand_in(&self, run_id: &Arc<str>, request: Box<dyn Request>, seems_alone: bool) {
+        self.office.post(request);
         let left = Left(&self.office);
         if !seems_alone {
             // Others on this thread may have something to write too.
@@ -220,7 +225,7 @@ impl Drop for Writer {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs;
     use std::io;
     use std::sync::mpsc;
     use std::thread::{self, ThreadId};
@@ -237,7 +242,7 @@ mod tests {
     use super::super::desk::Counts;
     use super::super::pack::hash;
     use super::super::schema::{BUSY_WAIT, beside, open_reader, open_writer};
-    use super::super::slate::{Medium, Put, Slate};
+    use super::super::slate::{Medium, Pages, Put, Slate};
     use super::super::turn::{Begins, Bundle, PackedRecord};
     use super::*;
     use crate::store::{Lease, Record, RunRow, Store as _};
@@ -286,7 +291,8 @@ mod tests {
         let empty = Record { expected: 0, entries: &[], status: RunStatus::Running, measured: &[] };
         let turn = Turn { lease, begins: None, record: PackedRecord::new(empty, 1_000) };
         let (reply, answer) = oneshot::channel();
-        writer.hand_in(&run_id, Box::new(Here { turn: Arc::new(turn), told, reply })).await;
+        let here = Box::new(Here { turn: Arc::new(turn), told, reply });
+        writer.hand_in(&run_id, here, false).await;
         answer.await.unwrap();
     }
 
@@ -360,7 +366,7 @@ mod tests {
 
     /// A slate that fails once.
     struct Faulty {
-        file: File,
+        file: Pages,
         puts: usize,
         fails: usize,
         how: Failure,
@@ -380,10 +386,6 @@ mod tests {
                 Failure::Busy => return Ok(Put::Busy),
             }
             Err(io::ErrorKind::StorageFull.into())
-        }
-
-        fn is_emptied(&mut self) -> io::Result<bool> {
-            self.file.is_emptied()
         }
     }
 
@@ -417,6 +419,29 @@ mod tests {
         }
     }
 
+    /// A run seems to be alone after a few turns, and so does one that begins when it is over. Runs that
+    /// end one after the other are not.
+    #[tokio::test]
+    async fn whoever_is_alone_is_seen_to_be() {
+        let (_folder, _, writer) = writer();
+        let turn_of = |run_id: &Arc<str>, row: Option<RunRow>, status: RunStatus| {
+            let mut turn = turn(0, row);
+            turn.lease.run_id = run_id.clone();
+            turn.record.status = status;
+            writer.office.notice(&turn)
+        };
+        let ids: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
+        let running = |at: usize| turn_of(&ids[at], None, RunStatus::Running);
+        let ends = |at: usize| turn_of(&ids[at], None, RunStatus::Success);
+        assert!(!turn_of(&ids[0], Some(begun()), RunStatus::Running));
+        assert_eq!([running(0), running(0), running(0), ends(0)], [false, false, true, true]);
+        assert!(turn_of(&ids[1], Some(begun()), RunStatus::Running), "the next one");
+        assert!(running(1));
+        assert!(!turn_of(&ids[2], Some(begun()), RunStatus::Running), "two at once");
+        assert_eq!([0; 9].map(|_| running(2)).into_iter().filter(|alone| *alone).count(), 6);
+        assert_eq!([ends(0), ends(1), ends(2), ends(0), ends(1)], [false; 5]);
+    }
+
     /// How long the run is for whoever opens the store after a crash.
     async fn length_after_crash(folder: &Path) -> u64 {
         let image = TempDir::new().unwrap();
@@ -438,10 +463,10 @@ mod tests {
                 writer.write(here()).await.unwrap();
                 let slate = beside(&path, "-slates").join("somebody");
                 let reader = open_reader(&path).unwrap();
-                let mut made = Slate::make(slate.clone(), reader, &path).unwrap();
-                let file = fs::OpenOptions::new().write(true).open(&slate).unwrap();
+                let (mut made, probe) = Slate::make(slate.clone(), reader, &path).unwrap();
+                let file = Pages::open(&slate).unwrap();
                 made.replace_medium(Box::new(Faulty { file, puts: 0, fails, how }));
-                writer.office.put_slate(made);
+                writer.office.put_slate(made, probe);
                 for seq in 0..6 {
                     let row = (seq == 0).then(begun);
                     writer.write_turn(turn(seq, row)).await.unwrap();
