@@ -69,7 +69,9 @@ pub(super) fn page(
     whole(&transaction, &table, "key")?;
     let sql = format!("SELECT {COLUMNS} FROM {table} WHERE number > ?1 ORDER BY number LIMIT ?2");
     let mut select = transaction.prepare_cached(&sql)?;
-    let mut rows = select.query([signed(after.unwrap_or(0)), signed(limit as u64)])?;
+    // From the very beginning: a number that is damaged may be anything, and its text must be named.
+    let after = after.map_or(i64::MIN, signed);
+    let mut rows = select.query([after, signed(limit as u64)])?;
     let (mut page, mut last) = (Items::default(), None);
     while let Some(row) = rows.next()? {
         last = Some(row.get::<_, i64>(0)?.unsigned_abs());
