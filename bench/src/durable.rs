@@ -240,8 +240,8 @@ fn growth(folder: &Path) -> [Row; 2] {
     ]
 }
 
-/// Does the work of one part again and again, for whoever wants to profile.
-pub(crate) fn repeat(part: &str, times: usize) -> Result<(), String> {
+/// Does the work of one part again and again, for whoever wants to profile. Says what syncs took of it.
+pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     let (steps, runs) = match part {
         "w1" => (floor::chain(STEPS), 1),
         "w2" => (floor::wide(WIDE), 1),
@@ -256,13 +256,8 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<(), String> {
     (0..times).for_each(|_| kept.run(&plan, &input, runs, runs));
     let (took, figures) = (began.elapsed(), kept.store.figures());
     let each = |what: Duration| what / u32::try_from(figures.syncs).unwrap_or(u32::MAX).max(1);
-    println!(
-        "{} syncs, {:?} each; {:?} from one to the next",
-        figures.syncs,
-        each(figures.sync_time),
-        each(took)
-    );
-    Ok(())
+    let (syncs, sync, all) = (figures.syncs, each(figures.sync_time), each(took));
+    Ok(format!("{syncs} syncs, {sync:?} each; {all:?} from one to the next"))
 }
 
 /// The parts of the table, by the words that ask for one of them.

@@ -47,7 +47,7 @@ fn main() -> Result<(), String> {
         }
         ["repeat", "durable", part, times] => {
             let times = times.parse().map_err(|_| format!("`{times}` is not a number"))?;
-            durable::repeat(part, times)?;
+            measure::print(&durable::repeat(part, times)?);
         }
         ["repeat", key, side, times] => {
             let times = times.parse().map_err(|_| format!("`{times}` is not a number"))?;
