@@ -301,9 +301,11 @@ impl Office {
             return false;
         }
         self.note_commit(began);
-        lock(&self.waiting).extend(turns.iter().map(|turn| Arc::clone(turn)));
+        // Before others may write there: turns wait in the order in which they are acknowledged.
+        let mut waiting = lock(&self.waiting);
+        waiting.extend(turns.iter().map(|turn| Arc::clone(turn)));
         let before = self.ahead.fetch_add(turns.len(), Ordering::Release);
-        drop(slate);
+        drop((waiting, slate));
         if before == 0 || before < COPY_TOGETHER && before + turns.len() >= COPY_TOGETHER {
             // Held for a moment, so that the thread is not just about to go to sleep.
             drop(lock(&self.queue));
@@ -463,7 +465,8 @@ impl Office {
     /// copied takes no more: there may be no end to it.
     fn copied(&self, ahead: &[Arc<Turn>], is_done: bool) {
         if is_done {
-            lock(&self.waiting).drain(..ahead.len());
+            let mut waiting = lock(&self.waiting);
+            waiting.drain(..ahead.len());
             self.ahead.fetch_sub(ahead.len(), Ordering::Release);
         } else if let Some(slate) = &mut *lock(&self.slate) {
             // What failed may be there after all.
