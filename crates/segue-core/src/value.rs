@@ -13,10 +13,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 pub use de::from_value;
+
+/// What arrays and objects are called when they are serialised: as a newtype of this name, around what is
+/// shared. Formats write what is in it and nothing else. Whoever writes several values that stay where
+/// they are may go by its address, and write what they have in common once.
+pub const SHARED: &str = "$segue::shared";
 
 /// The members of an object, in the order in which they were written.
 pub type Map = IndexMap<Arc<str>, Value>;
@@ -578,20 +582,8 @@ impl Serialize for Value {
                 raw.map_err(serde::ser::Error::custom)?.serialize(serializer)
             }
             Value::String(text) => serializer.serialize_str(text),
-            Value::Array(items) => {
-                let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items.iter() {
-                    seq.serialize_element(item)?;
-                }
-                seq.end()
-            }
-            Value::Object(members) => {
-                let mut map = serializer.serialize_map(Some(members.len()))?;
-                for (key, value) in members.iter() {
-                    map.serialize_entry(&**key, value)?;
-                }
-                map.end()
-            }
+            Value::Array(items) => serializer.serialize_newtype_struct(SHARED, &**items),
+            Value::Object(members) => serializer.serialize_newtype_struct(SHARED, &**members),
         }
     }
 }

@@ -24,7 +24,7 @@ use segue_runtime::store::{
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
 
-use crate::stores::{begin, entry, finish, plan_named, record, slated, sqlite};
+use crate::stores::{begin, entry, finish, noise, plan_named, record, slated, sqlite};
 use crate::support::{Json, json};
 
 /// Everything that a journal can hold: branches, a loop, retries, rollback, a large value.
@@ -283,7 +283,8 @@ async fn a_full_disk_stops_writing_and_nothing_else() {
     let store = SqliteStore::open(&path, options).unwrap();
     let plan = plan_named("full");
     let ended = begin(&store, "ended", &plan).await;
-    let large = |n: u64| [entry(n, Value::from(format!("{n:02}").repeat(7_500)))];
+    let text = |n: u64| noise(n).take(2_000).map(|number| format!("{number:08x}"));
+    let large = |n: u64| [entry(n, Value::from(text(n).collect::<String>()))];
     store.append(&ended, record(1, &large(1), RunStatus::Running)).await.unwrap();
     store.append(&ended, record(2, &large(2), RunStatus::Success)).await.unwrap();
     let lease = begin(&store, "goes-on", &plan).await;

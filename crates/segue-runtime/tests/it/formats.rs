@@ -24,7 +24,10 @@ use tempfile::TempDir;
 
 use crate::stores::{slating, sqlite};
 
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
+
+/// The first of which there are files here.
+const FIRST: i64 = 5;
 
 const WORKS: &str = "
 name: works
@@ -75,9 +78,9 @@ async fn run(engine: &Engine, text: &str, input: &str) -> Option<RunView> {
     run.ok().map(Result::unwrap)
 }
 
-fn fixture(ending: &str) -> PathBuf {
+fn fixture(version: i64, ending: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    folder.join(format!("store-v{VERSION}.{ending}"))
+    folder.join(format!("store-v{version}.{ending}"))
 }
 
 fn version(path: &Path) -> i64 {
@@ -85,15 +88,35 @@ fn version(path: &Path) -> i64 {
     raw.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
+/// What a run of a version was given that is over, and stood on a slate. From 6 on it is long enough to
+/// be compressed.
+fn again(version: i64) -> String {
+    "again".repeat(if version < 6 { 1 } else { 100 })
+}
+
+/// Whether something is written there in the form that version 6 brought.
+fn has_compressed(path: &Path) -> bool {
+    let raw = rusqlite::Connection::open(path).unwrap();
+    let sql = "SELECT count(*) > 0 FROM turn WHERE substr(bytes, 1, 1) = x'7e'";
+    raw.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
 /// J1, J2: what a version has left is read by the ones after it, and goes on.
 #[tokio::test]
 async fn what_a_version_left_goes_on() {
+    for version in FIRST..=VERSION {
+        goes_on(version).await;
+    }
+}
+
+async fn goes_on(left_by: i64) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
-    fs::copy(fixture("sqlite"), &path).unwrap();
-    assert_eq!(version(&path), VERSION);
+    fs::copy(fixture(left_by, "sqlite"), &path).unwrap();
+    assert_eq!(version(&path), left_by);
+    assert!(left_by < 6 || has_compressed(&path));
     fs::create_dir(folder.path().join("runs.db-slates")).unwrap();
-    fs::copy(fixture("slate"), folder.path().join("runs.db-slates/1-dead")).unwrap();
+    fs::copy(fixture(left_by, "slate"), folder.path().join("runs.db-slates/1-dead")).unwrap();
     let store = Arc::new(sqlite(&path));
     assert_eq!(version(&path), VERSION, "a new version needs a store of its own here");
     let query = RunQuery { limit: 9, ..RunQuery::default() };
@@ -110,7 +133,8 @@ async fn what_a_version_left_goes_on() {
     assert_eq!(engine.resume(request).await.unwrap().output, Value::from("ada"));
     let recovered = engine.recover().await.unwrap();
     assert_eq!(recovered.len(), 2, "{recovered:?}");
-    for (run, output) in [(0, "on the slate"), (1, "again"), (2, "in the file"), (4, "over")] {
+    let again = &*again(left_by);
+    for (run, output) in [(0, "on the slate"), (1, again), (2, "in the file"), (4, "over")] {
         let view = engine.stored(&found.runs[run].run_id).await.unwrap().view();
         assert_eq!((view.status, view.output), (over, Value::from(output)));
     }
@@ -131,18 +155,18 @@ async fn write_what_a_version_leaves() {
     drop((works, store));
     // The first run of a store makes its slate.
     let store = Arc::new(SqliteStore::open(&path, slating()).unwrap());
-    run(&engine(store.clone(), false), WORKS, "again").await.unwrap();
+    run(&engine(store.clone(), false), WORKS, &again(VERSION)).await.unwrap();
     // Whoever reads has all that stands on the slate in the file.
     store.runs(&RunQuery { limit: 1, ..RunQuery::default() }).await.unwrap();
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(raw);
-    fs::copy(&path, fixture("sqlite")).unwrap();
+    fs::copy(&path, fixture(VERSION, "sqlite")).unwrap();
     assert!(run(&engine(store.clone(), true), WORKS, "on the slate").await.is_none());
     let slate = fs::read_dir(folder.path().join("runs.db-slates")).unwrap().next();
     let mut slate = fs::read(slate.unwrap().unwrap().path()).unwrap();
     // What was never written on is nothing but zeros.
     let end = slate.iter().rposition(|byte| *byte != 0).unwrap();
     slate.truncate((end + 1).next_multiple_of(4_096));
-    fs::write(fixture("slate"), slate).unwrap();
+    fs::write(fixture(VERSION, "slate"), slate).unwrap();
 }

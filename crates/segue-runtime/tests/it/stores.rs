@@ -31,6 +31,12 @@ pub(crate) fn entry(seq: u64, value: Value) -> Entry {
     Entry { seq, at_ms: 1_000 + seq, fact }
 }
 
+/// Numbers in no order that anybody could use to write them shorter.
+pub(crate) fn noise(seed: u64) -> impl Iterator<Item = u64> {
+    let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    std::iter::successors(Some(seed), next).skip(4).map(|state| state >> 32)
+}
+
 pub(crate) fn record(expected: u64, entries: &[Entry], status: RunStatus) -> Record<'_> {
     Record { expected, entries, status, measured: &[] }
 }
@@ -53,7 +59,7 @@ pub(crate) fn slated(path: &Path) -> SqliteStore {
 /// Begins a run with one entry.
 pub(crate) async fn begin(store: &dyn Store, run_id: &str, plan: &Arc<Plan>) -> Lease {
     let entries = [entry(0, Value::from(run_id))];
-    let run = NewRun { run_id: &run_id.into(), plan };
+    let run = NewRun { run_id: &run_id.into(), plan, is_drawn: false };
     store.create(run, record(0, &entries, RunStatus::Running)).await.unwrap()
 }
 
@@ -104,7 +110,7 @@ async fn journals_are_kept((store, other): Two) {
         let fenced = StoreError::Fenced { run_id: a.clone(), expected, actual: 3 };
         assert_eq!(refused, Err(fenced));
     }
-    let again = NewRun { run_id: &a, plan: &plan };
+    let again = NewRun { run_id: &a, plan: &plan, is_drawn: false };
     let refused = store.create(again, record(0, &more, RunStatus::Running)).await;
     let fenced = StoreError::Fenced { run_id: a.clone(), expected: 0, actual: 3 };
     assert_eq!(refused, Err(fenced), "a run begins once");

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::desk::Desk;
 use super::fault::Fault;
 use super::owner::Owners;
-use super::pack::{Hash, Packed, Unpacker};
+use super::pack::{Hash, Packed, Unpacker, compressed};
 use super::row::StoredRun;
 use super::slates::{Slates, Whose};
 use super::turn::{Begins, PackedRecord};
@@ -49,7 +49,7 @@ pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) ->
 /// Begins a run that is not there. Its bundle is written unless that is.
 pub(super) fn create_new(
     desk: &mut Desk,
-    Begins { row, bundle }: &Begins,
+    Begins { row, bundle, .. }: &Begins,
     record: &PackedRecord,
 ) -> Result<(), Fault> {
     let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
@@ -113,7 +113,8 @@ fn add_turn(
 ) -> Result<(), Fault> {
     let Packed { bytes, parts } = &record.entries;
     if record.count > 0 {
-        stored.head = link(&stored.head, stored.row.length, bytes);
+        let bytes = compressed(bytes);
+        stored.head = link(&stored.head, stored.row.length, &bytes);
         let sql = "INSERT INTO turn (run, before, bytes, hash) VALUES (?1, ?2, ?3, ?4)";
         let turn = params![stored.number, stored.last, bytes, stored.head];
         stored.last = connection.prepare_cached(sql)?.insert(turn)?;

@@ -7,17 +7,24 @@
 //! Packed bytes are the JSON, and before it, when anything was taken out, a line with the place and
 //! the hash of each part: `@<offset>:<hash>,…`. No JSON begins with `@`, and no value can look like
 //! a part, because parts are told by their place and not by what stands there.
+//!
+//! In the file, packed bytes that are not short are compressed ([`compressed`]): what a step answered is
+//! what later ones are called with, so a journal says most things several times.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 
+use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use segue_core::compile::document::{Node, NodeKind, read_own_json};
 use segue_core::value::Value;
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use sha2::{Digest as _, Sha256};
+
+use super::json::{self, Known};
 
 /// SHA-256.
 pub(super) type Hash = [u8; 32];
@@ -31,6 +38,16 @@ const TURN_BYTES: usize = 960;
 
 /// More than this is large.
 const LARGE_BYTES: usize = 16 * 1024;
+
+/// Less than this is as quickly written as it is compressed.
+const COMPRESSED_BYTES_MIN: usize = 1_024;
+
+/// What compressed bytes begin with; behind it stand the length of what they are made of, and a block of
+/// LZ4. No packed bytes begin so.
+const COMPRESSED: u8 = b'~';
+
+/// No byte of a block of LZ4 becomes more bytes than this.
+const GROWTH_MAX: usize = 255;
 
 /// Packed bytes and the parts that were taken out of them, at any depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,21 +67,55 @@ pub(super) fn hash(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
+/// Packed bytes as they stand in the file.
+pub(super) fn compressed(packed: &[u8]) -> Cow<'_, [u8]> {
+    let Ok(length) = u32::try_from(packed.len()) else { return packed.into() };
+    if packed.len() < COMPRESSED_BYTES_MIN {
+        return packed.into();
+    }
+    let mut bytes = vec![0; 5 + get_maximum_output_size(packed.len())];
+    bytes[0] = COMPRESSED;
+    bytes[1..5].copy_from_slice(&length.to_le_bytes());
+    match compress_into(packed, &mut bytes[5..]) {
+        Ok(size) if 5 + size < packed.len() => {
+            bytes.truncate(5 + size);
+            bytes.into()
+        }
+        _ => packed.into(),
+    }
+}
+
+/// Packed bytes, of what stands in the file.
+fn expanded(stored: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+    let Some((&COMPRESSED, rest)) = stored.split_first() else { return Ok(stored.into()) };
+    let wrong = || "it cannot be expanded".to_owned();
+    let (length, block) = rest.split_first_chunk().ok_or_else(wrong)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    // Whoever wrote it may have been wrong about what it takes.
+    if length > block.len().saturating_mul(GROWTH_MAX) {
+        return Err(wrong());
+    }
+    let mut packed = vec![0; length];
+    match decompress_into(block, &mut packed) {
+        Ok(size) if size == length => Ok(packed.into()),
+        _ => Err(wrong()),
+    }
+}
+
 /// Packs entries, or anything else; parts of them of `part_bytes_min` bytes or more are taken out.
 /// Most entries are smaller than that as a whole: these are just written.
 pub(super) fn pack(what: &[impl Serialize], part_bytes_min: usize) -> Packed {
     let mut text = Vec::with_capacity(TURN_BYTES);
     text.push(b'[');
     let mut written = RefCell::new(Written { text, ..Written::default() });
+    let mut known = Known::default();
     for (index, one) in what.iter().enumerate() {
         let text = &mut written.get_mut().text;
         if index > 0 {
             text.push(b',');
         }
-        let start = text.len();
-        let short = Short { end: start + part_bytes_min, text };
-        if one.serialize(&mut serde_json::Serializer::new(short)).is_err() {
-            written.get_mut().text.truncate(start);
+        let end = text.len() + part_bytes_min;
+        if json::write(one, text, end, &mut known).is_err() {
             pack_large(one, &written, part_bytes_min);
         }
     }
@@ -78,35 +129,6 @@ fn pack_large(what: &impl Serialize, written: &RefCell<Written>, part_bytes_min:
     let splitter = Splitter { written, part_bytes_min, open: Vec::new(), in_key: false };
     let mut serializer = serde_json::Serializer::with_formatter(Writer(written), splitter);
     what.serialize(&mut serializer).expect("what is stored has a form in JSON");
-}
-
-/// A text that may become so long and not longer.
-struct Short<'a> {
-    text: &'a mut Vec<u8>,
-    end: usize,
-}
-
-impl io::Write for Short<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_all(bytes).map(|()| bytes.len())
-    }
-
-    /// JSON comes in very small pieces, so this is most of what writing costs.
-    #[inline]
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.text.len() + bytes.len() >= self.end {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        match bytes {
-            [one] => self.text.push(*one),
-            more => self.text.extend_from_slice(more),
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// What stands there so far.
@@ -250,8 +272,10 @@ impl<F: FnMut(&Hash) -> Result<Vec<u8>, String>> Unpacker<F> {
         Unpacker { find, known: BTreeMap::new() }
     }
 
-    pub(super) fn unpack(&mut self, bytes: &[u8]) -> Result<Value, String> {
-        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    /// What stands in the file as these bytes.
+    pub(super) fn unpack(&mut self, stored: &[u8]) -> Result<Value, String> {
+        let packed = expanded(stored)?;
+        let text = std::str::from_utf8(&packed).map_err(|error| error.to_string())?;
         let (places, text) = places(text)?;
         let root = read_own_json(text).map_err(|finding| finding.message)?;
         if places.is_empty() {
@@ -364,6 +388,44 @@ mod tests {
         let wrapped = round(&wrapped, 16_384);
         assert_eq!(alone.parts, wrapped.parts);
         assert!(wrapped.bytes.len() < 200);
+    }
+
+    /// What is written twice takes little room, and reads back.
+    #[test]
+    fn long_bytes_are_compressed() {
+        let value = Value::from(vec![sample(); 20]);
+        let packed = round(&value, 1_000_000).bytes;
+        let stored = compressed(&packed);
+        assert!(stored.len() * 5 < packed.len(), "{} of {}", stored.len(), packed.len());
+        assert_eq!(*expanded(&stored).unwrap(), *packed);
+        let find = |_: &Hash| Err("there are none".to_owned());
+        assert!(Unpacker::new(find).unpack(&stored).is_ok());
+        let short = &packed[..COMPRESSED_BYTES_MIN - 1];
+        assert_eq!(*compressed(short), *short);
+        let random: Vec<u8> = (0..64u8).flat_map(|one| hash(&[one])).collect();
+        assert_eq!(*compressed(&random), *random, "what does not become shorter stays");
+    }
+
+    /// R1: nothing is taken at its word, and nothing panics.
+    #[test]
+    fn what_cannot_be_expanded_is_refused() {
+        let packed = round(&Value::from(vec![sample(); 20]), 1_000_000).bytes;
+        let stored = compressed(&packed).into_owned();
+        for cut in 0..stored.len() {
+            let found = expanded(&stored[..cut]).map(Cow::into_owned);
+            assert!(cut == 0 || found.is_err(), "cut at {cut}");
+        }
+        let all = u32::try_from(packed.len()).unwrap();
+        for length in [0, all - 1, all + 1, u32::MAX] {
+            let mut wrong = stored.clone();
+            wrong[1..5].copy_from_slice(&length.to_le_bytes());
+            assert!(expanded(&wrong).is_err(), "{length}");
+        }
+        for bit in 0..stored.len() * 8 {
+            let mut wrong = stored.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            drop(expanded(&wrong));
+        }
     }
 
     #[test]

@@ -144,6 +144,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
     ALTER TABLE run ADD COLUMN principal TEXT;
     ALTER TABLE run ADD COLUMN toolset TEXT;
 ",
+    // Turns may be compressed.
+    "",
 ];
 
 /// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's
