@@ -72,8 +72,15 @@ pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync
 
 /// How a run is set in motion.
 pub enum First {
-    /// It begins, with what it takes over from an earlier one.
-    Start(Box<Started>, Vec<Reused>),
+    /// It begins.
+    Start {
+        /// What with.
+        started: Box<Started>,
+        /// What it takes over from an earlier one.
+        reused: Vec<Reused>,
+        /// Whether its id was drawn for it: see [`NewRun::is_drawn`].
+        is_drawn: bool,
+    },
     /// It was read from its journal, and goes on; then this happens.
     Resume {
         /// The right to write it.
@@ -89,8 +96,9 @@ pub enum First {
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
+    let is_drawn = matches!(first, First::Start { is_drawn: true, .. });
     let (run_id, lease, written, begins, wishes, words) = match first {
-        First::Start(started, reused) => {
+        First::Start { started, reused, .. } => {
             let run_id = started.run_id.clone();
             (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
         }
@@ -102,6 +110,7 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
     let mut driver = Driver {
         run,
         run_id,
+        is_drawn,
         plan: drive.plan,
         lease,
         measured: Vec::new(),
@@ -181,6 +190,8 @@ enum Happened {
 struct Driver<'a> {
     run: &'a mut Run,
     run_id: Arc<str>,
+    /// Whether it was drawn for this run.
+    is_drawn: bool,
     plan: Arc<Plan>,
     /// The right to write the run, once it has begun.
     lease: Option<Lease>,
@@ -417,7 +428,8 @@ impl<'a> Driver<'a> {
                 append(self.store, lease, record, patience).await?;
             }
             None => {
-                let run = NewRun { run_id: &self.run_id, plan: &self.plan };
+                let Driver { run_id, plan, is_drawn, .. } = self;
+                let run = NewRun { run_id, plan, is_drawn: *is_drawn };
                 self.lease = Some(self.store.create(run, record).await?);
             }
         }

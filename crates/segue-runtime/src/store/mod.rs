@@ -147,6 +147,9 @@ pub struct NewRun<'a> {
     pub run_id: &'a Arc<str>,
     /// What it executes.
     pub plan: &'a Arc<Plan>,
+    /// Whether the id was drawn for it a moment ago, so that nobody has to look for another run of that
+    /// id.
+    pub is_drawn: bool,
 }
 
 /// What one turn adds to a run, all of it or nothing.

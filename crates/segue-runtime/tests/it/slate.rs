@@ -12,14 +12,15 @@ use segue_runtime::store::{
 };
 use tempfile::TempDir;
 
-use crate::stores::{begin, entry, finish, plan_named, record, slated, slating, sqlite};
+use crate::stores::{begin, entry, finish, noise, plan_named, record, slated, slating, sqlite};
 
 fn facts(journal: &[Entry]) -> Vec<String> {
     journal.iter().map(|entry| format!("{:?}", entry.fact)).collect()
 }
 
 fn value(seq: u64) -> Value {
-    if seq == 0 { Value::from("a") } else { Value::from(vec![Value::from(seq); 50]) }
+    let numbers = noise(seq).take(50).map(|number| Value::from(number % 1_000));
+    if seq == 0 { Value::from("a") } else { numbers.collect::<Vec<Value>>().into() }
 }
 
 fn expected(count: u64) -> Vec<String> {
@@ -491,6 +492,38 @@ async fn what_is_damaged_can_be_forgotten() {
     let listed = store.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await.unwrap();
     assert_eq!((listed.runs.len(), listed.damaged.len()), (2, 0));
     assert_eq!(store.load(&"whole".into()).await.unwrap().len(), 2);
+}
+
+/// J5: a run that only an index has lost is named, and is whole again when what is damaged is forgotten.
+#[tokio::test]
+async fn what_an_index_has_lost_is_found_again() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let store = sqlite(&path);
+    let plan = plan_named("lost");
+    for name in ["one-of-several", "another-one-of-them"] {
+        let lease = begin(&store, name, &plan).await;
+        add(&store, &lease, 1).await.unwrap();
+        finish(&store, &lease, 2).await;
+    }
+    drop(store);
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(raw);
+    let mut file = fs::read(&path).unwrap();
+    let is_index = |page: &&mut [u8]| page[0] == 0x0a && has(page, 0, "one-of-several");
+    let page = file.chunks_exact_mut(4_096).find(is_index).unwrap();
+    let place = page.windows(14).position(|window| window == b"one-of-several").unwrap();
+    page[place] ^= 2;
+    fs::write(&path, file).unwrap();
+    let store = sqlite(&path);
+    assert_eq!(store.damaged().await.unwrap().len(), 1);
+    assert!(store.load(&"one-of-several".into()).await.is_err());
+    assert_eq!(store.forget_damaged().await, Ok(0));
+    assert_eq!(store.damaged().await.unwrap(), []);
+    assert_eq!(store.load(&"one-of-several".into()).await.unwrap().len(), 3);
+    let all = Retention { keep_last: Some(0), ..Retention::default() };
+    assert_eq!(store.prune(all).await, Ok(2), "and can be forgotten like every other one");
 }
 
 /// A store has one place, whatever name leads to it.

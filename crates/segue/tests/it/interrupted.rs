@@ -253,6 +253,44 @@ fn an_owner_that_wakes_after_its_run_was_taken_writes_nothing() {
     assert_eq!(journal(&world), written);
 }
 
+/// Turns that follow each other so closely that a run which is stopped is stopped while it writes.
+const BUSY: &str = r#"
+name: c
+steps:
+  - id: each
+    loop:
+      over: "{{ range(1500) }}"
+      as: n
+      max_concurrency: 1
+      steps: [{ id: one, tool: echo, parameters: { n: "{{ n }}" } }]
+      output: "{{ one.n }}"
+output: "{{ each | sum }}"
+"#;
+
+/// J8: nobody waits for an owner that was stopped in the middle of writing: everybody else reads, and
+/// takes its run, and it writes nothing when it wakes.
+#[test]
+fn nobody_waits_for_an_owner_that_was_stopped() {
+    for _ in 0..3 {
+        let world = world(BUSY, "");
+        let run = start(&world, &args(&["run", "c.yaml"]));
+        let slates = world.path("runs.db-slates");
+        until(|| std::fs::read_dir(&slates).ok()?.next());
+        signal(&run, Signal::STOP);
+        let mut listing = start(&world, &args(&["runs", "--json"]));
+        until(|| listing.try_wait().unwrap());
+        let listed = end(listing).exits(0).json();
+        assert_eq!(listed["runs"][0]["status"], "running", "{listed}");
+        let sum = (0..1_500).sum::<u64>();
+        assert_eq!(world.json(0, &args(&["resume", "last", "--take-over", "-q"])), sum);
+        let written = journal(&world);
+        signal(&run, Signal::CONT);
+        let said = end(run).exits(1).stderr;
+        assert!(said.contains("taken over"), "{said}");
+        assert_eq!(journal(&world), written);
+    }
+}
+
 /// A4, C1: a run that another process drives is cancelled from here, its command with it.
 #[test]
 fn a_run_is_cancelled_from_another_process() {

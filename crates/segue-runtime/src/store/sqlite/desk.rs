@@ -217,9 +217,10 @@ impl Desk {
         done
     }
 
-    /// A slate that is kept in this transaction.
-    pub(super) fn held(&mut self, which: impl FnMut(&&mut Held) -> bool) -> Option<&mut Held> {
-        self.slates.iter_mut().find(which)
+    /// A slate that is kept in this transaction, to keep it again.
+    pub(super) fn let_go(&mut self, which: impl FnMut(&Held) -> bool) -> Option<Held> {
+        let at = self.slates.iter().position(which)?;
+        Some(self.slates.swap_remove(at))
     }
 
     /// Keeps a slate of somebody else until what stands on it is committed.

@@ -10,6 +10,7 @@ mod desk;
 mod fault;
 mod history;
 mod journal;
+mod json;
 mod office;
 mod owner;
 mod pack;
@@ -240,14 +241,14 @@ impl Store for SqliteStore {
         let row = begun(&run, &record, self.owner().await?);
         let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
         let KnownPlan { bundle, .. } = self.bundle(run.plan);
-        let (begins, record) = (Some(Begins { row, bundle }), self.packed(record));
-        self.writer.write_turn(Turn { lease: lease.clone(), begins, record }).await?;
+        let begins = Begins { row, bundle, is_drawn: run.is_drawn };
+        let turn = Turn::new(lease.clone(), Some(begins), self.packed(record));
+        self.writer.write_turn(turn).await?;
         Ok(lease)
     }
 
     async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
-        let (lease, record) = (lease.clone(), self.packed(record));
-        self.writer.write_turn(Turn { lease, begins: None, record }).await
+        self.writer.write_turn(Turn::new(lease.clone(), None, self.packed(record))).await
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
@@ -351,14 +352,13 @@ impl Store for SqliteStore {
     }
 
     async fn forget_damaged(&self) -> Result<u64, StoreError> {
-        let found = self.read(history::damaged).await?;
         let mut forgotten = 0;
-        if !found.is_empty() {
+        if !self.read(history::damaged).await?.is_empty() {
             self.empty_slates(|_| Ok(())).await?;
             let owners = self.owners.clone();
             let forget = move |desk: &mut Desk| {
                 desk.forget();
-                history::forget_damaged(&desk.connection, &found, &owners)
+                history::forget_damaged(&desk.connection, &owners)
             };
             forgotten = self.writer.write(forget).await?;
             self.shrink().await;

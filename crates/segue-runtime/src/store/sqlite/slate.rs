@@ -5,10 +5,11 @@
 //! its full length already, and one sync. That is as durable as the file. The turn is copied into
 //! the file soon after, together with others, by somebody for whom nobody waits.
 //!
-//! A slate belongs to one owner, who alone writes on it, and has a lock on it meanwhile. Anybody may
-//! copy what stands on it, as often as they like: what is in the file already is left out. Whoever
-//! takes a run from an owner has to, and empties the slate; the owner sees that before it writes
-//! again ([`super::slates`]).
+//! A slate belongs to one owner, who alone writes on it. Anybody may copy what stands on it, as often as
+//! they like: what is in the file already is left out. Whoever takes a run from an owner has to, and
+//! marks the slate before ([`super::slates`]). The owner looks for the mark after each write: what was
+//! written before the mark is read by whoever made it, and what was written after it is not acknowledged.
+//! So nobody waits for anybody, also not for an owner that was stopped in the middle of something.
 //!
 //! The first page says of which generation the slate is. The others are filled one after the other.
 //! When all that stands there is in the file and durable, the slate is wiped: the first page is
@@ -16,7 +17,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::fault::Fault;
+use super::json::{self, Known};
 use super::pack::{Hash, Packed};
 use super::turn::{Begins, Bundle, PackedRecord, Turn};
 use crate::store::private::make_folder;
@@ -44,9 +46,13 @@ pub(super) const PAGES: u64 = 1_024;
 /// The length of a slate that its owner may write on.
 const BYTES: u64 = PAGES * PAGE_BYTES as u64;
 
-/// The length of one that was taken from it. Its owner sees that before it writes again, also when
-/// whoever took it did not come to empty it.
-pub(super) const TAKEN_BYTES: u64 = BYTES + 1;
+/// The length of one that was taken from it. Its owner acknowledges nothing more that it writes there,
+/// also when whoever took it did not come to empty it.
+const TAKEN_BYTES: u64 = BYTES + 1;
+
+/// The length of one that was emptied: whatever stands on it does not count. Longer than all that its
+/// owner may still be writing, so that no write makes it another one.
+const EMPTIED_BYTES: u64 = BYTES + 2;
 
 /// Turns that take more together go into the file at once.
 const UNIT_PAGES_MAX: usize = 64;
@@ -78,15 +84,13 @@ impl Place {
 pub(super) enum Put {
     /// They are durable.
     Durable,
-    /// Somebody copies the slate at the moment: they are not there.
-    Busy,
-    /// Somebody has taken the slate: they are not there, and never will be.
+    /// Somebody has taken the slate: they do not count, unless whoever took it has seen them.
     Taken,
 }
 
 /// Where pages go.
 pub(super) trait Medium: Send {
-    /// Makes pages durable, if nobody else has the slate.
+    /// Makes pages durable, and says whether the slate was its owner's then.
     fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put>;
 }
 
@@ -117,8 +121,8 @@ impl Pages {
         {
             use std::os::unix::fs::OpenOptionsExt as _;
 
-            use rustix::fs::OFlags;
-            let flags = (OFlags::DIRECT | OFlags::DSYNC).bits().cast_signed();
+            // Not `O_SYNC`, which rustix has under this name: that waits for the file's times, too.
+            let flags = libc::O_DIRECT | libc::O_DSYNC;
             if let Ok(file) = OpenOptions::new().write(true).custom_flags(flags).open(path) {
                 return Ok(Pages { file, is_durable: true });
             }
@@ -131,26 +135,59 @@ impl Pages {
 impl Medium for Pages {
     fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put> {
         let Pages { file, is_durable } = self;
-        match file.try_lock() {
-            Ok(()) => {}
-            // Not waited for: whoever copies it may take long.
-            Err(TryLockError::WouldBlock) => return Ok(Put::Busy),
-            Err(TryLockError::Error(error)) => return Err(error),
+        write_all_at(file, bytes, page * PAGE_BYTES as u64)?;
+        if !*is_durable {
+            file.sync_data()?;
         }
         // Not by asking for what is known of the file: whose times somebody has asked for gets new
         // ones with the next write, and these are synced too.
-        let put = file.seek(SeekFrom::End(0)).and_then(|length| {
-            if length != BYTES {
-                return Ok(Put::Taken);
-            }
-            write_all_at(file, bytes, page * PAGE_BYTES as u64)?;
-            if !*is_durable {
-                file.sync_data()?;
-            }
-            Ok(Put::Durable)
-        });
-        file.unlock().and(put)
+        let length = file.seek(SeekFrom::End(0))?;
+        Ok(if length == BYTES { Put::Durable } else { Put::Taken })
     }
+}
+
+/// Whose a slate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Its owner's.
+    Owned,
+    /// Somebody's who has its owner's runs copied.
+    Taken,
+    /// Nobody's: all that stands on it was copied, and may be forgotten since.
+    Emptied,
+}
+
+impl Mark {
+    pub(super) fn of(file: &mut File) -> io::Result<Mark> {
+        Ok(match file.seek(SeekFrom::End(0))? {
+            TAKEN_BYTES => Mark::Taken,
+            EMPTIED_BYTES => Mark::Emptied,
+            _ => Mark::Owned,
+        })
+    }
+}
+
+/// Takes a slate from its owner. An emptied one was taken before.
+pub(super) fn take(file: &mut File) -> io::Result<()> {
+    match Mark::of(file)? {
+        Mark::Emptied => Ok(()),
+        Mark::Owned | Mark::Taken => file.set_len(TAKEN_BYTES),
+    }
+}
+
+/// Empties a slate whose owner is dead, and makes sure that it stays so.
+pub(super) fn cut(file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.sync_all()
+}
+
+/// Empties a slate that was taken, and makes sure that it stays so. Its owner may be writing on it, so
+/// the mark comes first, and the length stays.
+pub(super) fn empty(file: &mut File) -> io::Result<()> {
+    file.set_len(EMPTIED_BYTES)?;
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut io::repeat(0).take(BYTES), file)?;
+    file.sync_all()
 }
 
 /// Looks at a slate, without waiting for whoever writes on it.
@@ -162,8 +199,8 @@ impl Probe {
     /// copied: what is in the file already is left out, and nothing of it is forgotten before it is
     /// emptied.
     pub(super) fn is_to_copy(&mut self) -> Result<bool, Fault> {
-        let length = self.0.seek(SeekFrom::End(0));
-        Ok(length.map_err(|error| Fault::Unavailable(error.to_string()))? > 0)
+        let mark = Mark::of(&mut self.0);
+        Ok(mark.map_err(|error| Fault::Unavailable(error.to_string()))? != Mark::Emptied)
     }
 }
 
@@ -191,6 +228,8 @@ pub(super) struct Slate {
     buffer: Vec<u8>,
     /// How much of them the last one has filled.
     used: usize,
+    /// Room for the head of a turn.
+    line: Vec<u8>,
     /// Whether nothing more may be written on it: it could not be written, or could not be copied.
     is_shut: bool,
 }
@@ -209,12 +248,10 @@ impl Slate {
         let mut pages = vec![0; PAGE_BYTES * usize::try_from(PAGES).unwrap_or_default()];
         pages[..HEADER_BYTES].copy_from_slice(&header(generation, 0, &[]));
         let made = blank
-            .lock()
-            .and_then(|()| blank.set_permissions(permissions))
+            .set_permissions(permissions)
             .and_then(|()| blank.write_all(&pages))
             .and_then(|()| blank.sync_all())
             .and_then(|()| path.ancestors().skip(1).take(2).try_for_each(sync_folder))
-            .and_then(|()| blank.unlock())
             .and_then(|()| Ok((Pages::open(&path)?, Probe(File::open(&path)?))));
         let (medium, probe) = made.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         let slate = Slate {
@@ -227,6 +264,7 @@ impl Slate {
             runs: HashMap::new(),
             buffer: vec![0; (UNIT_PAGES_MAX + 1) * PAGE_BYTES],
             used: 0,
+            line: Vec::new(),
             is_shut: false,
         };
         Ok((slate, probe))
@@ -253,9 +291,10 @@ impl Slate {
         let bytes = &self.buffer[start..start + pages * PAGE_BYTES];
         let put = self.medium.put(self.place.page, bytes);
         if !matches!(put, Ok(Put::Durable)) {
-            // After an error it is not known whether they stand there. They go into the file, and
-            // are left out when somebody copies them.
-            self.is_shut |= !matches!(put, Ok(Put::Busy));
+            // It is not known whether they stand there. They go into the file, unless somebody has
+            // copied them there already.
+            turns.iter().for_each(|turn| turn.doubt());
+            self.is_shut = true;
             self.bundles.truncate(known);
             return false;
         }
@@ -273,16 +312,19 @@ impl Slate {
     /// Whether a turn goes on where its run is, or begins one. What is not known here the file has
     /// to say.
     fn follows(&self, turn: &Turn) -> Result<bool, Fault> {
-        let Turn { lease, begins, record } = turn;
+        let Turn { lease, begins, record, .. } = turn;
         if record.count == 0 || !record.entries.parts.is_empty() {
             return Ok(false);
         }
-        if begins.is_none() {
+        let Some(Begins { is_drawn, .. }) = begins else {
             let reached = Reached { epoch: lease.epoch, length: record.expected };
             return Ok(self.runs.get(&lease.run_id) == Some(&reached));
-        }
+        };
         if record.expected > 0 || self.begun.contains(&lease.run_id) {
             return Ok(false);
+        }
+        if *is_drawn {
+            return Ok(true);
         }
         let mut select = self.file.prepare_cached("SELECT 1 FROM run WHERE run_id = ?1")?;
         Ok(!select.exists([&lease.run_id])?)
@@ -298,7 +340,7 @@ impl Slate {
         let all = content.len();
         let mut rest = &mut *content;
         for turn in turns {
-            write_turn(turn, &mut self.bundles, &mut rest).ok()?;
+            write_turn(turn, &mut self.bundles, &mut self.line, &mut rest).ok()?;
         }
         let left = rest.len();
         let content = &content[..all - left];
@@ -438,10 +480,15 @@ struct Begun<'a> {
 }
 
 /// Writes a turn, and remembers the bundle that it brings.
-fn write_turn(turn: &Turn, bundles: &mut Vec<Hash>, mut to: impl io::Write) -> io::Result<()> {
-    let Turn { lease, begins, record } = turn;
+fn write_turn(
+    turn: &Turn,
+    bundles: &mut Vec<Hash>,
+    line: &mut Vec<u8>,
+    mut to: impl io::Write,
+) -> io::Result<()> {
+    let Turn { lease, begins, record, .. } = turn;
     let mut text = None;
-    let begun = begins.as_ref().map(|Begins { row, bundle }| {
+    let begun = begins.as_ref().map(|Begins { row, bundle, .. }| {
         if !bundles.contains(&bundle.hash) {
             bundles.push(bundle.hash);
             text = Some(&bundle.text);
@@ -468,8 +515,10 @@ fn write_turn(turn: &Turn, bundles: &mut Vec<Hash>, mut to: impl io::Write) -> i
         entries: record.entries.bytes.len(),
         begins: begun,
     };
-    serde_json::to_writer(&mut to, &head)?;
-    to.write_all(b"\n")?;
+    line.clear();
+    json::write(&head, line, usize::MAX, &mut Known::default()).map_err(io::Error::other)?;
+    line.push(b'\n');
+    to.write_all(line)?;
     to.write_all(&record.entries.bytes)?;
     text.map_or(Ok(()), |text| to.write_all(text.as_bytes()))
 }
@@ -484,6 +533,7 @@ pub(super) struct Reading {
 impl Reading {
     /// The turns that were not read yet.
     pub(super) fn news(&mut self, file: &mut File) -> Result<Vec<Arc<Turn>>, String> {
+        // A page that is being written is none yet: its hash does not fit.
         let Some((generation, 0, _)) = written_at(file, 0)? else { return Ok(Vec::new()) };
         let same = self.place.filter(|place| place.generation == generation);
         let mut place = same.unwrap_or_else(|| {
@@ -555,7 +605,7 @@ impl Reading {
                 epoch: head.epoch,
                 caller: begun.principal.map(caller),
             };
-            Ok::<_, String>(Begins { row, bundle: Bundle { hash, text } })
+            Ok::<_, String>(Begins { row, bundle: Bundle { hash, text }, is_drawn: false })
         });
         let record = PackedRecord {
             expected: head.expected,
@@ -566,7 +616,7 @@ impl Reading {
             stopped_by: None,
         };
         let lease = Lease { run_id, epoch: head.epoch };
-        Ok(Turn { lease, begins: begins.transpose()?, record })
+        Ok(Turn::new(lease, begins.transpose()?, record))
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Whoever opens a store copies what stands on them: then it sees all that was acknowledged before.
 //! The slate of an owner who is dead is thrown away with that. That of an owner whose run is taken from
-//! it is marked while it is locked, before anything is committed, and emptied afterwards: the owner
-//! notices before it writes again.
+//! it is marked before it is read and before anything is committed, and emptied afterwards: the owner
+//! notices before it acknowledges anything more.
 
 use std::collections::HashMap;
 use std::fs::{DirEntry, File, OpenOptions};
@@ -16,7 +16,7 @@ use super::fault::{Fault, broken};
 use super::owner::Owners;
 use super::salvage;
 use super::schema::{beside, sync_log};
-use super::slate::{Reading, TAKEN_BYTES, sync_folder};
+use super::slate::{self, Mark, Reading, sync_folder};
 use super::turn;
 use crate::store::StoreError;
 use crate::store::private::make_folder;
@@ -44,7 +44,7 @@ pub(super) enum Whose<'a> {
     Taken(&'a str),
 }
 
-/// A slate that is locked until what stands on it is committed.
+/// A slate that was read, until what stands on it is committed.
 pub(super) struct Held {
     file: File,
     path: PathBuf,
@@ -62,20 +62,30 @@ impl Held {
     /// Takes it from its owner, who writes nothing on it from now on: before anything is committed,
     /// because nobody may come to do it afterwards.
     fn take(&mut self) -> Result<(), Fault> {
-        // An empty one was taken before.
-        let length = self.file.metadata().map(|known| known.len());
-        let taken = match length {
-            Ok(0) => Ok(()),
-            _ => self.file.set_len(TAKEN_BYTES),
-        };
-        taken.map_err(|error| unreadable(&self.path, &error.to_string()))?;
+        slate::take(&mut self.file).map_err(|error| unreadable(&self.path, &error.to_string()))?;
         self.is_taken = true;
+        Ok(())
+    }
+
+    /// Copies what stands on it and was not read yet.
+    fn copy(&mut self, desk: &mut Desk) -> Result<(), Fault> {
+        let Held { file, path, reading, .. } = self;
+        let unreadable = |what: String| unreadable(path, &what);
+        if Mark::of(file).map_err(|error| unreadable(error.to_string()))? == Mark::Emptied {
+            return Ok(());
+        }
+        turn::copy(&reading.news(file).map_err(unreadable)?, desk)?;
+        if self.is_left && reading.is_cut(file).map_err(unreadable)? {
+            let owner = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            salvage::copy(file, owner, desk)?;
+            self.is_damaged = true;
+        }
         Ok(())
     }
 
     /// What stands on it is committed.
     pub(super) fn copied(self) {
-        let Held { file, path, slates, reading, is_taken, is_left, is_damaged } = self;
+        let Held { mut file, path, slates, reading, is_taken, is_left, is_damaged } = self;
         if is_damaged {
             // Left there, it is copied again by whoever opens the store next, which changes nothing.
             let _ = sync_log(&slates.store).and_then(|()| slates.set_aside(&path));
@@ -86,8 +96,9 @@ impl Held {
             return;
         }
         // Its owner may have copied some of it without waiting until that is durable.
-        let emptied = sync_log(&slates.store).and_then(|()| file.set_len(0));
-        if emptied.and_then(|()| file.sync_all()).is_ok() && is_left {
+        let emptied = sync_log(&slates.store)
+            .and_then(|()| if is_left { slate::cut(&file) } else { slate::empty(&mut file) });
+        if emptied.is_ok() && is_left {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -135,8 +146,8 @@ impl Slates {
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         let fault = |what: String| StoreError::Unavailable { message: what };
         for owner in self.owners()? {
-            let length = std::fs::metadata(self.path(&owner)).map_or(0, |known| known.len());
-            if length == TAKEN_BYTES {
+            let mark = File::open(self.path(&owner)).and_then(|mut file| Mark::of(&mut file));
+            if matches!(mark, Ok(Mark::Taken)) {
                 return Err(fault(format!("the slate of {owner} could not be emptied")));
             }
         }
@@ -195,33 +206,33 @@ impl Slates {
         path: &Path,
         (is_taken, is_left): (bool, bool),
     ) -> Result<(), Fault> {
-        // In the same transaction: nothing can have been added since.
-        if let Some(held) = desk.held(|held| held.path == path) {
-            return if is_taken { held.take() } else { Ok(()) };
+        // In the same transaction: what stands on it was copied.
+        if let Some(mut held) = desk.let_go(|held| held.path == path) {
+            let copied = if is_taken { held.take().and_then(|()| held.copy(desk)) } else { Ok(()) };
+            desk.hold(held);
+            return copied;
         }
-        let unreadable = |what: String| unreadable(path, &what);
-        let mut file = match OpenOptions::new().read(true).write(true).open(path) {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
             // Its owner has closed the store meanwhile, and copied everything.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.readings().remove(path);
                 return Ok(());
             }
-            Err(error) => return Err(unreadable(error.to_string())),
+            Err(error) => return Err(unreadable(path, &error.to_string())),
         };
-        file.lock().map_err(|error| unreadable(error.to_string()))?;
         // One that is left is read from its beginning, whatever was read of it before.
         let read = self.readings().remove(path).filter(|_| !is_left);
-        let mut reading = read.unwrap_or_default();
-        turn::copy(&reading.news(&mut file).map_err(unreadable)?, desk)?;
-        let is_damaged = is_left && reading.is_cut(&mut file).map_err(unreadable)?;
-        if is_damaged {
-            let owner = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            salvage::copy(&mut file, owner, desk)?;
+        let (slates, path, reading) = (self.clone(), path.to_owned(), read.unwrap_or_default());
+        let mut held =
+            Held { file, path, slates, reading, is_taken: false, is_left, is_damaged: false };
+        // Before it is read: what its owner adds to it after that is not acknowledged. One that nobody
+        // adds to is left as it is if it cannot be read.
+        if is_taken && !is_left {
+            held.take()?;
         }
-        let (slates, path) = (self.clone(), path.to_owned());
-        let mut held = Held { file, path, slates, reading, is_taken: false, is_left, is_damaged };
-        if is_taken && !is_damaged {
+        held.copy(desk)?;
+        if is_taken && is_left {
             held.take()?;
         }
         desk.hold(held);

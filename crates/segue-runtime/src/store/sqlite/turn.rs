@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use segue_core::diagnostic::Code;
 use segue_core::view::RunStatus;
@@ -11,8 +12,8 @@ use super::fault::Fault;
 use super::journal;
 use super::pack::{Hash, Packed, pack};
 use super::writer::unless_refused;
-use crate::store::rules::stopped_by;
-use crate::store::{Lease, Record, RunRow};
+use crate::store::rules::{fence, stopped_by};
+use crate::store::{Lease, Record, RunRow, StoreError};
 
 /// What a turn adds.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(super) struct Begins {
     pub(super) row: RunRow,
     /// What its plan comes from.
     pub(super) bundle: Bundle,
+    /// Whether its id was drawn for it a moment ago: then there is no other run of this id.
+    pub(super) is_drawn: bool,
 }
 
 /// The text that a plan comes from, and its hash.
@@ -67,15 +70,43 @@ pub(super) struct Turn {
     pub(super) lease: Lease,
     pub(super) begins: Option<Begins>,
     pub(super) record: PackedRecord,
+    /// Whether it may stand on a slate although nobody was told so.
+    in_doubt: AtomicBool,
 }
 
 impl Turn {
+    pub(super) fn new(lease: Lease, begins: Option<Begins>, record: PackedRecord) -> Turn {
+        Turn { lease, begins, record, in_doubt: AtomicBool::new(false) }
+    }
+
+    /// It may stand on a slate, and is not acknowledged.
+    pub(super) fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Relaxed);
+    }
+
     /// Writes it.
     pub(super) fn write(&self, desk: &mut Desk) -> Result<(), Fault> {
-        match &self.begins {
+        let written = match &self.begins {
             Some(begins) => journal::create(desk, begins, &self.record),
             None => journal::append(desk, &self.lease, &self.record),
+        };
+        match written {
+            Err(Fault::Refused(StoreError::Fenced { .. }))
+                if self.in_doubt.load(Ordering::Relaxed) =>
+            {
+                self.find(desk)
+            }
+            other => other,
         }
+    }
+
+    /// Somebody may have copied it from the slate. Nobody else writes with its lease: if the run has
+    /// become as long as with it, it is there.
+    fn find(&self, desk: &mut Desk) -> Result<(), Fault> {
+        let stored = desk.run(&self.lease.run_id)?;
+        let there = fence(&stored.row, &self.lease, self.record.length());
+        desk.keep(stored);
+        Ok(there?)
     }
 
     /// Copies it from a slate, unless it is in the file already.
@@ -196,10 +227,10 @@ mod tests {
             caller: None,
         };
         let bundle = Bundle { hash: hash(b"bundle"), text: "bundle".into() };
-        let begins = [Some(Begins { row, bundle }), None, None];
+        let begins = [Some(Begins { row, bundle, is_drawn: false }), None, None];
         let statuses = [RunStatus::Running, RunStatus::Running, RunStatus::Success];
         let turns = begins.into_iter().zip(statuses).zip(0..).map(|((begins, status), index)| {
-            Arc::new(Turn { lease: lease.clone(), begins, record: record(2 * index, status) })
+            Arc::new(Turn::new(lease.clone(), begins, record(2 * index, status)))
         });
         turns.collect()
     }

@@ -242,7 +242,7 @@ mod tests {
     use super::super::desk::Counts;
     use super::super::pack::hash;
     use super::super::schema::{BUSY_WAIT, beside, open_reader, open_writer};
-    use super::super::slate::{Medium, Pages, Put, Slate};
+    use super::super::slate::{Medium, Pages, Put, Slate, take};
     use super::super::turn::{Begins, Bundle, PackedRecord};
     use super::*;
     use crate::store::{Lease, Record, RunRow, Store as _};
@@ -289,7 +289,7 @@ mod tests {
         let run_id: Arc<str> = run_id.into();
         let lease = Lease { run_id: run_id.clone(), epoch: 1 };
         let empty = Record { expected: 0, entries: &[], status: RunStatus::Running, measured: &[] };
-        let turn = Turn { lease, begins: None, record: PackedRecord::new(empty, 1_000) };
+        let turn = Turn::new(lease, None, PackedRecord::new(empty, 1_000));
         let (reply, answer) = oneshot::channel();
         let here = Box::new(Here { turn: Arc::new(turn), told, reply });
         writer.hand_in(&run_id, here, false).await;
@@ -353,19 +353,21 @@ mod tests {
         Torn,
         /// All of it is, and nobody hears of it.
         After,
-        /// Somebody else has emptied it.
-        Emptied,
-        /// Somebody else copies it.
-        Busy,
+        /// Somebody else has taken it, after all of it was.
+        Taken,
+        /// The same, and has copied it.
+        Copied,
     }
 
     impl Failure {
         const ALL: [Failure; 5] =
-            [Failure::Before, Failure::Torn, Failure::After, Failure::Emptied, Failure::Busy];
+            [Failure::Before, Failure::Torn, Failure::After, Failure::Taken, Failure::Copied];
     }
 
     /// A slate that fails once.
     struct Faulty {
+        store: PathBuf,
+        slate: PathBuf,
         file: Pages,
         puts: usize,
         fails: usize,
@@ -382,8 +384,15 @@ mod tests {
                 Failure::Before => {}
                 Failure::Torn => drop(self.file.put(page, &bytes[..512])?),
                 Failure::After => drop(self.file.put(page, bytes)?),
-                Failure::Emptied => return Ok(Put::Taken),
-                Failure::Busy => return Ok(Put::Busy),
+                Failure::Taken | Failure::Copied => {
+                    self.file.put(page, bytes)?;
+                    take(&mut fs::File::options().write(true).open(&self.slate)?)?;
+                    if let Failure::Copied = self.how {
+                        // Whoever opens the store copies it, and throws it away: its owner is nobody.
+                        drop(SqliteStore::open(&self.store, SqliteOptions::default()).unwrap());
+                    }
+                    return Ok(Put::Taken);
+                }
             }
             Err(io::ErrorKind::StorageFull.into())
         }
@@ -396,11 +405,9 @@ mod tests {
         let record =
             Record { expected: seq, entries: &entries, status: RunStatus::Running, measured: &[] };
         let bundle = Bundle { hash: hash(b"bundle"), text: "bundle".into() };
-        Turn {
-            lease: Lease { run_id: "a".into(), epoch: 1 },
-            begins: row.map(|row| Begins { row, bundle }),
-            record: PackedRecord::new(record, 1_000),
-        }
+        let lease = Lease { run_id: "a".into(), epoch: 1 };
+        let begins = row.map(|row| Begins { row, bundle, is_drawn: false });
+        Turn::new(lease, begins, PackedRecord::new(record, 1_000))
     }
 
     fn begun() -> RunRow {
@@ -465,7 +472,9 @@ mod tests {
                 let reader = open_reader(&path).unwrap();
                 let (mut made, probe) = Slate::make(slate.clone(), reader, &path).unwrap();
                 let file = Pages::open(&slate).unwrap();
-                made.replace_medium(Box::new(Faulty { file, puts: 0, fails, how }));
+                let (store, place) = (path.clone(), slate.clone());
+                let faulty = Faulty { store, slate: place, file, puts: 0, fails, how };
+                made.replace_medium(Box::new(faulty));
                 writer.office.put_slate(made, probe);
                 for seq in 0..6 {
                     let row = (seq == 0).then(begun);
