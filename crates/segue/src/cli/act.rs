@@ -21,6 +21,7 @@ use crate::serve::question::{Unclear, meant, misfit};
 
 /// Go on with a run that was interrupted or waits for a person
 #[derive(Args, Debug)]
+#[command(override_usage = "segue resume [OPTIONS] <RUN>\n       segue resume [OPTIONS] --all")]
 pub(super) struct ResumeArgs {
     /// The run: its id, the beginning or the end of it, or `last`
     #[arg(value_name = "RUN", required_unless_present = "all")]
