@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use crate::floor::{self, FloorStep, Flow, record};
 use crate::graph;
 use crate::journal::Journal;
-use crate::measure::{Clock, Row, compare};
+use crate::measure::{Clock, Pairs, Row, compare};
 use crate::workload::{engine_with, large_text, plan, run, runtime, source};
 
 /// Steps of the chain.
@@ -30,6 +30,8 @@ const WIDE: usize = 100;
 const LAYERED: usize = 1_000;
 /// Runs at once in W3.
 const RUNS: usize = 64;
+/// Places on the disk in W1.
+const PLACES: usize = 5;
 /// Rounds in which syncs are counted.
 const COUNTED: u64 = 5;
 /// What W3 has to reach.
@@ -134,14 +136,24 @@ fn input() -> Json {
     json!({ "value": record() })
 }
 
-/// W1 against nothing but a sync for each step.
-fn lone(folder: &Path, kept: &Kept) -> Row {
-    let mut syncs = Syncs::new(&folder.join("syncs"));
-    let (plan, input) = (kept.plan(&floor::chain(STEPS)), Value::from(input()));
-    let mut engine = || kept.run(&plan, &input, 1, 1);
-    let mut floor = || (0..STEPS).for_each(|_| syncs.one());
-    let pairs = compare(Clock::Wall, &mut floor, &mut engine);
-    let taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
+/// W1 against nothing but a sync for each step. How long a sync takes depends on where on the disk a
+/// file happens to be, by a quarter and for as long as it is there; so there are several of each.
+fn lone(folder: &Path) -> Row {
+    let input = Value::from(input());
+    let mut taken = 0.0;
+    let pairs = (0..PLACES).map(|place| {
+        let kept = Kept::new(&folder.join(format!("lone-{place}.db")));
+        let mut syncs = Syncs::new(&folder.join(format!("syncs-{place}")));
+        let plan = kept.plan(&floor::chain(STEPS));
+        let mut engine = || kept.run(&plan, &input, 1, 1);
+        let mut floor = || (0..STEPS).for_each(|_| syncs.one());
+        // The first runs of a store make its slate.
+        (0..COUNTED).for_each(|_| engine());
+        let pairs = compare(Clock::Wall, &mut floor, &mut engine);
+        taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
+        pairs
+    });
+    let pairs = pairs.reduce(Pairs::and).expect("there are several places");
     let row = pairs.row("W1 chain of 10, per step (floor: one fdatasync)", 1.2, STEPS);
     with_syncs(row, 1.0, taken)
 }
@@ -252,12 +264,21 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     let folder = Folder::new();
     let kept = Kept::new(&folder.0.join("runs.db"));
     let (plan, input) = (kept.plan(&steps), Value::from(input()));
-    let began = Instant::now();
-    (0..times).for_each(|_| kept.run(&plan, &input, runs, runs));
-    let (took, figures) = (began.elapsed(), kept.store.figures());
+    let mut bare = Syncs::new(&folder.0.join("syncs"));
+    let (mut took, mut took_bare) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..times {
+        let began = Instant::now();
+        kept.run(&plan, &input, runs, runs);
+        took += began.elapsed();
+        let began = Instant::now();
+        (0..STEPS).for_each(|_| bare.one());
+        took_bare += began.elapsed();
+    }
+    let figures = kept.store.figures();
     let each = |what: Duration| what / u32::try_from(figures.syncs).unwrap_or(u32::MAX).max(1);
     let (syncs, sync, all) = (figures.syncs, each(figures.sync_time), each(took));
-    Ok(format!("{syncs} syncs, {sync:?} each; {all:?} from one to the next"))
+    let bare = took_bare / u32::try_from(times * STEPS).unwrap_or(u32::MAX).max(1);
+    Ok(format!("{syncs} syncs, {sync:?} each; {all:?} from one to the next; {bare:?} a bare one"))
 }
 
 /// The parts of the table, by the words that ask for one of them.
@@ -272,7 +293,7 @@ pub(crate) fn rows(parts: &[&str]) -> Vec<Row> {
     let mut rows = Vec::new();
     for part in parts {
         match *part {
-            "w1" => rows.push(lone(&folder.0, &kept)),
+            "w1" => rows.push(lone(&folder.0)),
             "w2" => rows.push(against("W2 1 → 100 → 1", 2.2, floor::wide(WIDE))),
             "w5" => {
                 let steps = floor::layered(LAYERED, graph::WIDTH);

@@ -81,6 +81,12 @@ pub(crate) fn compare(clock: Clock, floor: &mut dyn FnMut(), engine: &mut dyn Fn
 }
 
 impl Pairs {
+    /// These and others, as one.
+    pub(crate) fn and(mut self, others: Pairs) -> Pairs {
+        self.0.extend(others.0);
+        self
+    }
+
     /// A line of the table; times are shown per one of `parts`, and the ratio may be `most`.
     pub(crate) fn row(&self, name: &str, most: f64, parts: usize) -> Row {
         let ratios: Vec<f64> =
