@@ -32,6 +32,8 @@ const LAYERED: usize = 1_000;
 const RUNS: usize = 64;
 /// Places on the disk in W1.
 const PLACES: usize = 5;
+/// Rounds before anything is measured.
+const WARM: u64 = 128;
 /// Rounds in which syncs are counted.
 const COUNTED: u64 = 5;
 /// What W3 has to reach.
@@ -148,7 +150,7 @@ fn lone(folder: &Path) -> Row {
         let mut engine = || kept.run(&plan, &input, 1, 1);
         let mut floor = || (0..STEPS).for_each(|_| syncs.one());
         // The first runs of a store make its slate.
-        (0..COUNTED).for_each(|_| engine());
+        (0..WARM).for_each(|_| engine());
         let pairs = compare(Clock::Wall, &mut floor, &mut engine);
         taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
         pairs
@@ -266,6 +268,9 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     let (plan, input) = (kept.plan(&steps), Value::from(input()));
     let mut bare = Syncs::new(&folder.0.join("syncs"));
     let (mut took, mut took_bare) = (Duration::ZERO, Duration::ZERO);
+    // Until it has the slate that it needs.
+    (0..WARM).for_each(|_| kept.run(&plan, &input, runs, runs));
+    let before = kept.store.figures();
     for _ in 0..times {
         let began = Instant::now();
         kept.run(&plan, &input, runs, runs);
@@ -274,9 +279,10 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
         (0..STEPS).for_each(|_| bare.one());
         took_bare += began.elapsed();
     }
-    let figures = kept.store.figures();
-    let each = |what: Duration| what / u32::try_from(figures.syncs).unwrap_or(u32::MAX).max(1);
-    let (syncs, sync, all) = (figures.syncs, each(figures.sync_time), each(took));
+    let after = kept.store.figures();
+    let syncs = after.syncs - before.syncs;
+    let each = |what: Duration| what / u32::try_from(syncs).unwrap_or(u32::MAX).max(1);
+    let (sync, all) = (each(after.sync_time - before.sync_time), each(took));
     let bare = took_bare / u32::try_from(times * STEPS).unwrap_or(u32::MAX).max(1);
     Ok(format!("{syncs} syncs, {sync:?} each; {all:?} from one to the next; {bare:?} a bare one"))
 }

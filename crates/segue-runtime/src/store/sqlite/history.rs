@@ -151,13 +151,14 @@ fn check(connection: &Connection, number: i64) -> Result<(), Fault> {
 
 /// Forgets runs that are damaged, whether they are over or not, unless somebody has them; the answer is
 /// how many.
-pub(super) fn forget_damaged(connection: &Connection, owners: &Owners) -> Result<u64, Fault> {
-    // A run that only an index has lost is whole, and stays. And nothing can be taken out of an index
-    // that does not have it.
-    connection.execute_batch("REINDEX")?;
+pub(super) fn forget_damaged(
+    connection: &Connection,
+    found: &[Damaged],
+    owners: &Owners,
+) -> Result<u64, Fault> {
     let sql = "SELECT owner FROM run WHERE number = ?1 AND run_id IS ?2";
     let mut forgotten = 0;
-    for Damaged { number, name, .. } in &damaged(connection)? {
+    for Damaged { number, name, .. } in found {
         let mut select = connection.prepare_cached(sql)?;
         let owner = select.query_row(params![number, name], |row| row.get(0)).optional()?;
         let is_owned = |owner: &Value| matches!(owner, Value::Text(name) if owners.is_alive(name));

@@ -13,7 +13,7 @@ use segue_core::value::SHARED;
 use serde::ser::{self, Impossible, Serialize, Serializer};
 
 /// Values whose bytes are remembered, the last ones.
-const KNOWN_MAX: usize = 32;
+const KNOWN_MAX: usize = 16;
 
 /// Shorter ones are written sooner than found.
 const KNOWN_BYTES_MIN: usize = 24;
@@ -41,22 +41,37 @@ type Done = Result<(), GaveUp>;
 /// Where shared values stand in a text, by their addresses. All that is written into one text is there
 /// until it is complete, so no address is that of two values.
 #[derive(Default)]
-pub(super) struct Known(Vec<(usize, Range<usize>)>);
+pub(super) struct Known {
+    places: [Place; KNOWN_MAX],
+    /// How many there were in all; the oldest ones are gone.
+    count: usize,
+}
+
+/// Where a value stands, from here to there; at first none does.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    address: usize,
+    start: usize,
+    end: usize,
+}
 
 impl Known {
     fn find(&self, address: usize) -> Option<Range<usize>> {
-        // What was written last is what is usually meant.
-        self.0.iter().rev().find(|(known, _)| *known == address).map(|(_, place)| place.clone())
+        let found = self.places.iter().find(|place| place.address == address)?;
+        Some(found.start..found.end)
     }
 
-    fn add(&mut self, address: usize, place: Range<usize>) {
-        if place.len() < KNOWN_BYTES_MIN {
-            return;
+    fn add(&mut self, address: usize, start: usize, end: usize) {
+        if end - start >= KNOWN_BYTES_MIN {
+            self.places[self.count % KNOWN_MAX] = Place { address, start, end };
+            self.count += 1;
         }
-        if self.0.len() == KNOWN_MAX {
-            self.0.drain(..KNOWN_MAX / 2);
-        }
-        self.0.push((address, place));
+    }
+
+    /// Nothing stands behind this place any more.
+    fn forget_from(&mut self, end: usize) {
+        let is_gone = |place: &&mut Place| place.end > end;
+        self.places.iter_mut().filter(is_gone).for_each(|place| *place = Place::default());
     }
 }
 
@@ -71,7 +86,7 @@ pub(super) fn write(
     let done = what.serialize(&mut Json { text, end, known });
     if done.is_err() {
         text.truncate(start);
-        known.0.retain(|(_, place)| place.end <= start);
+        known.forget_from(start);
     }
     done
 }
@@ -163,7 +178,7 @@ impl Json<'_> {
         }
         let start = self.text.len();
         what.serialize(&mut *self)?;
-        self.known.add(address, start..self.text.len());
+        self.known.add(address, start, self.text.len());
         Ok(())
     }
 }

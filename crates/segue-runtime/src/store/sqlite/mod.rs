@@ -354,11 +354,15 @@ impl Store for SqliteStore {
     async fn forget_damaged(&self) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         if !self.read(history::damaged).await?.is_empty() {
-            self.empty_slates(|_| Ok(())).await?;
+            // A run that only an index has lost is whole, and stays. And nothing can be taken out of an
+            // index that does not have it.
+            let mend = |desk: &Desk| Ok(desk.connection.execute_batch("REINDEX")?);
+            self.empty_slates(mend).await?;
+            let found = self.read(history::damaged).await?;
             let owners = self.owners.clone();
             let forget = move |desk: &mut Desk| {
                 desk.forget();
-                history::forget_damaged(&desk.connection, &owners)
+                history::forget_damaged(&desk.connection, &found, &owners)
             };
             forgotten = self.writer.write(forget).await?;
             self.shrink().await;

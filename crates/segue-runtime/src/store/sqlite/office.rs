@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::desk::{COUNTS_APART, Desk, Durable};
 use super::fault::Fault;
 use super::schema::{SqliteOptions, lengthen_log, open_reader, sync_log};
-use super::slate::{Probe, Slate};
+use super::slate::{PAGES_MAX, PAGES_MIN, Probe, Slate};
 use super::turn::{self, Turn};
 use super::writer::Request;
 use crate::store::StoreError;
@@ -28,7 +28,7 @@ const TOGETHER_ENOUGH: usize = 16;
 /// Turns without another run between them, after which a run seems to be alone. Every so many turns it
 /// lets others go first nevertheless: they may have nothing to write, and something to do.
 const ALONE_ENOUGH: u32 = 3;
-const ALONE_MAX: u32 = 8;
+const ALONE_MAX: u32 = 16;
 
 /// What stands on the slate is copied so far apart, unless somebody wants to read it or there is more.
 const COPIES_APART: Duration = Duration::from_millis(50);
@@ -55,6 +55,24 @@ struct Queue {
     has_counts: bool,
     /// Whether nothing more will come.
     is_closed: bool,
+}
+
+impl Queue {
+    /// Whether nobody else seems to have anything to write.
+    fn is_alone(&self) -> bool {
+        self.alone > ALONE_ENOUGH && self.posted.is_empty() && !self.is_closed
+    }
+}
+
+/// Whether a run seems to be alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alone {
+    /// Others have something to write, too.
+    No,
+    /// It does.
+    Yes,
+    /// It does, and should let others go first once more.
+    ForLong,
 }
 
 /// See the module.
@@ -91,8 +109,9 @@ struct Writing {
     desk: Desk,
     /// Whether the log was made long, or that was tried.
     is_log_long: bool,
-    /// Commits after which a slate is made.
+    /// Commits after which a slate is made, and how many pages it has then.
     slate_after: u64,
+    slate_pages: u64,
     /// Looks at the slate, if there is one.
     probe: Option<Probe>,
 }
@@ -139,7 +158,13 @@ impl Office {
             queue: Mutex::default(),
             news: Condvar::new(),
             chores: Condvar::new(),
-            writing: Mutex::new(Writing { desk, is_log_long: false, slate_after, probe: None }),
+            writing: Mutex::new(Writing {
+                desk,
+                is_log_long: false,
+                slate_after,
+                slate_pages: PAGES_MIN,
+                probe: None,
+            }),
             slate: Mutex::default(),
             slate_path: OnceLock::new(),
             waiting: Mutex::default(),
@@ -211,9 +236,8 @@ impl Office {
         }
     }
 
-    /// Takes notice of a turn that is about to be written. The answer is whether nobody else seems to
-    /// have anything to write.
-    pub(super) fn notice(&self, turn: &Turn) -> bool {
+    /// Takes notice of a turn that is about to be written. The answer is whether its run is alone.
+    pub(super) fn notice(&self, turn: &Turn) -> Alone {
         let mut queue = lock(&self.queue);
         let run_id = &turn.lease.run_id;
         let goes_on = match &queue.last {
@@ -223,10 +247,18 @@ impl Office {
         };
         queue.alone = if goes_on { queue.alone.wrapping_add(1) } else { 1 };
         queue.last = (!is_over(turn.record.status)).then(|| run_id.clone());
-        queue.alone > ALONE_ENOUGH
-            && !queue.alone.is_multiple_of(ALONE_MAX)
-            && queue.posted.is_empty()
-            && !queue.is_closed
+        if !queue.is_alone() {
+            Alone::No
+        } else if queue.alone.is_multiple_of(ALONE_MAX) {
+            Alone::ForLong
+        } else {
+            Alone::Yes
+        }
+    }
+
+    /// Whether nobody has come since the last turn that was noticed.
+    pub(super) fn is_still_alone(&self) -> bool {
+        lock(&self.queue).is_alone()
     }
 
     /// Whether a sync takes too long to wait for it on the thread of a run.
@@ -544,14 +576,25 @@ impl Office {
         if !std::mem::replace(&mut writing.is_log_long, true) {
             let _ = lengthen_log(&writing.desk.connection, path);
         }
-        if lock(&self.slate).is_some() {
+        let has_slate = match &mut *lock(&self.slate) {
+            Some(slate) => {
+                if writing.slate_pages < PAGES_MAX && slate.was_full_soon() {
+                    // A larger one is made next: everybody waits while one is begun anew.
+                    (writing.slate_pages, writing.slate_after) = (PAGES_MAX, 0);
+                    slate.shut();
+                }
+                true
+            }
+            None => false,
+        };
+        if has_slate {
             let _ = self.tidy(writing);
             return;
         }
         writing.slate_after = self.commits() + SLATES_APART;
         let Some(place) = self.slate_path.get() else { return };
         let Ok(reader) = open_reader(path) else { return };
-        if let Ok((slate, probe)) = Slate::make(place.clone(), reader, path) {
+        if let Ok((slate, probe)) = Slate::make(place.clone(), reader, path, writing.slate_pages) {
             writing.probe = Some(probe);
             *lock(&self.slate) = Some(slate);
         }

@@ -17,7 +17,7 @@ use super::desk::Desk;
 use super::fault::Fault;
 use super::pack::{Hash, hash};
 use super::row::StoredRun;
-use super::slate::{PAGES, Reading, pages_of, written_at};
+use super::slate::{Reading, pages_in, pages_of, written_at};
 use super::turn::Turn;
 
 /// What can be read.
@@ -78,7 +78,8 @@ fn read(file: &mut File, known: &dyn Fn(&Hash) -> Option<Arc<str>>) -> Result<Re
     let first = written_at(file, 0)?.map(|(generation, ..)| generation);
     let mut units = Vec::new();
     let mut page = 1;
-    while page < PAGES {
+    let pages = pages_in(file).map_err(|error| error.to_string())?;
+    while page < pages {
         let unit = written_at(file, page)?;
         page += unit.as_ref().map_or(1, |(_, _, content)| pages_of(content));
         units.extend(unit);

@@ -21,12 +21,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use segue_core::access::Caller;
 use segue_core::view::RunStatus;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
 
 use super::fault::Fault;
@@ -40,26 +42,32 @@ use crate::store::{Lease, RunRow};
 /// What is written is whole pages, so that nothing has to be read before.
 const PAGE_BYTES: usize = 4_096;
 
-/// Pages of a slate.
-pub(super) const PAGES: u64 = 1_024;
+/// Pages of a slate at first, and of one that is often full. All of them are written when it is made, so
+/// whoever writes little should not have to wait for many.
+pub(super) const PAGES_MIN: u64 = 1_024;
+pub(super) const PAGES_MAX: u64 = 4 * PAGES_MIN;
 
-/// The length of a slate that its owner may write on.
-const BYTES: u64 = PAGES * PAGE_BYTES as u64;
+/// One that is full so soon after it was begun is too small.
+const FULL_SOON: Duration = Duration::from_secs(2);
 
-/// The length of one that was taken from it. Its owner acknowledges nothing more that it writes there,
-/// also when whoever took it did not come to empty it.
-const TAKEN_BYTES: u64 = BYTES + 1;
+/// What a slate that was taken from its owner is longer than whole pages. Its owner acknowledges nothing
+/// more that it writes there, also when whoever took it did not come to empty it.
+const TAKEN_BYTES: u64 = 1;
 
-/// The length of one that was emptied: whatever stands on it does not count. Longer than all that its
-/// owner may still be writing, so that no write makes it another one.
-const EMPTIED_BYTES: u64 = BYTES + 2;
+/// The same for one that was emptied: whatever stands on it does not count. It is longer than all that
+/// its owner may still be writing, so that no write makes it another one.
+const EMPTIED_BYTES: u64 = 2;
 
 /// Turns that take more together go into the file at once.
 const UNIT_PAGES_MAX: usize = 64;
 
 /// Turns that are written together are a unit. It begins with a mark that has the version of this
 /// form, generation, index, length of what follows, and a hash over all of it.
-const MARK: [u8; 4] = *b"SgS1";
+const MARK: [u8; 4] = *b"SgS2";
+
+/// The same with another hash, as version 5 of the store wrote it.
+const MARK_BEFORE: [u8; 4] = *b"SgS1";
+
 const FIELDS_BYTES: usize = 4 + 8 + 8 + 4;
 const HEADER_BYTES: usize = FIELDS_BYTES + 32;
 
@@ -141,8 +149,7 @@ impl Medium for Pages {
         }
         // Not by asking for what is known of the file: whose times somebody has asked for gets new
         // ones with the next write, and these are synced too.
-        let length = file.seek(SeekFrom::End(0))?;
-        Ok(if length == BYTES { Put::Durable } else { Put::Taken })
+        Ok(if Mark::of(file)? == Mark::Owned { Put::Durable } else { Put::Taken })
     }
 }
 
@@ -159,7 +166,7 @@ pub(super) enum Mark {
 
 impl Mark {
     pub(super) fn of(file: &mut File) -> io::Result<Mark> {
-        Ok(match file.seek(SeekFrom::End(0))? {
+        Ok(match file.seek(SeekFrom::End(0))? % PAGE_BYTES as u64 {
             TAKEN_BYTES => Mark::Taken,
             EMPTIED_BYTES => Mark::Emptied,
             _ => Mark::Owned,
@@ -167,11 +174,19 @@ impl Mark {
     }
 }
 
+/// How many pages a slate has.
+pub(super) fn pages_in(file: &mut File) -> io::Result<u64> {
+    Ok(file.seek(SeekFrom::End(0))? / PAGE_BYTES as u64)
+}
+
 /// Takes a slate from its owner. An emptied one was taken before.
 pub(super) fn take(file: &mut File) -> io::Result<()> {
     match Mark::of(file)? {
-        Mark::Emptied => Ok(()),
-        Mark::Owned | Mark::Taken => file.set_len(TAKEN_BYTES),
+        Mark::Taken | Mark::Emptied => Ok(()),
+        Mark::Owned => {
+            let bytes = pages_in(file)? * PAGE_BYTES as u64;
+            file.set_len(bytes + TAKEN_BYTES)
+        }
     }
 }
 
@@ -184,9 +199,10 @@ pub(super) fn cut(file: &File) -> io::Result<()> {
 /// Empties a slate that was taken, and makes sure that it stays so. Its owner may be writing on it, so
 /// the mark comes first, and the length stays.
 pub(super) fn empty(file: &mut File) -> io::Result<()> {
-    file.set_len(EMPTIED_BYTES)?;
+    let bytes = pages_in(file)? * PAGE_BYTES as u64;
+    file.set_len(bytes + EMPTIED_BYTES)?;
     file.seek(SeekFrom::Start(0))?;
-    io::copy(&mut io::repeat(0).take(BYTES), file)?;
+    io::copy(&mut io::repeat(0).take(bytes), file)?;
     file.sync_all()
 }
 
@@ -217,7 +233,10 @@ pub(super) struct Slate {
     path: PathBuf,
     /// Knows the runs in the file.
     file: Connection,
+    pages: u64,
     place: Place,
+    /// When it was begun.
+    began: Instant,
     /// Bundles that stand on it already.
     bundles: Vec<Hash>,
     /// Runs that begin on it.
@@ -237,7 +256,12 @@ pub(super) struct Slate {
 impl Slate {
     /// A new slate. Made at its full length: a sync of bytes in the middle of a file is several times
     /// faster than one that also makes the file longer.
-    pub(super) fn make(path: PathBuf, file: Connection, like: &Path) -> io::Result<(Slate, Probe)> {
+    pub(super) fn make(
+        path: PathBuf,
+        file: Connection,
+        like: &Path,
+        pages: u64,
+    ) -> io::Result<(Slate, Probe)> {
         if let Some(folder) = path.parent() {
             make_folder(folder, like)?;
         }
@@ -245,12 +269,14 @@ impl Slate {
         let mut blank = OpenOptions::new().write(true).create_new(true).open(&path)?;
         // Such that nobody has read another one of this generation.
         let generation = Uuid::new_v4().as_u64_pair().0 >> 1;
-        let mut pages = vec![0; PAGE_BYTES * usize::try_from(PAGES).unwrap_or_default()];
-        pages[..HEADER_BYTES].copy_from_slice(&header(generation, 0, &[]));
+        let mut zeros = vec![0; PAGE_BYTES * usize::try_from(pages).unwrap_or_default()];
+        zeros[..HEADER_BYTES].copy_from_slice(&header(generation, 0, &[]));
         let made = blank
             .set_permissions(permissions)
-            .and_then(|()| blank.write_all(&pages))
+            .and_then(|()| blank.set_len(zeros.len() as u64))
+            .and_then(|()| blank.write_all(&zeros))
             .and_then(|()| blank.sync_all())
+            .map(|()| leave_cache(&blank))
             .and_then(|()| path.ancestors().skip(1).take(2).try_for_each(sync_folder))
             .and_then(|()| Ok((Pages::open(&path)?, Probe(File::open(&path)?))));
         let (medium, probe) = made.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
@@ -258,7 +284,9 @@ impl Slate {
             medium: Box::new(medium),
             path,
             file,
+            pages,
             place: Place::beginning(generation),
+            began: Instant::now(),
             bundles: Vec::new(),
             begun: HashSet::new(),
             runs: HashMap::new(),
@@ -351,7 +379,7 @@ impl Slate {
         // Behind the last unit everything is zero already.
         room[used..before.max(used)].fill(0);
         self.used = used;
-        (page + pages as u64 <= PAGES).then_some(pages)
+        (page + pages as u64 <= self.pages).then_some(pages)
     }
 
     /// Remembers how far a run has come with a turn that is durable.
@@ -384,7 +412,12 @@ impl Slate {
 
     /// Whether it is time to wipe it.
     pub(super) fn is_full(&self) -> bool {
-        self.place.page > PAGES / 4 * 3
+        self.place.page > self.pages / 4 * 3
+    }
+
+    /// Whether it was full so soon that a larger one would be better.
+    pub(super) fn was_full_soon(&self) -> bool {
+        self.is_full() && self.began.elapsed() < FULL_SOON
     }
 
     /// Whether anything stands on it.
@@ -401,6 +434,7 @@ impl Slate {
         page[..HEADER_BYTES].copy_from_slice(&header(generation, 0, &[]));
         self.is_shut |= !matches!(self.medium.put(0, page), Ok(Put::Durable));
         self.place = Place::beginning(generation);
+        self.began = Instant::now();
         self.bundles.clear();
         self.begun.clear();
     }
@@ -421,6 +455,14 @@ impl Slate {
     }
 }
 
+/// What is written past the system's memory need not be thrown out of it before.
+fn leave_cache(file: &File) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
+}
+
 /// A file is there after a crash when its folder says so, and gone when it does not.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
@@ -439,8 +481,17 @@ fn header(generation: u64, index: u64, content: &[u8]) -> [u8; HEADER_BYTES] {
     header
 }
 
+/// The hash of a unit. Nothing but damage is to be found by it: whoever may write here may also write into
+/// the file, whose hashes are chained.
 fn sum(fields: &[u8], content: &[u8]) -> Hash {
-    Sha256::new_with_prefix(fields).chain_update(content).finalize().into()
+    if fields.starts_with(&MARK_BEFORE) {
+        return Sha256::new_with_prefix(fields).chain_update(content).finalize().into();
+    }
+    let seed = XxHash3_64::oneshot(fields);
+    let mut hash = Hash::default();
+    let sum = XxHash3_128::oneshot_with_seed(seed, content).to_le_bytes();
+    hash[..sum.len()].copy_from_slice(&sum);
+    hash
 }
 
 /// A turn in short, one line of JSON. Behind it stand its entries and, once, the bundle of a run that
@@ -558,7 +609,8 @@ impl Reading {
 
     /// Whether something stands behind what was read: then what is between is damaged.
     pub(super) fn is_cut(&self, file: &mut File) -> Result<bool, String> {
-        for page in 1..PAGES {
+        let pages = pages_in(file).map_err(|error| error.to_string())?;
+        for page in 1..pages {
             let Some((generation, index, _)) = written_at(file, page)? else { continue };
             let is_behind = |place: Place| generation == place.generation && index > place.index;
             if self.place.is_none_or(is_behind) {
@@ -638,7 +690,7 @@ pub(super) fn written_at(
         other => other.map_err(error)?,
     }
     let (fields, hash) = header.split_at(FIELDS_BYTES);
-    if fields[..4] != MARK {
+    if ![MARK, MARK_BEFORE].iter().any(|mark| fields.starts_with(mark)) {
         if fields[..3] == MARK[..3] && page == 0 {
             return Err("it was written by another version of Segue".to_owned());
         }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::desk::Desk;
 use super::fault::Fault;
-use super::office::Office;
+use super::office::{Alone, Office};
 use super::schema::SqliteOptions;
 use super::turn::Turn;
 use crate::store::{StoreError, StoreFigures};
@@ -161,7 +161,14 @@ impl Writer {
     /// The same for a turn of a run, which writes it by itself when it is alone.
     pub(super) async fn write_turn(&self, turn: Turn) -> Result<(), StoreError> {
         let turn = Arc::new(turn);
-        let seems_alone = self.office.notice(&turn);
+        let seems_alone = match self.office.notice(&turn) {
+            Alone::No => false,
+            Alone::Yes => true,
+            Alone::ForLong => {
+                tokio::task::yield_now().await;
+                self.office.is_still_alone()
+            }
+        };
         if seems_alone && self.office.put_alone(&turn) {
             return Ok(());
         }
@@ -242,7 +249,7 @@ mod tests {
     use super::super::desk::Counts;
     use super::super::pack::hash;
     use super::super::schema::{BUSY_WAIT, beside, open_reader, open_writer};
-    use super::super::slate::{Medium, Pages, Put, Slate, take};
+    use super::super::slate::{Medium, PAGES_MIN, Pages, Put, Slate, take};
     use super::super::turn::{Begins, Bundle, PackedRecord};
     use super::*;
     use crate::store::{Lease, Record, RunRow, Store as _};
@@ -435,7 +442,7 @@ mod tests {
             let mut turn = turn(0, row);
             turn.lease.run_id = run_id.clone();
             turn.record.status = status;
-            writer.office.notice(&turn)
+            writer.office.notice(&turn) != Alone::No
         };
         let ids: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
         let running = |at: usize| turn_of(&ids[at], None, RunStatus::Running);
@@ -445,7 +452,7 @@ mod tests {
         assert!(turn_of(&ids[1], Some(begun()), RunStatus::Running), "the next one");
         assert!(running(1));
         assert!(!turn_of(&ids[2], Some(begun()), RunStatus::Running), "two at once");
-        assert_eq!([0; 9].map(|_| running(2)).into_iter().filter(|alone| *alone).count(), 6);
+        assert_eq!([0; 9].map(|_| running(2)).into_iter().filter(|alone| *alone).count(), 7);
         assert_eq!([ends(0), ends(1), ends(2), ends(0), ends(1)], [false; 5]);
     }
 
@@ -470,7 +477,8 @@ mod tests {
                 writer.write(here()).await.unwrap();
                 let slate = beside(&path, "-slates").join("somebody");
                 let reader = open_reader(&path).unwrap();
-                let (mut made, probe) = Slate::make(slate.clone(), reader, &path).unwrap();
+                let (mut made, probe) =
+                    Slate::make(slate.clone(), reader, &path, PAGES_MIN).unwrap();
                 let file = Pages::open(&slate).unwrap();
                 let (store, place) = (path.clone(), slate.clone());
                 let faulty = Faulty { store, slate: place, file, puts: 0, fails, how };
