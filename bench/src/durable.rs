@@ -282,7 +282,7 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     let after = kept.store.figures();
     let syncs = after.syncs - before.syncs;
     let each = |what: Duration| what / u32::try_from(syncs).unwrap_or(u32::MAX).max(1);
-    let (sync, all) = (each(after.sync_time - before.sync_time), each(took));
+    let (sync, all) = (each(after.sync_time.saturating_sub(before.sync_time)), each(took));
     let bare = took_bare / u32::try_from(times * STEPS).unwrap_or(u32::MAX).max(1);
     Ok(format!("{syncs} syncs, {sync:?} each; {all:?} from one to the next; {bare:?} a bare one"))
 }

@@ -275,7 +275,7 @@ fn nobody_waits_for_an_owner_that_was_stopped() {
         let world = world(BUSY, "");
         let run = start(&world, &args(&["run", "c.yaml"]));
         let slates = world.path("runs.db-slates");
-        until(|| std::fs::read_dir(&slates).ok()?.next());
+        until(|| std::fs::read_dir(&slates).ok()?.next()?.ok());
         signal(&run, Signal::STOP);
         let mut listing = start(&world, &args(&["runs", "--json"]));
         until(|| listing.try_wait().unwrap());

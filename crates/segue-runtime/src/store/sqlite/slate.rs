@@ -166,9 +166,12 @@ pub(super) enum Mark {
 
 impl Mark {
     pub(super) fn of(file: &mut File) -> io::Result<Mark> {
-        Ok(match file.seek(SeekFrom::End(0))? % PAGE_BYTES as u64 {
-            TAKEN_BYTES => Mark::Taken,
-            EMPTIED_BYTES => Mark::Emptied,
+        let length = file.seek(SeekFrom::End(0))?;
+        // One that was cut must not look like a mark.
+        let is_whole = [PAGES_MIN, PAGES_MAX].contains(&(length / PAGE_BYTES as u64));
+        Ok(match length % PAGE_BYTES as u64 {
+            TAKEN_BYTES if is_whole => Mark::Taken,
+            EMPTIED_BYTES if is_whole => Mark::Emptied,
             _ => Mark::Owned,
         })
     }
