@@ -497,8 +497,7 @@ impl Engine {
             ears: &inner.ears,
         };
         let run_id = started.run_id.clone();
-        let (started, reused) = (Box::new(started), request.reused);
-        let first = First::Start { started, reused, is_drawn };
+        let first = First::Start(Box::new(started), request.reused, is_drawn);
         let driven = driver::drive(&mut run, first, drive).await;
         if let Err(error) = driven {
             return Err(stopped(store, run_id, error).await);

@@ -72,15 +72,8 @@ pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync
 
 /// How a run is set in motion.
 pub enum First {
-    /// It begins.
-    Start {
-        /// What with.
-        started: Box<Started>,
-        /// What it takes over from an earlier one.
-        reused: Vec<Reused>,
-        /// Whether its id was drawn for it: see [`NewRun::is_drawn`].
-        is_drawn: bool,
-    },
+    /// It begins, with what it takes over from an earlier one. The last is [`NewRun::is_drawn`].
+    Start(Box<Started>, Vec<Reused>, bool),
     /// It was read from its journal, and goes on; then this happens.
     Resume {
         /// The right to write it.
@@ -96,9 +89,9 @@ pub enum First {
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
-    let is_drawn = matches!(first, First::Start { is_drawn: true, .. });
+    let is_drawn = matches!(first, First::Start(.., true));
     let (run_id, lease, written, begins, wishes, words) = match first {
-        First::Start { started, reused, .. } => {
+        First::Start(started, reused, _) => {
             let run_id = started.run_id.clone();
             (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
         }

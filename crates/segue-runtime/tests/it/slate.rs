@@ -332,6 +332,66 @@ async fn a_run_is_taken_from_a_slate() {
     assert_eq!(other.load(&kept.run_id).await.unwrap().len(), 5);
 }
 
+/// J8: a run that is taken while its owner writes is taken whole. Nothing that was acknowledged is missing,
+/// and whoever has it goes on behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_run_is_taken_whole() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let other = sqlite(&path);
+    let plan = plan_named("busy");
+    for round in 0..40 {
+        let store = Arc::new(SqliteStore::open(&path, slating()).unwrap());
+        let lease = begin(&*store, &format!("run-{round}"), &plan).await;
+        let (writes, theirs) = (store.clone(), lease.clone());
+        let owner = tokio::spawn(async move {
+            let mut acknowledged = 1;
+            while add(&writes, &theirs, acknowledged).await.is_ok() {
+                acknowledged += 1;
+            }
+            acknowledged
+        });
+        while store.commits() < 5 + round {
+            tokio::task::yield_now().await;
+        }
+        let taken = other.take(&lease.run_id, TakeOver::Anyway).await.unwrap();
+        let acknowledged = owner.await.unwrap();
+        let length = other.load(&lease.run_id).await.unwrap().len() as u64;
+        assert!(length >= acknowledged, "{length} of {acknowledged} in round {round}");
+        add(&other, &taken, length).await.unwrap();
+        finish(&other, &taken, length + 1).await;
+    }
+    assert_eq!(other.damaged().await.unwrap(), []);
+}
+
+/// Runs begin, go on and end as if nobody else were there, while somebody forgets runs all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_forgets_disturbs_nobody() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("runs.db");
+    let other = sqlite(&path);
+    let plan = plan_named("busy");
+    let few = Retention { keep_last: Some(3), ..Retention::default() };
+    for round in 0..30 {
+        let (store, plan) = (SqliteStore::open(&path, slating()).unwrap(), plan.clone());
+        let owner = tokio::spawn(async move {
+            for run in 0..20 {
+                let lease = begin(&store, &format!("run-{round}-{run}"), &plan).await;
+                add(&store, &lease, 1).await.unwrap();
+                finish(&store, &lease, 2).await;
+            }
+        });
+        while !owner.is_finished() {
+            other.prune(few).await.unwrap();
+        }
+        owner.await.unwrap();
+    }
+    assert_eq!(other.damaged().await.unwrap(), []);
+    other.prune(few).await.unwrap();
+    let left = other.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await.unwrap().runs;
+    assert_eq!(left.len(), 3, "and nothing comes back");
+}
+
 /// What is forgotten does not come back from a slate: not to whoever had it there, and not to whoever
 /// opens the store after a crash.
 #[tokio::test]

@@ -151,18 +151,25 @@ pub(super) fn take(
     how: TakeOver,
     (owners, slates, me): (&Owners, &Slates, &Arc<str>),
 ) -> Result<Lease, Fault> {
-    slates.copy(desk, owners, Whose::Others(Some(me)))?;
-    let mut stored = desk.look_at(run_id)?;
-    let run_id = run_id.clone();
-    if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
-        return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
-    }
-    match stored.row.owner.take() {
-        Some(owner) if how == TakeOver::Anyway && owner != *me => {
-            slates.copy(desk, owners, Whose::Taken(&owner))?;
+    let look = |desk: &mut Desk| -> Result<StoredRun, Fault> {
+        let stored = desk.look_at(run_id)?;
+        if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
+            let (run_id, status) = (run_id.clone(), stored.row.status);
+            return Err(StoreError::Ended { run_id, status }.into());
         }
+        Ok(stored)
+    };
+    slates.copy(desk, owners, Whose::Others(Some(me)))?;
+    let mut stored = look(desk)?;
+    let run_id = run_id.clone();
+    match stored.row.owner.take() {
         Some(owner) if how != TakeOver::Anyway && owners.is_alive(&owner) => {
             return Err(StoreError::Owned { run_id, owner }.into());
+        }
+        // It may have added something since its slate was read, whether it is alive or not.
+        Some(owner) if owner != *me => {
+            slates.copy(desk, owners, Whose::Taken(&owner))?;
+            stored = look(desk)?;
         }
         _ => {}
     }

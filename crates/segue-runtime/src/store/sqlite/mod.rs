@@ -11,6 +11,7 @@ mod fault;
 mod history;
 mod journal;
 mod json;
+mod mark;
 mod office;
 mod owner;
 mod pack;

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::desk::{COUNTS_APART, Desk, Durable};
 use super::fault::Fault;
+use super::mark::{PAGES_MAX, PAGES_MIN};
 use super::schema::{SqliteOptions, lengthen_log, open_reader, sync_log};
-use super::slate::{PAGES_MAX, PAGES_MIN, Probe, Slate};
+use super::slate::{Probe, Slate};
 use super::turn::{self, Turn};
 use super::writer::Request;
 use crate::store::StoreError;
@@ -594,9 +595,13 @@ impl Office {
         writing.slate_after = self.commits() + SLATES_APART;
         let Some(place) = self.slate_path.get() else { return };
         let Ok(reader) = open_reader(path) else { return };
-        if let Ok((slate, probe)) = Slate::make(place.clone(), reader, path, writing.slate_pages) {
-            writing.probe = Some(probe);
-            *lock(&self.slate) = Some(slate);
+        match Slate::make(place.clone(), reader, path, writing.slate_pages) {
+            Ok((slate, probe)) => {
+                writing.probe = Some(probe);
+                *lock(&self.slate) = Some(slate);
+            }
+            // There may be room for a smaller one.
+            Err(_) => writing.slate_pages = PAGES_MIN,
         }
     }
 }

@@ -15,9 +15,10 @@ use rusqlite::Connection;
 
 use super::desk::Desk;
 use super::fault::Fault;
+use super::mark::pages_in;
 use super::pack::{Hash, hash};
 use super::row::StoredRun;
-use super::slate::{Reading, pages_in, pages_of, written_at};
+use super::slate::{Reading, pages_of, written_at};
 use super::turn::Turn;
 
 /// What can be read.

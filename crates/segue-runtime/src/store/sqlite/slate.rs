@@ -33,30 +33,15 @@ use uuid::Uuid;
 
 use super::fault::Fault;
 use super::json::{self, Known};
+use super::mark::{Mark, PAGE_BYTES, pages_in};
 use super::pack::{Hash, Packed};
 use super::turn::{Begins, Bundle, PackedRecord, Turn};
 use crate::store::private::make_folder;
 use crate::store::rules::is_over;
 use crate::store::{Lease, RunRow};
 
-/// What is written is whole pages, so that nothing has to be read before.
-const PAGE_BYTES: usize = 4_096;
-
-/// Pages of a slate at first, and of one that is often full. All of them are written when it is made, so
-/// whoever writes little should not have to wait for many.
-pub(super) const PAGES_MIN: u64 = 1_024;
-pub(super) const PAGES_MAX: u64 = 4 * PAGES_MIN;
-
 /// One that is full so soon after it was begun is too small.
 const FULL_SOON: Duration = Duration::from_secs(2);
-
-/// What a slate that was taken from its owner is longer than whole pages. Its owner acknowledges nothing
-/// more that it writes there, also when whoever took it did not come to empty it.
-const TAKEN_BYTES: u64 = 1;
-
-/// The same for one that was emptied: whatever stands on it does not count. It is longer than all that
-/// its owner may still be writing, so that no write makes it another one.
-const EMPTIED_BYTES: u64 = 2;
 
 /// Turns that take more together go into the file at once.
 const UNIT_PAGES_MAX: usize = 64;
@@ -151,62 +136,6 @@ impl Medium for Pages {
         // ones with the next write, and these are synced too.
         Ok(if Mark::of(file)? == Mark::Owned { Put::Durable } else { Put::Taken })
     }
-}
-
-/// Whose a slate is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
-    /// Its owner's.
-    Owned,
-    /// Somebody's who has its owner's runs copied.
-    Taken,
-    /// Nobody's: all that stands on it was copied, and may be forgotten since.
-    Emptied,
-}
-
-impl Mark {
-    pub(super) fn of(file: &mut File) -> io::Result<Mark> {
-        let length = file.seek(SeekFrom::End(0))?;
-        // One that was cut must not look like a mark.
-        let is_whole = [PAGES_MIN, PAGES_MAX].contains(&(length / PAGE_BYTES as u64));
-        Ok(match length % PAGE_BYTES as u64 {
-            TAKEN_BYTES if is_whole => Mark::Taken,
-            EMPTIED_BYTES if is_whole => Mark::Emptied,
-            _ => Mark::Owned,
-        })
-    }
-}
-
-/// How many pages a slate has.
-pub(super) fn pages_in(file: &mut File) -> io::Result<u64> {
-    Ok(file.seek(SeekFrom::End(0))? / PAGE_BYTES as u64)
-}
-
-/// Takes a slate from its owner. An emptied one was taken before.
-pub(super) fn take(file: &mut File) -> io::Result<()> {
-    match Mark::of(file)? {
-        Mark::Taken | Mark::Emptied => Ok(()),
-        Mark::Owned => {
-            let bytes = pages_in(file)? * PAGE_BYTES as u64;
-            file.set_len(bytes + TAKEN_BYTES)
-        }
-    }
-}
-
-/// Empties a slate whose owner is dead, and makes sure that it stays so.
-pub(super) fn cut(file: &File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.sync_all()
-}
-
-/// Empties a slate that was taken, and makes sure that it stays so. Its owner may be writing on it, so
-/// the mark comes first, and the length stays.
-pub(super) fn empty(file: &mut File) -> io::Result<()> {
-    let bytes = pages_in(file)? * PAGE_BYTES as u64;
-    file.set_len(bytes + EMPTIED_BYTES)?;
-    file.seek(SeekFrom::Start(0))?;
-    io::copy(&mut io::repeat(0).take(bytes), file)?;
-    file.sync_all()
 }
 
 /// Looks at a slate, without waiting for whoever writes on it.
@@ -633,6 +562,9 @@ impl Reading {
         let end = unit.iter().position(|byte| *byte == b'\n').ok_or_else(wrong)?;
         let head: Head<'_> = serde_json::from_slice(&unit[..end]).map_err(|_| wrong())?;
         let (entries, rest) = unit[end + 1..].split_at_checked(head.entries).ok_or_else(wrong)?;
+        if entries.len() < 2 {
+            return Err(wrong());
+        }
         let text = head.begins.as_ref().and_then(|begun| begun.text);
         let (text, rest) = rest.split_at_checked(text.unwrap_or(0)).ok_or_else(wrong)?;
         *unit = rest;

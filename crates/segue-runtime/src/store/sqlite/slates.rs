@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::desk::Desk;
 use super::fault::{Fault, broken};
+use super::mark::{self, Mark};
 use super::owner::Owners;
 use super::salvage;
 use super::schema::{beside, sync_log};
-use super::slate::{self, Mark, Reading, sync_folder};
+use super::slate::{Reading, sync_folder};
 use super::turn;
 use crate::store::StoreError;
 use crate::store::private::make_folder;
@@ -59,10 +60,10 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Takes it from its owner, who writes nothing on it from now on: before anything is committed,
-    /// because nobody may come to do it afterwards.
+    /// Takes it from its owner, who acknowledges nothing more that it writes there: before anything is
+    /// committed, because nobody may come to do it afterwards.
     fn take(&mut self) -> Result<(), Fault> {
-        slate::take(&mut self.file).map_err(|error| unreadable(&self.path, &error.to_string()))?;
+        mark::take(&mut self.file).map_err(|error| unreadable(&self.path, &error.to_string()))?;
         self.is_taken = true;
         Ok(())
     }
@@ -71,11 +72,16 @@ impl Held {
     fn copy(&mut self, desk: &mut Desk) -> Result<(), Fault> {
         let Held { file, path, reading, .. } = self;
         let unreadable = |what: String| unreadable(path, &what);
-        if Mark::of(file).map_err(|error| unreadable(error.to_string()))? == Mark::Emptied {
+        let is_empty = |file: &mut File| {
+            let mark = Mark::of(file).map_err(|error| unreadable(error.to_string()))?;
+            Ok::<_, Fault>(mark == Mark::Emptied)
+        };
+        if is_empty(file)? {
             return Ok(());
         }
         turn::copy(&reading.news(file).map_err(unreadable)?, desk)?;
-        if self.is_left && reading.is_cut(file).map_err(unreadable)? {
+        // Somebody may have been about to empty it when its owner died.
+        if self.is_left && reading.is_cut(file).map_err(unreadable)? && !is_empty(file)? {
             let owner = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             salvage::copy(file, owner, desk)?;
             self.is_damaged = true;
@@ -97,7 +103,7 @@ impl Held {
         }
         // Its owner may have copied some of it without waiting until that is durable.
         let emptied = sync_log(&slates.store)
-            .and_then(|()| if is_left { slate::cut(&file) } else { slate::empty(&mut file) });
+            .and_then(|()| if is_left { mark::cut(&file) } else { mark::empty(&mut file) });
         if emptied.is_ok() && is_left {
             let _ = std::fs::remove_file(path);
         }
@@ -146,8 +152,13 @@ impl Slates {
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         let fault = |what: String| StoreError::Unavailable { message: what };
         for owner in self.owners()? {
-            let mark = File::open(self.path(&owner)).and_then(|mut file| Mark::of(&mut file));
-            if matches!(mark, Ok(Mark::Taken)) {
+            // Whoever threw it away has made sure of that.
+            let Ok(mut file) = File::open(self.path(&owner)) else { continue };
+            let is_empty = match Mark::of(&mut file) {
+                Ok(Mark::Emptied) => file.sync_all().is_ok(),
+                mark => !matches!(mark, Ok(Mark::Taken)),
+            };
+            if !is_empty {
                 return Err(fault(format!("the slate of {owner} could not be emptied")));
             }
         }
@@ -206,13 +217,15 @@ impl Slates {
         path: &Path,
         (is_taken, is_left): (bool, bool),
     ) -> Result<(), Fault> {
-        // In the same transaction: what stands on it was copied.
+        // In the same transaction. What stood on it was copied; more may stand there since, and its owner
+        // may have died.
         if let Some(mut held) = desk.let_go(|held| held.path == path) {
+            held.is_left |= is_left;
             let copied = if is_taken { held.take().and_then(|()| held.copy(desk)) } else { Ok(()) };
             desk.hold(held);
             return copied;
         }
-        let file = match OpenOptions::new().read(true).write(true).open(path) {
+        let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
             // Its owner has closed the store meanwhile, and copied everything.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -221,6 +234,11 @@ impl Slates {
             }
             Err(error) => return Err(unreadable(path, &error.to_string())),
         };
+        let mark = Mark::of(&mut file).map_err(|error| unreadable(path, &error.to_string()))?;
+        if !is_left && mark == Mark::Partial {
+            // Its owner is making it. What it has of runs that are known here comes into the file first.
+            return Ok(());
+        }
         // One that is left is read from its beginning, whatever was read of it before.
         let read = self.readings().remove(path).filter(|_| !is_left);
         let (slates, path, reading) = (self.clone(), path.to_owned(), read.unwrap_or_default());

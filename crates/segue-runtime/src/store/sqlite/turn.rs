@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::journal;
 use super::pack::{Hash, Packed, pack};
 use super::writer::unless_refused;
-use crate::store::rules::{fence, stopped_by};
+use crate::store::rules::{is_over, stopped_by};
 use crate::store::{Lease, Record, RunRow, StoreError};
 
 /// What a turn adds.
@@ -91,22 +91,32 @@ impl Turn {
             None => journal::append(desk, &self.lease, &self.record),
         };
         match written {
-            Err(Fault::Refused(StoreError::Fenced { .. }))
-                if self.in_doubt.load(Ordering::Relaxed) =>
-            {
-                self.find(desk)
+            Err(Fault::Refused(refused)) if self.in_doubt.load(Ordering::Relaxed) => {
+                if self.is_there(desk)? { Ok(()) } else { Err(Fault::Refused(refused)) }
             }
             other => other,
         }
     }
 
-    /// Somebody may have copied it from the slate. Nobody else writes with its lease: if the run has
+    /// Whether somebody has copied it from the slate. Nobody else writes with its lease: if the run has
     /// become as long as with it, it is there.
-    fn find(&self, desk: &mut Desk) -> Result<(), Fault> {
-        let stored = desk.run(&self.lease.run_id)?;
-        let there = fence(&stored.row, &self.lease, self.record.length());
-        desk.keep(stored);
-        Ok(there?)
+    fn is_there(&self, desk: &mut Desk) -> Result<bool, Fault> {
+        let Turn { lease, begins, record, .. } = self;
+        let is_over = is_over(record.status);
+        let row = match desk.look_at(&lease.run_id) {
+            Ok(stored) => stored.row,
+            // Only what is over is forgotten.
+            Err(Fault::Refused(StoreError::Unknown { .. })) => {
+                return Ok(is_over && begins.is_none());
+            }
+            Err(fault) => return Err(fault),
+        };
+        // With its end a run becomes nobody's.
+        let epoch = lease.epoch + u64::from(is_over);
+        let is_ours = |begins: &Begins| is_over || row.owner == begins.row.owner;
+        Ok((row.epoch, row.length) == (epoch, record.length())
+            && row.ended_ms.is_some() == is_over
+            && begins.as_ref().is_none_or(is_ours))
     }
 
     /// Copies it from a slate, unless it is in the file already.

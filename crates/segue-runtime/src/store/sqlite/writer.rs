@@ -247,9 +247,10 @@ mod tests {
 
     use super::super::SqliteStore;
     use super::super::desk::Counts;
+    use super::super::mark::{PAGES_MIN, take};
     use super::super::pack::hash;
     use super::super::schema::{BUSY_WAIT, beside, open_reader, open_writer};
-    use super::super::slate::{Medium, PAGES_MIN, Pages, Put, Slate, take};
+    use super::super::slate::{Medium, Pages, Put, Slate};
     use super::super::turn::{Begins, Bundle, PackedRecord};
     use super::*;
     use crate::store::{Lease, Record, RunRow, Store as _};
@@ -472,7 +473,7 @@ mod tests {
     #[tokio::test]
     async fn a_slate_that_fails_is_left() {
         for how in Failure::ALL {
-            for fails in 1..6 {
+            for fails in 1..7 {
                 let (folder, path, writer) = writer();
                 writer.write(here()).await.unwrap();
                 let slate = beside(&path, "-slates").join("somebody");
@@ -485,8 +486,11 @@ mod tests {
                 made.replace_medium(Box::new(faulty));
                 writer.office.put_slate(made, probe);
                 for seq in 0..6 {
-                    let row = (seq == 0).then(begun);
-                    writer.write_turn(turn(seq, row)).await.unwrap();
+                    let mut turn = turn(seq, (seq == 0).then(begun));
+                    if seq == 5 {
+                        turn.record.status = RunStatus::Success;
+                    }
+                    writer.write_turn(turn).await.unwrap();
                     if slate.exists() {
                         assert_eq!(length_after_crash(folder.path()).await, seq + 1, "{how:?}");
                     }
