@@ -474,6 +474,10 @@ fn runs_that_go_on_together_are_interrupted() {
     let killed = world.segue(&args(&["run", "c.yaml", "--inject", "crash-after=1"]));
     assert_eq!(killed.code, None, "{killed:?}");
     let all = start(&world, &args(&["resume", "--all"]));
+    // Before anybody else comes to go on with it.
+    let owner = format!("{}-", all.id());
+    let owners = || std::fs::read_dir(world.path("runs.db-owners")).into_iter().flatten().flatten();
+    until(|| owners().find(|file| file.file_name().to_string_lossy().starts_with(&owner)));
     until(|| world.segue(&args(&["resume", "last"])).stderr.contains("being run").then_some(()));
     signal(&all, Signal::INT);
     let all = end(all).exits(130);
