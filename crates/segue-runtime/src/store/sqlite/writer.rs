@@ -443,18 +443,21 @@ mod tests {
             let mut turn = turn(0, row);
             turn.lease.run_id = run_id.clone();
             turn.record.status = status;
-            writer.office.notice(&turn) != Alone::No
+            writer.office.notice(&turn)
         };
         let ids: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
         let running = |at: usize| turn_of(&ids[at], None, RunStatus::Running);
         let ends = |at: usize| turn_of(&ids[at], None, RunStatus::Success);
-        assert!(!turn_of(&ids[0], Some(begun()), RunStatus::Running));
-        assert_eq!([running(0), running(0), running(0), ends(0)], [false, false, true, true]);
-        assert!(turn_of(&ids[1], Some(begun()), RunStatus::Running), "the next one");
-        assert!(running(1));
-        assert!(!turn_of(&ids[2], Some(begun()), RunStatus::Running), "two at once");
-        assert_eq!([0; 9].map(|_| running(2)).into_iter().filter(|alone| *alone).count(), 7);
-        assert_eq!([ends(0), ends(1), ends(2), ends(0), ends(1)], [false; 5]);
+        let (no, yes) = (Alone::No, Alone::Yes);
+        assert_eq!(turn_of(&ids[0], Some(begun()), RunStatus::Running), no);
+        assert_eq!([running(0), running(0), running(0), ends(0)], [no, no, yes, yes]);
+        assert_eq!(turn_of(&ids[1], Some(begun()), RunStatus::Running), yes, "the next one");
+        assert_eq!(running(1), yes);
+        assert_eq!(turn_of(&ids[2], Some(begun()), RunStatus::Running), no, "two at once");
+        let alone = [0; 31].map(|_| running(2));
+        let count = |kind: Alone| alone.iter().filter(|alone| **alone == kind).count();
+        assert_eq!((count(no), count(yes), count(Alone::ForLong)), (2, 27, 2));
+        assert_eq!([ends(0), ends(1), ends(2), ends(0), ends(1)], [no; 5]);
     }
 
     /// How long the run is for whoever opens the store after a crash.
