@@ -35,6 +35,7 @@ pub mod expose;
 pub mod expr;
 pub mod generate;
 pub mod id;
+pub mod interrupt;
 pub mod limits;
 pub mod plan;
 pub mod rehearsal;

@@ -46,6 +46,7 @@ pub use trace::{SpanId, Spanned, Trace};
 
 use crate::composition::{StepKind, Undo};
 use crate::id::ToolId;
+use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::plan::{Declared, Plan};
 use crate::schema::Schema;
@@ -58,6 +59,7 @@ use state::State;
 pub struct Run {
     state: State,
     limits: Arc<Limits>,
+    interrupt: Interrupt,
 }
 
 /// Names one attempt of one step.
@@ -322,7 +324,7 @@ pub struct Turn {
 impl Run {
     /// A run that has not begun.
     pub fn new(plan: Arc<Plan>, limits: Arc<Limits>) -> Run {
-        Run { state: State::new(plan), limits }
+        Run { state: State::new(plan), limits, interrupt: Interrupt::default() }
     }
 
     /// The run that wrote this journal. A journal that no run can have written is refused.
@@ -363,6 +365,11 @@ impl Run {
         };
         moment.handle(event.kind);
         *turn = moment.turn;
+    }
+
+    /// The flag that stops this run's evaluations from another thread.
+    pub fn interrupt(&self) -> Interrupt {
+        self.interrupt.clone()
     }
 
     /// How the run stands.
