@@ -17,11 +17,6 @@ use serde::{Serialize, Serializer};
 
 pub use de::from_value;
 
-/// What arrays and objects are called when they are serialised: as a newtype of this name, around what is
-/// shared. Formats write what is in it and nothing else. Whoever writes several values that stay where
-/// they are may go by its address, and write what they have in common once.
-pub const SHARED: &str = "$segue::shared";
-
 /// The members of an object, in the order in which they were written.
 pub type Map = IndexMap<Arc<str>, Value>;
 
@@ -582,8 +577,8 @@ impl Serialize for Value {
                 raw.map_err(serde::ser::Error::custom)?.serialize(serializer)
             }
             Value::String(text) => serializer.serialize_str(text),
-            Value::Array(items) => serializer.serialize_newtype_struct(SHARED, &**items),
-            Value::Object(members) => serializer.serialize_newtype_struct(SHARED, &**members),
+            Value::Array(items) => items.serialize(serializer),
+            Value::Object(members) => members.serialize(serializer),
         }
     }
 }

@@ -471,7 +471,6 @@ impl Engine {
             Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
         };
         let mut started = self.started(&request.plan, input, request.context, request.options);
-        let is_drawn = request.run_id.is_none();
         started.run_id = request.run_id.unwrap_or(started.run_id);
         started.trace = request.trace;
         started.chain_id = chain_id.unwrap_or(started.chain_id);
@@ -497,7 +496,7 @@ impl Engine {
             ears: &inner.ears,
         };
         let run_id = started.run_id.clone();
-        let first = First::Start(Box::new(started), request.reused, is_drawn);
+        let first = First::Start(Box::new(started), request.reused);
         let driven = driver::drive(&mut run, first, drive).await;
         if let Err(error) = driven {
             return Err(stopped(store, run_id, error).await);

@@ -72,8 +72,8 @@ pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync
 
 /// How a run is set in motion.
 pub enum First {
-    /// It begins, with what it takes over from an earlier one. The last is [`NewRun::is_drawn`].
-    Start(Box<Started>, Vec<Reused>, bool),
+    /// It begins, with what it takes over from an earlier one.
+    Start(Box<Started>, Vec<Reused>),
     /// It was read from its journal, and goes on; then this happens.
     Resume {
         /// The right to write it.
@@ -89,9 +89,8 @@ pub enum First {
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
-    let is_drawn = matches!(first, First::Start(.., true));
     let (run_id, lease, written, begins, wishes, words) = match first {
-        First::Start(started, reused, _) => {
+        First::Start(started, reused) => {
             let run_id = started.run_id.clone();
             (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
         }
@@ -103,7 +102,6 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
     let mut driver = Driver {
         run,
         run_id,
-        is_drawn,
         plan: drive.plan,
         lease,
         measured: Vec::new(),
@@ -183,8 +181,6 @@ enum Happened {
 struct Driver<'a> {
     run: &'a mut Run,
     run_id: Arc<str>,
-    /// Whether it was drawn for this run.
-    is_drawn: bool,
     plan: Arc<Plan>,
     /// The right to write the run, once it has begun.
     lease: Option<Lease>,
@@ -421,8 +417,7 @@ impl<'a> Driver<'a> {
                 append(self.store, lease, record, patience).await?;
             }
             None => {
-                let Driver { run_id, plan, is_drawn, .. } = self;
-                let run = NewRun { run_id, plan, is_drawn: *is_drawn };
+                let run = NewRun { run_id: &self.run_id, plan: &self.plan };
                 self.lease = Some(self.store.create(run, record).await?);
             }
         }

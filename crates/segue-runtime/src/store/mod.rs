@@ -108,15 +108,6 @@ pub enum StoreError {
         /// The key, as far as it can be read.
         key: Arc<str>,
     },
-    /// What somebody wrote last was damaged before it was where it belongs: whatever of it could be
-    /// read is there, and a person may look at the rest.
-    #[error(
-        "what was written last was damaged, and is set aside as `{path}`: runs that lost something are named"
-    )]
-    Cut {
-        /// Where it is kept.
-        path: String,
-    },
     /// The store as a whole cannot be used: somebody has to look at it.
     #[error("the store cannot be used: {what}")]
     Broken {
@@ -147,9 +138,6 @@ pub struct NewRun<'a> {
     pub run_id: &'a Arc<str>,
     /// What it executes.
     pub plan: &'a Arc<Plan>,
-    /// Whether the id was drawn for it a moment ago, so that nobody has to look for another run of that
-    /// id.
-    pub is_drawn: bool,
 }
 
 /// What one turn adds to a run, all of it or nothing.

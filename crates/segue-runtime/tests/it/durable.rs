@@ -24,7 +24,7 @@ use segue_runtime::store::{
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
 
-use crate::stores::{begin, entry, finish, noise, plan_named, record, slated, sqlite};
+use crate::stores::{begin, entry, finish, noise, plan_named, record, sqlite, sqlite_alone};
 use crate::support::{Json, json};
 
 /// Everything that a journal can hold: branches, a loop, retries, rollback, a large value.
@@ -405,7 +405,7 @@ async fn what_was_acknowledged_is_in_the_file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writers_never_both_write() {
     let folder = TempDir::new().unwrap();
-    for (number, open) in [sqlite, slated].into_iter().enumerate() {
+    for (number, open) in [sqlite, sqlite_alone].into_iter().enumerate() {
         let two = folder.path().join(format!("two-{number}.db"));
         contest([Arc::new(open(&two)), Arc::new(open(&two))]).await;
         let one = Arc::new(open(&folder.path().join(format!("one-{number}.db"))));

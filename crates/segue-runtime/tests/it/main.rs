@@ -26,7 +26,7 @@ mod mcp_http;
 mod recover;
 mod runners;
 mod server;
-mod slate;
+mod sqlite;
 mod stores;
 mod support;
 #[cfg(unix)]

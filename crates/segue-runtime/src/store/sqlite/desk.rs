@@ -16,7 +16,6 @@ use super::fault::Fault;
 use super::pack::Hash;
 use super::row::StoredRun;
 use super::schema::BUSY_WAIT;
-use super::slates::Held;
 use super::turn::Bundle;
 use crate::store::{Measured, StoreError, ToolStats};
 
@@ -121,19 +120,6 @@ pub(super) struct Desk {
     unsettled: Vec<Arc<str>>,
     /// Whether the next transaction has begun already.
     has_begun: bool,
-    /// What SQLite was told last.
-    durable: Durable,
-    /// Slates of others that are copied in this transaction.
-    slates: Vec<Held>,
-}
-
-/// Whether a transaction is durable when it is committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Durable {
-    /// It is.
-    Now,
-    /// With the next one that is: what it writes stands on a slate too.
-    Later,
 }
 
 impl Desk {
@@ -148,33 +134,22 @@ impl Desk {
             ended: Vec::new(),
             unsettled: Vec::new(),
             has_begun: false,
-            durable: Durable::Now,
-            slates: Vec::new(),
         }
     }
 
-    /// Begins the next transaction, a durable one, if nobody else has the file; the answer is whether
-    /// it did.
+    /// Begins the next transaction if nobody else has the file; the answer is whether it did.
     pub(super) fn begin_at_once(&mut self) -> bool {
         let _ = self.connection.busy_timeout(Duration::ZERO);
-        self.has_begun = self.begin(Durable::Now).is_ok();
+        self.has_begun = self.begin().is_ok();
         let _ = self.connection.busy_timeout(BUSY_WAIT);
         self.has_begun
     }
 
-    fn begin(&mut self, durable: Durable) -> Result<(), Fault> {
+    fn begin(&mut self) -> Result<(), Fault> {
         if !self.connection.is_autocommit() {
             // Whoever wrote last did not come to its end.
             self.forget();
             self.execute("ROLLBACK")?;
-        }
-        if durable != self.durable {
-            let level = match durable {
-                Durable::Now => "FULL",
-                Durable::Later => "NORMAL",
-            };
-            self.connection.pragma_update(None, "synchronous", level)?;
-            self.durable = durable;
         }
         self.execute("BEGIN IMMEDIATE")
     }
@@ -185,17 +160,15 @@ impl Desk {
         self.bundles.clear();
         self.unsettled.clear();
         self.ended.clear();
-        self.slates.clear();
     }
 
     /// Does everything in one transaction, or nothing.
     pub(super) fn transaction(
         &mut self,
-        durable: Durable,
         work: impl FnOnce(&mut Desk) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         if !std::mem::take(&mut self.has_begun) {
-            self.begin(durable)?;
+            self.begin()?;
         }
         let done = self.look_around().and_then(|()| work(self));
         let done = done.and_then(|()| self.settle());
@@ -203,7 +176,6 @@ impl Desk {
         let done = done.and_then(|()| self.execute("COMMIT"));
         self.ended.clear();
         self.unsettled.clear();
-        let slates = std::mem::take(&mut self.slates);
         if done.is_err() {
             // What is remembered may be what was not written.
             self.runs.clear();
@@ -211,21 +183,8 @@ impl Desk {
             if !self.connection.is_autocommit() {
                 let _ = self.execute("ROLLBACK");
             }
-        } else {
-            slates.into_iter().for_each(Held::copied);
         }
         done
-    }
-
-    /// A slate that is kept in this transaction, to keep it again.
-    pub(super) fn let_go(&mut self, which: impl FnMut(&Held) -> bool) -> Option<Held> {
-        let at = self.slates.iter().position(which)?;
-        Some(self.slates.swap_remove(at))
-    }
-
-    /// Keeps a slate of somebody else until what stands on it is committed.
-    pub(super) fn hold(&mut self, slate: Held) {
-        self.slates.push(slate);
     }
 
     fn execute(&self, sql: &str) -> Result<(), Fault> {
@@ -273,19 +232,6 @@ impl Desk {
         let stored = self.run(run_id)?;
         self.keep(stored.clone());
         Ok(stored)
-    }
-
-    /// How long the journal of this run is, if the index knows it.
-    pub(super) fn indexed(&mut self, run_id: &Arc<str>) -> Result<Option<u64>, Fault> {
-        if let Some(known) = self.runs.get(run_id) {
-            return Ok(Some(known.row.length));
-        }
-        let found = StoredRun::indexed(&self.connection, run_id)?;
-        Ok(found.map(|stored| {
-            let length = stored.row.length;
-            self.keep(stored);
-            length
-        }))
     }
 
     /// Remembers a run whose next turn was just written. How it stands is written once, however many

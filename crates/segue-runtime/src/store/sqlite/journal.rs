@@ -17,7 +17,6 @@ use super::fault::Fault;
 use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker, compressed};
 use super::row::StoredRun;
-use super::slates::{Slates, Whose};
 use super::turn::{Begins, PackedRecord};
 use crate::store::rules::{composition_ended, fence, is_over};
 use crate::store::{Lease, StoreError, TakeOver};
@@ -46,15 +45,7 @@ pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) ->
         let (expected, actual) = (record.expected, there.row.length);
         return Err(StoreError::Fenced { run_id, expected, actual }.into());
     }
-    create_new(desk, begins, record)
-}
-
-/// Begins a run that is not there. Its bundle is written unless that is.
-pub(super) fn create_new(
-    desk: &mut Desk,
-    Begins { row, bundle, .. }: &Begins,
-    record: &PackedRecord,
-) -> Result<(), Fault> {
+    let Begins { row, bundle } = begins;
     let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
     fence(row, &lease, record.expected)?;
     desk.keep_bundle(bundle)?;
@@ -63,7 +54,7 @@ pub(super) fn create_new(
     let (row, bundle) = (row.clone(), bundle.hash);
     let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true };
     if is_over(record.status) {
-        // It was copied whole: its row is written once.
+        // Its row is written once.
         stored.is_apart = false;
         add_turn(&desk.connection, &mut stored, record)?;
         end(desk, &mut stored, record);
@@ -161,29 +152,18 @@ pub(super) fn take(
     desk: &mut Desk,
     run_id: &Arc<str>,
     how: TakeOver,
-    (owners, slates, me): (&Owners, &Slates, &Arc<str>),
+    (owners, me): (&Owners, &Arc<str>),
 ) -> Result<Lease, Fault> {
-    let look = |desk: &mut Desk| -> Result<StoredRun, Fault> {
-        let stored = desk.look_at(run_id)?;
-        if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
-            let (run_id, status) = (run_id.clone(), stored.row.status);
-            return Err(StoreError::Ended { run_id, status }.into());
-        }
-        Ok(stored)
-    };
-    slates.copy(desk, owners, Whose::Others(Some(me)))?;
-    let mut stored = look(desk)?;
+    let mut stored = desk.look_at(run_id)?;
     let run_id = run_id.clone();
-    match stored.row.owner.take() {
-        Some(owner) if how != TakeOver::Anyway && owners.is_alive(&owner) => {
-            return Err(StoreError::Owned { run_id, owner }.into());
-        }
-        // It may have added something since its slate was read, whether it is alive or not.
-        Some(owner) if owner != *me => {
-            slates.copy(desk, owners, Whose::Taken(&owner))?;
-            stored = look(desk)?;
-        }
-        _ => {}
+    if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
+        return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
+    }
+    if let Some(owner) = stored.row.owner.take()
+        && how != TakeOver::Anyway
+        && owners.is_alive(&owner)
+    {
+        return Err(StoreError::Owned { run_id, owner }.into());
     }
     stored.row.owner = Some(me.clone());
     stored.row.epoch += 1;
@@ -286,8 +266,8 @@ mod tests {
     use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
-    use super::super::desk::{Counts, Durable};
-    use super::super::history::{forget, forgettable};
+    use super::super::desk::Counts;
+    use super::super::history::forget;
     use super::super::pack::hash;
     use super::super::row::signed;
     use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
@@ -353,13 +333,11 @@ mod tests {
         assert_eq!(found.row, row);
         let lease = Lease { run_id: row.run_id.clone(), epoch: 1 };
         for (seq, status) in [(3, RunStatus::Running), (5, RunStatus::Success)] {
-            desk.transaction(Durable::Now, |desk| append(desk, &lease, &record(seq, status)))
-                .unwrap();
+            desk.transaction(|desk| append(desk, &lease, &record(seq, status))).unwrap();
             assert_eq!(length(&desk) as u64, seq + 2);
         }
         let all = Retention { keep_last: Some(0), ..Retention::default() };
-        let ended = forgettable(&desk.connection, all).unwrap();
-        assert_eq!(forget(&desk.connection, &ended).unwrap(), 1);
+        assert_eq!(forget(&desk.connection, all).unwrap(), 1);
         let left = "SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM standing)";
         let left: i64 = desk.connection.query_row(left, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);

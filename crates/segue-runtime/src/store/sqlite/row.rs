@@ -109,7 +109,7 @@ impl StoredRun {
         let stored =
             read.map_err(|what| damaged(0, format!("its row cannot be trusted: {what}")))?;
         if stored.head == LOST {
-            let what = "what was written next is lost, with a slate that was damaged".to_owned();
+            let what = "what was written next is lost: the log that held it was damaged".to_owned();
             return Err(damaged(stored.row.length, what));
         }
         Ok(stored)

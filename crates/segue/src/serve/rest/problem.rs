@@ -228,7 +228,7 @@ impl From<StoreError> for Problem {
                     .of_run(&run_id)
             }
             StoreError::Changed { .. } => Problem::conflict(detail),
-            StoreError::Broken { .. } | StoreError::Spoiled { .. } | StoreError::Cut { .. } => {
+            StoreError::Broken { .. } | StoreError::Spoiled { .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
             }
         }
