@@ -108,6 +108,14 @@ pub enum StoreError {
         /// The key, as far as it can be read.
         key: Arc<str>,
     },
+    /// The store's log was damaged while no process had it open: what was committed last is gone.
+    #[error(
+        "the log was damaged: {commits} commits that were acknowledged are lost, and runs that lost entries are named"
+    )]
+    Truncated {
+        /// How many commits.
+        commits: u64,
+    },
     /// The store as a whole cannot be used: somebody has to look at it.
     #[error("the store cannot be used: {what}")]
     Broken {

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::stores::sqlite;
 
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 
 /// The first and the last of which there are files here.
 const FIRST: i64 = 5;

@@ -1,7 +1,7 @@
 //! What the SQLite store promises beyond the contract that every store keeps.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use segue_core::run::Entry;

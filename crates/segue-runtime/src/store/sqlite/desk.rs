@@ -17,6 +17,7 @@ use super::pack::Hash;
 use super::row::StoredRun;
 use super::schema::BUSY_WAIT;
 use super::turn::Bundle;
+use super::witness::{self, Lengths};
 use crate::store::{Measured, StoreError, ToolStats};
 
 /// Runs that are remembered.
@@ -118,6 +119,10 @@ pub(super) struct Desk {
     ended: Vec<Measured>,
     /// Runs whose turns are written in this transaction, and not how they stand then.
     unsettled: Vec<Arc<str>>,
+    /// Runs that had turns in this transaction, and how long they are with them.
+    lengthened: Lengths,
+    /// The number of the last commit.
+    commit: u64,
     /// Whether the next transaction has begun already.
     has_begun: bool,
 }
@@ -133,6 +138,8 @@ impl Desk {
             counted: None,
             ended: Vec::new(),
             unsettled: Vec::new(),
+            lengthened: Vec::new(),
+            commit: 0,
             has_begun: false,
         }
     }
@@ -160,6 +167,7 @@ impl Desk {
         self.bundles.clear();
         self.unsettled.clear();
         self.ended.clear();
+        self.lengthened.clear();
     }
 
     /// Does everything in one transaction, or nothing.
@@ -170,10 +178,14 @@ impl Desk {
         if !std::mem::take(&mut self.has_begun) {
             self.begin()?;
         }
+        self.lengthened.clear();
         let done = self.look_around().and_then(|()| work(self));
         let done = done.and_then(|()| self.settle());
         let done = done.and_then(|()| self.write_counts());
-        let done = done.and_then(|()| self.execute("COMMIT"));
+        let done = done.and_then(|()| {
+            self.commit = witness::count_commit(&self.connection)?;
+            self.execute("COMMIT")
+        });
         self.ended.clear();
         self.unsettled.clear();
         if done.is_err() {
@@ -185,6 +197,11 @@ impl Desk {
             }
         }
         done
+    }
+
+    /// The number of the last commit, and the runs that became longer with it.
+    pub(super) fn committed(&self) -> (u64, &Lengths) {
+        (self.commit, &self.lengthened)
     }
 
     fn execute(&self, sql: &str) -> Result<(), Fault> {
@@ -232,6 +249,11 @@ impl Desk {
         let stored = self.run(run_id)?;
         self.keep(stored.clone());
         Ok(stored)
+    }
+
+    /// A run has become longer.
+    pub(super) fn note_length(&mut self, stored: &StoredRun) {
+        self.lengthened.push((stored.row.run_id.clone(), stored.row.length));
     }
 
     /// Remembers a run whose next turn was just written. How it stands is written once, however many

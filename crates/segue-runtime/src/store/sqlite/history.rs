@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::fault::{Fault, broken};
 use super::owner::Owners;
 use super::row::{StoredRun, signed, unlisted};
+use super::witness;
 use super::{bundle_text, journal};
 use crate::store::rules::fits;
 use crate::store::{Retention, RunQuery, Runs, StoreError, ToolStats};
@@ -20,7 +21,7 @@ const FORGET_TOGETHER: i64 = 100;
 pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fault> {
     let transaction = connection.unchecked_transaction()?;
     whole(&transaction, "run", "run_id")?;
-    let mut page = Runs::default();
+    let mut page = Runs { damaged: witness::lost(&transaction)?, ..Runs::default() };
     let before = query.after.map_or(i64::MAX, signed);
     let sql = "WHERE number < ?1 ORDER BY number DESC";
     StoredRun::scan(&transaction, sql, [before], |stored| {
@@ -79,10 +80,12 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
         }
         true
     })?;
+    let lost = witness::lost(&transaction)?;
     // What is left of the index are runs whose rows are damaged, most of them named above.
     for number in indexed.into_iter().skip(found.damaged.len()) {
         found.damaged.push(unlisted(format!("#{number}").into()));
     }
+    found.damaged.extend(lost);
     Ok(found)
 }
 

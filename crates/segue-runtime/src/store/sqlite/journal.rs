@@ -18,6 +18,7 @@ use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker, compressed};
 use super::row::StoredRun;
 use super::turn::{Begins, PackedRecord};
+use super::witness;
 use crate::store::rules::{composition_ended, fence, is_over};
 use crate::store::{Lease, StoreError, TakeOver};
 
@@ -45,6 +46,7 @@ pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) ->
         let (expected, actual) = (record.expected, there.row.length);
         return Err(StoreError::Fenced { run_id, expected, actual }.into());
     }
+    witness::is_lost(&desk.connection, &run_id)?;
     let Begins { row, bundle } = begins;
     let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
     fence(row, &lease, record.expected)?;
@@ -57,6 +59,7 @@ pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) ->
         // Its row is written once.
         stored.is_apart = false;
         add_turn(&desk.connection, &mut stored, record)?;
+        desk.note_length(&stored);
         end(desk, &mut stored, record);
         return stored.insert(&desk.connection);
     }
@@ -76,6 +79,7 @@ pub(super) fn append(desk: &mut Desk, lease: &Lease, record: &PackedRecord) -> R
 
 fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<(), Fault> {
     add_turn(&desk.connection, &mut stored, record)?;
+    desk.note_length(&stored);
     // None also for a run that was over, and is being taken back because a person wants it.
     let ended_before = stored.row.ended_ms.take();
     if is_over(record.status) {

@@ -16,6 +16,7 @@ mod row;
 mod schema;
 mod shelf;
 mod turn;
+mod witness;
 mod word;
 mod writer;
 
@@ -32,6 +33,7 @@ use segue_core::plan::bundle::unbundle;
 use segue_core::run::Entry;
 use tokio::sync::OnceCell;
 
+use super::private::make_file;
 use super::rules::begun;
 use super::{
     Expect, Item, Items, Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf, Shelves,
@@ -42,6 +44,7 @@ use fault::Fault;
 use owner::{Owner, Owners};
 use pack::{Hash, hash};
 use row::StoredRun;
+use schema::Checkpoint;
 pub use schema::SqliteOptions;
 use turn::{Begins, Bundle, PackedRecord, Turn};
 use writer::Writer;
@@ -78,14 +81,25 @@ struct Readers {
 impl SqliteStore {
     /// Opens the store in a file, and makes it when there is none.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        let connection = schema::open_writer(path, &options)?;
+        make_file(path);
         // What stands beside the file stands beside the file itself, whatever name leads to it.
-        let path = &std::fs::canonicalize(path)
-            .map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
+        let path = &std::fs::canonicalize(path).map_err(|error| StoreError::Unavailable {
+            message: format!("`{}`: {error}", path.display()),
+        })?;
+        let owners = Owners { folder: schema::beside(path, "-owners"), store: path.clone() };
+        let opening = owners.begin_opening();
+        let (dead, acknowledged) = owners.dead();
+        let is_used = || owners.is_anybody_alive();
+        let connection = schema::open_newest(path, &options, acknowledged.commit, is_used)?;
         let counts = Arc::<Counts>::default();
         let mut desk = Desk::new(connection, counts.clone());
-        let owners = Owners { folder: schema::beside(path, "-owners"), store: path.clone() };
         old_slates::drain(&mut desk, path, &owners)?;
+        witness::compare(&mut desk, &acknowledged)?;
+        // As long as it stands in the log alone it may be damaged there, and needs its witness.
+        if matches!(schema::checkpoint(&desk.connection, Checkpoint::Truncate), Ok(true)) {
+            dead.iter().for_each(|file| drop(std::fs::remove_file(file)));
+        }
+        drop(opening);
         Ok(SqliteStore {
             writer: Writer::start(desk, schema::open_merger(path)?, path, &options)?,
             readers: Arc::new(Readers { path: path.to_owned(), free: Mutex::default() }),
@@ -106,10 +120,20 @@ impl SqliteStore {
     /// The name under which this store has runs.
     async fn owner(&self) -> Result<&Arc<str>, StoreError> {
         let register = || async {
-            let owners = self.owners.clone();
-            self.writer.write(move |_| owners.register()).await
+            let owner = self.owners.register()?;
+            self.writer.be_witnessed(owner.witness.clone());
+            Ok::<_, StoreError>(owner)
         };
         Ok(&self.owner.get_or_try_init(register).await?.name)
+    }
+
+    /// Has something written, and waits until it is durable.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.owner().await?;
+        self.writer.write(work).await
     }
 
     async fn read<T: Send + 'static>(
@@ -216,12 +240,12 @@ impl Store for SqliteStore {
         let me = self.owner().await?.clone();
         let (run_id, owners) = (run_id.clone(), self.owners.clone());
         let take = move |desk: &mut Desk| journal::take(desk, &run_id, how, (&owners, &me));
-        self.writer.write(take).await
+        self.write(take).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.writer.write(move |desk| journal::release(desk, &lease)).await
+        self.write(move |desk| journal::release(desk, &lease)).await
     }
 
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
@@ -246,7 +270,7 @@ impl Store for SqliteStore {
 
     async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
         let (run_id, text) = (run_id.clone(), text.clone());
-        self.writer.write(move |desk| word::leave(&desk.connection, &run_id, &text)).await
+        self.write(move |desk| word::leave(&desk.connection, &run_id, &text)).await
     }
 
     async fn words(&self) -> Result<Vec<Word>, StoreError> {
@@ -254,11 +278,11 @@ impl Store for SqliteStore {
     }
 
     async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.writer.write(move |desk| word::take(&desk.connection, number)).await
+        self.write(move |desk| word::take(&desk.connection, number)).await
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {
-        self.writer.write(|desk| journal::try_write(&desk.connection)).await
+        self.write(|desk| journal::try_write(&desk.connection)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
@@ -268,7 +292,7 @@ impl Store for SqliteStore {
                 desk.forget();
                 history::forget(&desk.connection, retention)
             };
-            match self.writer.write(forget).await? {
+            match self.write(forget).await? {
                 0 => break,
                 some => forgotten += some,
             }
@@ -281,23 +305,25 @@ impl Store for SqliteStore {
 
     async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
         let found = self.read(history::damaged).await?;
-        Ok(found.into_iter().map(|found| found.error).collect())
+        let lost = self.read(witness::lost).await?;
+        Ok(found.into_iter().map(|found| found.error).chain(lost).collect())
     }
 
     async fn forget_damaged(&self) -> Result<u64, StoreError> {
-        let mut forgotten = 0;
+        let mut forgotten = self.write(|desk| witness::forget_lost(&desk.connection)).await?;
+        let _ = std::fs::remove_file(schema::beside(&self.readers.path, "-wal-damaged"));
         if !self.read(history::damaged).await?.is_empty() {
             // A run that only an index has lost is whole, and stays. And nothing can be taken out of an
             // index that does not have it.
             let mend = |desk: &mut Desk| Ok(desk.connection.execute_batch("REINDEX")?);
-            self.writer.write(mend).await?;
+            self.write(mend).await?;
             let found = self.read(history::damaged).await?;
             let owners = self.owners.clone();
             let forget = move |desk: &mut Desk| {
                 desk.forget();
                 history::forget_damaged(&desk.connection, &found, &owners)
             };
-            forgotten = self.writer.write(forget).await?;
+            forgotten += self.write(forget).await?;
             self.shrink().await;
         }
         Ok(forgotten)
@@ -329,7 +355,7 @@ impl Store for SqliteStore {
 impl Shelves for SqliteStore {
     async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError> {
         let item = item.clone();
-        self.writer.write(move |desk| shelf::keep(&desk.connection, shelf, &item, expect)).await
+        self.write(move |desk| shelf::keep(&desk.connection, shelf, &item, expect)).await
     }
 
     async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError> {
@@ -348,11 +374,11 @@ impl Shelves for SqliteStore {
 
     async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError> {
         let key = key.clone();
-        self.writer.write(move |desk| shelf::discard(&desk.connection, shelf, &key)).await
+        self.write(move |desk| shelf::discard(&desk.connection, shelf, &key)).await
     }
 
     async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError> {
-        self.writer.write(move |desk| shelf::clear(&desk.connection, shelf, before_ms)).await
+        self.write(move |desk| shelf::clear(&desk.connection, shelf, before_ms)).await
     }
 }
 

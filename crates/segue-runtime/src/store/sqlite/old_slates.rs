@@ -27,6 +27,7 @@ use super::pack::{Hash, Packed};
 use super::row::StoredRun;
 use super::schema::beside;
 use super::turn::{Begins, Bundle, PackedRecord, Turn};
+use super::witness;
 use crate::store::private::make_folder;
 use crate::store::{Lease, RunRow};
 
@@ -157,7 +158,13 @@ impl Slate {
             true
         })?;
         desk.forget();
-        lost.into_iter().try_for_each(|stored| stored.lose(&desk.connection))
+        lost.into_iter().try_for_each(|stored| stored.lose(&desk.connection))?;
+        for (run_id, length) in &self.behind {
+            if let Ok(None) = StoredRun::indexed(&desk.connection, run_id) {
+                witness::note_lost(&desk.connection, run_id, *length)?;
+            }
+        }
+        Ok(())
     }
 }
 

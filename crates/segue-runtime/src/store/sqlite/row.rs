@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::fault::Fault;
 use super::pack::Hash;
+use super::witness;
 use crate::store::{RunRow, StoreError};
 
 /// A run, from its row and from how it stands.
@@ -182,7 +183,7 @@ impl StoredRun {
             false
         })?;
         match found {
-            None => Ok(None),
+            None => witness::is_lost(connection, run_id).map(|()| None),
             Some(_) => Err(unlisted(run_id.clone()).into()),
         }
     }

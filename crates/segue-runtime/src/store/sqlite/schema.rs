@@ -5,10 +5,12 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{Fault, broken};
+use super::witness;
 use crate::store::private::make_file;
 
 /// How long another process may hold the file.
@@ -150,6 +152,21 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
     // Turns may be compressed.
     "",
+    "
+    CREATE TABLE commits (
+        number INTEGER PRIMARY KEY CHECK (number = 1),
+        count INTEGER NOT NULL,
+        lost INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO commits VALUES (1, 0, 0);
+    CREATE TABLE lost (
+        run_id TEXT NOT NULL PRIMARY KEY,
+        length INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE run ADD COLUMN claims INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE run ADD COLUMN claimed_length INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE run ADD COLUMN set_aside TEXT;
+",
 ];
 
 /// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's
@@ -242,6 +259,38 @@ pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<boo
     connection.busy_timeout(BUSY_WAIT)?;
     let (is_busy, log, merged): (bool, i64, i64) = done?;
     Ok(!is_busy && log == merged)
+}
+
+/// The connection that writes, to the newest state that can be read. SQLite puts a log before the
+/// file also when what follows in it is damaged and the file is newer: then the file counts, and the
+/// log is moved out of the way.
+pub(super) fn open_newest(
+    path: &Path,
+    options: &SqliteOptions,
+    acknowledged: u64,
+    is_used: impl Fn() -> bool,
+) -> Result<Connection, Fault> {
+    let connection = open_writer(path, options)?;
+    let there = witness::commits(&connection)?;
+    if there >= acknowledged || is_used() || commits_in_file(path).is_none_or(|file| file <= there)
+    {
+        return Ok(connection);
+    }
+    drop(connection);
+    let aside = || -> std::io::Result<()> {
+        std::fs::rename(beside(path, "-wal"), beside(path, "-wal-damaged"))?;
+        std::fs::remove_file(beside(path, "-shm"))
+    };
+    aside().map_err(|error| Fault::Unavailable(error.to_string()))?;
+    open_writer(path, options)
+}
+
+/// How many commits are in the file, whatever its log says.
+fn commits_in_file(path: &Path) -> Option<u64> {
+    const NAME: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+    let uri = format!("file:{}?immutable=1", utf8_percent_encode(path.to_str()?, NAME));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    witness::commits(&Connection::open_with_flags(uri, flags).ok()?).ok()
 }
 
 /// A connection that only reads.

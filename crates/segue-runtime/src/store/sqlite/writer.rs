@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use super::desk::Desk;
 use super::fault::Fault;
 use super::schema::{Checkpoint, SqliteOptions, checkpoint, lengthen_log};
 use super::turn::Turn;
+use super::witness::Witness;
 use crate::store::{StoreError, StoreFigures};
 
 /// Requests that are written together at most, so that the first one does not wait for ever.
@@ -83,6 +84,8 @@ struct Shared {
     committed: Condvar,
     /// Whoever has it writes.
     desk: Mutex<Desk>,
+    /// Writes down what is acknowledged.
+    witness: OnceLock<Arc<Witness>>,
     /// Commits that the log was last merged after.
     merged: AtomicU64,
     commits: AtomicU64,
@@ -187,6 +190,10 @@ impl Shared {
         let write = |desk: &mut Desk| posted.iter_mut().try_for_each(|request| request.write(desk));
         let result = desk.transaction(write);
         if result.is_ok() {
+            if let Some(witness) = self.witness.get() {
+                let (commit, runs) = desk.committed();
+                witness.note(commit, runs);
+            }
             self.note_commit(began);
         }
         if result.is_ok() || posted.len() == 1 {
@@ -242,16 +249,20 @@ impl Shared {
     }
 
     fn merge(&self, connection: &Connection) {
-        {
+        let commit = {
             let mut desk = lock(&self.desk);
             if desk.has_counts() {
                 // They are hints: what cannot be written is lost.
                 let _ = desk.transaction(|desk| desk.write_counts_of(1));
             }
-        }
+            desk.committed().0
+        };
         let commits = self.commits();
         // One that fails is tried again after the next commits.
-        let _ = checkpoint(connection, Checkpoint::Passive);
+        let merged = checkpoint(connection, Checkpoint::Passive);
+        if let (Ok(true), Some(witness)) = (merged, self.witness.get()) {
+            witness.merged(commit);
+        }
         self.merged.store(commits, Ordering::Relaxed);
     }
 }
@@ -277,6 +288,7 @@ impl Writer {
             news: Condvar::new(),
             committed: Condvar::new(),
             desk: Mutex::new(desk),
+            witness: OnceLock::new(),
             merged: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
@@ -293,6 +305,12 @@ impl Writer {
         let merging = thread("segue-merge").spawn(move || merged.merge_all(&merges));
         writer.threads.push(started(merging)?);
         Ok(writer)
+    }
+
+    /// Has what is acknowledged from now on written down there.
+    pub(super) fn be_witnessed(&self, witness: Arc<Witness>) {
+        // There is one owner, and so one witness.
+        let _ = self.shared.witness.set(witness);
     }
 
     /// How it does.
@@ -372,7 +390,10 @@ impl Drop for Writer {
             let _ = desk.transaction(|desk| desk.write_counts_of(1));
         }
         // What others keep from being merged stands in the log, where it is durable too.
-        let _ = checkpoint(&desk.connection, Checkpoint::Truncate);
+        let merged = checkpoint(&desk.connection, Checkpoint::Truncate);
+        if let (Ok(true), Some(witness)) = (merged, self.shared.witness.get()) {
+            witness.settle();
+        }
     }
 }
 

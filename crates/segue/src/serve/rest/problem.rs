@@ -228,7 +228,9 @@ impl From<StoreError> for Problem {
                     .of_run(&run_id)
             }
             StoreError::Changed { .. } => Problem::conflict(detail),
-            StoreError::Broken { .. } | StoreError::Spoiled { .. } => {
+            StoreError::Broken { .. }
+            | StoreError::Spoiled { .. }
+            | StoreError::Truncated { .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
             }
         }
