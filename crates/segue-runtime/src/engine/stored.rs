@@ -186,8 +186,8 @@ impl Engine {
         }
     }
 
-    /// Goes on with every run that nobody has, all at once. A run that cannot be read, or belongs
-    /// to somebody, delays none of the others.
+    /// Goes on with every run that nobody has, all at once. A run that cannot be read, is set aside, or
+    /// belongs to somebody delays none of the others.
     pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
         let mut recovered = Vec::new();
         let never = || Box::pin(std::future::pending()) as BoxFuture<'static, Arc<str>>;
@@ -212,8 +212,12 @@ impl Engine {
             .into_iter()
             .map(|row| async move {
                 let observer = watch(&row);
-                let request = ResumeRequest::new(row.run_id.clone());
-                let request = ResumeRequest { observer: &observer, cancel: cancel(), ..request };
+                let request = ResumeRequest {
+                    take_over: TakeOver::Recover,
+                    observer: &observer,
+                    cancel: cancel(),
+                    ..ResumeRequest::new(row.run_id.clone())
+                };
                 let outcome = self.resume(request).await;
                 let waited = row.status == RunStatus::Waiting;
                 Recovered { run_id: row.run_id, waited, outcome }

@@ -65,6 +65,14 @@ pub enum StoreError {
         /// How it ended.
         status: RunStatus,
     },
+    /// Processes died while they had this run: a person has to say that it goes on.
+    #[error("run {run_id} is set aside: {reason}")]
+    SetAside {
+        /// The run.
+        run_id: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
     /// There is no such run.
     #[error("there is no run {run_id}")]
     Unknown {
@@ -170,6 +178,10 @@ pub enum TakeOver {
     Anyway,
     /// When it is over: a person wants it to be taken back. Else as [`TakeOver::IfLeft`].
     Reopen,
+    /// As [`TakeOver::IfLeft`], by a process that goes on with every run it finds. A run during which two
+    /// processes in a row died without progress is set aside instead: [`StoreError::SetAside`]. The
+    /// other ways are a person's, and take it up again.
+    Recover,
 }
 
 /// A run in short.
@@ -197,6 +209,8 @@ pub struct RunRow {
     pub epoch: u64,
     /// Who began it, where somebody came in to do so.
     pub caller: Option<Caller>,
+    /// Why no process goes on with it by itself.
+    pub set_aside: Option<Arc<str>>,
 }
 
 /// Which runs are wanted.

@@ -118,7 +118,7 @@ async fn every_flipped_bit_is_harmless_or_named() {
 }
 
 /// The files of a store as `kill -9` leaves them: the copy of an owner's file is locked by nobody.
-fn copy_killed(from: &Path, to: &Path) {
+pub(crate) fn copy_killed(from: &Path, to: &Path) {
     let owners = to.join("runs.db-owners");
     fs::remove_dir_all(&owners).ok();
     fs::create_dir_all(&owners).unwrap();

@@ -12,6 +12,7 @@ use segue_runtime::store::{
 };
 use tempfile::TempDir;
 
+use crate::damage::copy_killed;
 use crate::stores::{begin, entry, finish, noise, plan_named, record, sqlite};
 
 fn facts(journal: &[Entry]) -> Vec<String> {
@@ -236,4 +237,113 @@ async fn a_link_leads_to_the_same_store() {
     assert!(matches!(owned, Err(StoreError::Owned { .. })), "{owned:?}");
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
     drop(store);
+}
+
+/// Several processes that make a store at the same moment all have it.
+#[test]
+fn many_make_a_store_at_once() {
+    const AT_ONCE: usize = 8;
+    for round in 0..10 {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("new/runs.db");
+        let together = std::sync::Barrier::new(AT_ONCE);
+        let plan = plan_named("new");
+        std::thread::scope(|scope| {
+            for n in 0..AT_ONCE {
+                let (path, together, plan) = (&path, &together, &plan);
+                scope.spawn(move || {
+                    together.wait();
+                    let store = SqliteStore::open(path, SqliteOptions::default())
+                        .unwrap_or_else(|error| panic!("{n} in round {round}: {error}"));
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(async {
+                        let lease = begin(&store, &format!("run-{n}"), plan).await;
+                        finish(&store, &lease, 1).await;
+                    });
+                });
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let query = RunQuery { limit: 99, ..RunQuery::default() };
+        let listed = runtime.block_on(sqlite(&path).runs(&query)).unwrap();
+        assert_eq!((listed.runs.len(), listed.damaged.len()), (AT_ONCE, 0));
+    }
+}
+
+/// How a process leaves a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Leaves {
+    /// It dies when it has asked again for what was under way.
+    Dies,
+    /// It dies later.
+    DiesLater,
+    /// It dies while the run waits for a person.
+    DiesWaiting,
+    /// It ends, and is not killed.
+    Ends,
+}
+
+/// A store that a process left so while it had run `a`, in another folder.
+async fn left(from: TempDir, leaves: Leaves) -> TempDir {
+    let path = from.path().join("runs.db");
+    let store = sqlite(&path);
+    let lease = match store.run(&"a".into()).await.unwrap() {
+        None => begin(&store, "a", &plan_named("poison")).await,
+        Some(_) => store.take(&"a".into(), TakeOver::Recover).await.unwrap(),
+    };
+    let length = store.run(&"a".into()).await.unwrap().unwrap().length;
+    let turns = if leaves == Leaves::DiesLater { 2 } else { 1 };
+    for seq in length..length + turns {
+        let waits = leaves == Leaves::DiesWaiting;
+        let status = if waits { RunStatus::Waiting } else { RunStatus::Running };
+        store.append(&lease, record(seq, &[entry(seq, value(seq))], status)).await.unwrap();
+    }
+    if leaves == Leaves::Ends {
+        drop(store);
+        return from;
+    }
+    let killed = TempDir::new().unwrap();
+    copy_killed(from.path(), killed.path());
+    killed
+}
+
+/// A run with which two processes in a row died is set aside: it is named, goes on when a person says so,
+/// and is taken up once more by itself then.
+#[tokio::test]
+async fn a_run_that_kills_is_set_aside() {
+    use Leaves::{Dies, DiesLater, DiesWaiting, Ends};
+    let a: Arc<str> = "a".into();
+    for (history, is_aside) in [
+        (vec![Dies], false),
+        (vec![Dies, Dies], true),
+        (vec![DiesLater, Dies], true),
+        (vec![Dies, DiesLater], false),
+        (vec![Dies, DiesLater, DiesLater, DiesLater, Dies], true),
+        (vec![Ends, Ends, Ends, Ends], false),
+        (vec![Dies, Ends, Dies], false),
+        (vec![DiesWaiting, DiesWaiting, DiesWaiting], false),
+    ] {
+        let mut folder = TempDir::new().unwrap();
+        for leaves in &history {
+            folder = left(folder, *leaves).await;
+        }
+        let store = sqlite(&folder.path().join("runs.db"));
+        let taken = store.take(&a, TakeOver::Recover).await;
+        if !is_aside {
+            assert!(taken.is_ok(), "{history:?}: {taken:?}");
+            continue;
+        }
+        for taken in [taken, store.take(&a, TakeOver::Recover).await] {
+            assert!(matches!(taken, Err(StoreError::SetAside { .. })), "{history:?}: {taken:?}");
+        }
+        let found = store.unfinished().await.unwrap();
+        assert_eq!(found.damaged, []);
+        assert!(found.runs[0].set_aside.is_some() && found.runs[0].owner.is_none());
+        drop(store);
+        let store = sqlite(&folder.path().join("runs.db"));
+        let lease = store.take(&a, TakeOver::IfLeft).await.unwrap();
+        assert_eq!(store.run(&a).await.unwrap().unwrap().set_aside, None, "{history:?}");
+        store.release(&lease).await.unwrap();
+        store.take(&a, TakeOver::Recover).await.unwrap();
+    }
 }

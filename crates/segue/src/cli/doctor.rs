@@ -9,6 +9,7 @@ use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, Reach, Unusable};
 use segue_runtime::tools::secret::Secrets;
 use serde::Serialize;
 
+use super::act::SET_ASIDE_HELP;
 use super::app::{App, empty_patterns, store_file};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
@@ -103,11 +104,23 @@ fn store(app: &App) -> Finding {
         return Finding::good("store", "there is none yet");
     };
     let opened = SqliteStore::open(&file, SqliteOptions::default());
-    let damaged = opened.and_then(|store| app.runtime().block_on(store.damaged()));
+    let looked = opened.and_then(|store| {
+        app.runtime().block_on(async {
+            let unfinished = store.unfinished().await?.runs;
+            let aside: Vec<_> =
+                unfinished.into_iter().filter(|run| run.set_aside.is_some()).collect();
+            Ok((store.damaged().await?, aside))
+        })
+    });
     let named = format!("`{}`", file.display());
-    match damaged {
-        Ok(damaged) if damaged.is_empty() => Finding::good("store", named),
-        Ok(damaged) => {
+    match looked {
+        Ok((damaged, aside)) if damaged.is_empty() && !aside.is_empty() => {
+            let ids: Vec<&str> = aside.iter().map(|run| &*run.run_id).collect();
+            let message = format!("{named}: set aside: {}", ids.join(", "));
+            Finding::bad("store", message, SET_ASIDE_HELP)
+        }
+        Ok((damaged, _)) if damaged.is_empty() => Finding::good("store", named),
+        Ok((damaged, _)) => {
             let first = damaged[0].to_string();
             let more = damaged.len() - 1;
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };

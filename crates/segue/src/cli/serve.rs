@@ -85,6 +85,11 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
     };
     let (hall, runtime) = (hall(&app, app.observing_all()), app.runtime().clone());
     runtime.block_on(async {
+        if let Err(error) = app.engine.store().try_write().await {
+            let help = "make its folder writable, or name another one with `--store`";
+            complain(&error.to_string(), Some(help));
+            return Exit::Usage;
+        }
         recover(global, &app, &hall, None).await;
         keep_tidy(&app);
         let listener = match bind(at) {

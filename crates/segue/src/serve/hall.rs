@@ -323,13 +323,17 @@ impl Hall {
         }
         let mut count = 0;
         for row in found.runs {
+            if let Some(reason) = &row.set_aside {
+                tracing::warn!(target: "segue::store", "run {} is set aside: {reason}", row.run_id);
+                continue;
+            }
             let Ok(plan) = engine.store().plan(&row.run_id, engine.limits()).await else {
                 continue;
             };
             let is_due =
                 !plan.calls_any_of(pending) && now.is_none_or(|now| plan.calls_any_of(now));
             if is_due && engine.has_tools_of(&plan) {
-                self.go_on(&row, Wish::GoOn, TakeOver::IfLeft, Asking::Later);
+                self.go_on(&row, Wish::GoOn, TakeOver::Recover, Asking::Later);
                 count += 1;
             }
         }
@@ -367,6 +371,10 @@ impl Hall {
                 // It has ended since it was looked at: how is the answer.
                 Err(EngineError::Store(StoreError::Ended { run_id, .. })) if only_goes_on => {
                     Ok(engine.stored(&run_id).await?.view())
+                }
+                Err(EngineError::Store(error @ StoreError::SetAside { .. })) => {
+                    tracing::warn!(target: "segue::store", "{error}");
+                    Err(error.into())
                 }
                 other => other,
             }

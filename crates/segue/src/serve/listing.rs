@@ -37,6 +37,9 @@ pub struct RunLine {
     /// Who began it, where somebody came in to do so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<Arc<str>>,
+    /// Why nothing goes on with it until a person resumes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<Arc<str>>,
 }
 
 impl From<&RunRow> for RunLine {
@@ -51,6 +54,7 @@ impl From<&RunRow> for RunLine {
             duration_ms: run.ended_ms.unwrap_or(run.updated_ms).saturating_sub(run.started_ms),
             plan_hash: run.plan_hash.clone(),
             principal: run.caller.as_ref().map(|caller| caller.principal.clone()),
+            set_aside: run.set_aside.clone(),
         }
     }
 }

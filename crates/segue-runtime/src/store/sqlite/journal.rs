@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use segue_core::run::{Entry, JOURNAL_FORMAT};
 use segue_core::value::Value;
+use segue_core::view::RunStatus;
 use sha2::{Digest as _, Sha256};
 
 use super::desk::Desk;
@@ -54,7 +55,8 @@ pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) ->
     let head = root(&row.run_id, &bundle.hash);
     let number = StoredRun::next_number(&desk.connection)?;
     let (row, bundle) = (row.clone(), bundle.hash);
-    let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true };
+    let mut stored =
+        StoredRun { number, row, bundle, head, last: 0, is_apart: true, claimed: None };
     if is_over(record.status) {
         // Its row is written once.
         stored.is_apart = false;
@@ -78,6 +80,7 @@ pub(super) fn append(desk: &mut Desk, lease: &Lease, record: &PackedRecord) -> R
 }
 
 fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<(), Fault> {
+    let length_before = stored.row.length;
     add_turn(&desk.connection, &mut stored, record)?;
     desk.note_length(&stored);
     // None also for a run that was over, and is being taken back because a person wants it.
@@ -87,7 +90,13 @@ fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<
         end(desk, &mut stored, record);
         return stored.update(&desk.connection, ended_before);
     }
-    if !stored.is_apart {
+    // The first turn of a run that was taken from a dead process asks again for what was under way: that
+    // is no progress.
+    let is_asked_again = stored.claimed == Some(length_before) && record.count > 0;
+    if is_asked_again {
+        stored.claimed = Some(stored.row.length);
+    }
+    if !stored.is_apart || is_asked_again {
         stored.is_apart = true;
         stored.update(&desk.connection, ended_before)?;
     }
@@ -151,30 +160,78 @@ pub(super) fn try_write(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Takes a run over.
+/// Why a run is set aside.
+const DIED_TWICE: &str =
+    "two processes in a row died while they had it, and it came no further in between";
+
+/// Takes a run over. One that is set aside with that is written so.
 pub(super) fn take(
     desk: &mut Desk,
     run_id: &Arc<str>,
     how: TakeOver,
     (owners, me): (&Owners, &Arc<str>),
-) -> Result<Lease, Fault> {
+) -> Result<Result<Lease, StoreError>, Fault> {
     let mut stored = desk.look_at(run_id)?;
     let run_id = run_id.clone();
     if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
         return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
     }
-    if let Some(owner) = stored.row.owner.take()
+    let died = stored.row.owner.take();
+    if let Some(owner) = &died
         && how != TakeOver::Anyway
-        && owners.is_alive(&owner)
+        && owners.is_alive(owner)
     {
-        return Err(StoreError::Owned { run_id, owner }.into());
+        return Err(StoreError::Owned { run_id, owner: owner.clone() }.into());
     }
-    stored.row.owner = Some(me.clone());
+    if how == TakeOver::Recover {
+        if let Some(reason) = stored.row.set_aside {
+            return Err(StoreError::SetAside { run_id, reason }.into());
+        }
+        claim(&mut stored, died.is_some());
+    } else {
+        (stored.claimed, stored.row.set_aside) = (None, None);
+    }
+    if stored.row.set_aside.is_none() {
+        stored.row.owner = Some(me.clone());
+    }
     stored.row.epoch += 1;
     stored.update(&desk.connection, stored.row.ended_ms)?;
-    let epoch = stored.row.epoch;
+    let (epoch, set_aside) = (stored.row.epoch, stored.row.set_aside.clone());
     desk.keep(stored);
-    Ok(Lease { run_id, epoch })
+    Ok(match set_aside {
+        Some(reason) => Err(StoreError::SetAside { run_id, reason }),
+        None => Ok(Lease { run_id, epoch }),
+    })
+}
+
+/// Notes where a run is that is taken from a process that died, or sets it aside when it is where it
+/// was the last time. While a run waits for a person nothing of it is processed.
+fn claim(stored: &mut StoredRun, has_died: bool) {
+    if !has_died {
+        stored.claimed = None;
+    } else if stored.row.status != RunStatus::Waiting {
+        if stored.claimed.is_some_and(|length| stored.row.length <= length) {
+            stored.row.set_aside = Some(DIED_TWICE.into());
+        }
+        stored.claimed = Some(stored.row.length);
+    }
+}
+
+/// Gives every run of an owner back that is not over.
+pub(super) fn release_all(desk: &mut Desk, owner: &Arc<str>) -> Result<(), Fault> {
+    let sql = "SELECT run_id FROM run INDEXED BY run_unfinished
+               WHERE ended_ms IS NULL AND owner = ?1";
+    let runs = {
+        let mut select = desk.connection.prepare_cached(sql)?;
+        let runs = select.query_map([owner], |row| row.get::<_, String>(0))?;
+        runs.collect::<Result<Vec<_>, _>>()?
+    };
+    for run_id in runs {
+        let stored = desk.look_at(&run_id.into())?;
+        let lease = Lease { run_id: stored.row.run_id.clone(), epoch: stored.row.epoch };
+        release(desk, &lease)?;
+    }
+    Ok(())
 }
 
 /// Gives a run back.
@@ -267,7 +324,6 @@ fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use segue_core::run::{Fact, NodeId};
-    use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
     use super::super::desk::Counts;
@@ -314,9 +370,11 @@ mod tests {
             owner: None,
             epoch: 1,
             caller: None,
+            set_aside: None,
         };
+        let (row_now, is_apart) = (row.clone(), false);
         let stored =
-            StoredRun { number: 1, row: row.clone(), bundle, head, last: 0, is_apart: false };
+            StoredRun { number: 1, row: row_now, bundle, head, last: 0, is_apart, claimed: None };
         let sql = "INSERT INTO run VALUES
             (1, 'old', 'old', 'running', 'plan', ?1, 1000, 1002, NULL, 3, ?2, NULL, 1, ?3)";
         connection.execute(sql, params![bundle, head, stored.checksum()]).unwrap();

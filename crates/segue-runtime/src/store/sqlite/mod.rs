@@ -22,7 +22,7 @@ mod writer;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -40,7 +40,7 @@ use super::{
     Store, StoreError, StoreFigures, TakeOver, ToolStats, Word,
 };
 use desk::{Counts, Desk};
-use fault::Fault;
+use fault::{BUSY, Fault};
 use owner::{Owner, Owners};
 use pack::{Hash, hash};
 use row::StoredRun;
@@ -61,6 +61,8 @@ pub struct SqliteStore {
     owner: OnceCell<Owner>,
     plans: Mutex<VecDeque<KnownPlan>>,
     counts: Arc<Counts>,
+    /// Whether this store has, or had, runs.
+    has_runs: AtomicBool,
     /// Turns that were handed over to be written.
     appends: AtomicU64,
 }
@@ -108,6 +110,7 @@ impl SqliteStore {
             owner: OnceCell::new(),
             plans: Mutex::default(),
             counts,
+            has_runs: AtomicBool::new(false),
             appends: AtomicU64::default(),
         })
     }
@@ -200,6 +203,16 @@ impl Readers {
     }
 }
 
+impl Drop for SqliteStore {
+    /// A process that ends gives its runs back: only those that it died with look as if it had died.
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.get().filter(|_| self.has_runs.load(Ordering::Relaxed)) {
+            let me = owner.name.clone();
+            self.writer.post(move |desk| journal::release_all(desk, &me));
+        }
+    }
+}
+
 #[async_trait]
 impl Store for SqliteStore {
     async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
@@ -209,6 +222,7 @@ impl Store for SqliteStore {
         let begins = Some(Begins { row, bundle });
         let turn = Turn { lease: lease.clone(), begins, record: self.packed(record) };
         self.writer.write_turn(turn).await?;
+        self.has_runs.store(true, Ordering::Relaxed);
         Ok(lease)
     }
 
@@ -240,7 +254,15 @@ impl Store for SqliteStore {
         let me = self.owner().await?.clone();
         let (run_id, owners) = (run_id.clone(), self.owners.clone());
         let take = move |desk: &mut Desk| journal::take(desk, &run_id, how, (&owners, &me));
-        self.write(take).await
+        match self.write(take).await {
+            Err(StoreError::Unavailable { message }) if message == BUSY => {
+                Err(StoreError::Unavailable { message: self.owners.who_is_in_the_way() })
+            }
+            taken => {
+                self.has_runs.store(true, Ordering::Relaxed);
+                taken?
+            }
+        }
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {

@@ -290,6 +290,7 @@ fn turn(
             owner: begun.owner.map(Arc::from),
             epoch: head.epoch,
             caller: begun.principal.map(caller),
+            set_aside: None,
         };
         Ok::<_, String>(Begins { row, bundle: Bundle { hash: begun.bundle, text } })
     });

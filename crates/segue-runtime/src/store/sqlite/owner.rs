@@ -100,11 +100,27 @@ impl Owners {
         (files, acknowledged)
     }
 
+    /// Says which processes may hold the lock of the file, and what to do.
+    pub(super) fn who_is_in_the_way(&self) -> String {
+        let pids = self.alive().filter_map(|name| Some(name.split_once('-')?.0.to_owned()));
+        let me = std::process::id().to_string();
+        let pids: Vec<String> = pids.filter(|pid| *pid != me).collect();
+        format!(
+            "another process holds its lock and does not go on (process {}): let it go on with \
+             `kill -CONT PID`, or end it with `kill -KILL PID`, then try again",
+            pids.join(" or ")
+        )
+    }
+
     /// Whether somebody has the store open to write.
     pub(super) fn is_anybody_alive(&self) -> bool {
+        self.alive().next().is_some()
+    }
+
+    fn alive(&self) -> impl Iterator<Item = String> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter(|name| !name.starts_with('.')).any(|name| self.is_alive(&name))
+        names.filter(|name| !name.starts_with('.') && self.is_alive(name))
     }
 }
 

@@ -31,6 +31,9 @@ pub(super) struct StoredRun {
     pub(super) last: i64,
     /// Whether it stands in the table `standing`.
     pub(super) is_apart: bool,
+    /// Where it was when it was last taken from a process that died, and had gone on from there for one
+    /// turn at most.
+    pub(super) claimed: Option<u64>,
 }
 
 /// In the place of the last hash, in the row of a run that stands apart.
@@ -42,7 +45,7 @@ const LOST: Hash = [0xff; 32];
 const COLUMNS: &str = "run.number, run_id, name, run.status, plan_hash, bundle, started_ms,
     run.updated_ms, ended_ms, run.length, run.head, owner, epoch, run.checksum, run.last,
     standing.status, standing.updated_ms, standing.length, standing.hash, standing.last,
-    standing.checksum, principal, toolset";
+    standing.checksum, principal, toolset, claims, claimed_length, set_aside";
 
 const STANDING: &str = "LEFT JOIN standing ON standing.run = run.number";
 
@@ -79,6 +82,11 @@ impl StoredRun {
         if let Some(caller) = &row.caller {
             add(caller.principal.as_bytes());
             add(caller.toolset.as_deref().map_or(&[0xff][..], str::as_bytes));
+        }
+        // Nor do those that were never taken from anybody who died.
+        if self.claimed.is_some() || row.set_aside.is_some() {
+            add(&self.claimed.map_or([0xff; 8], u64::to_le_bytes));
+            add(row.set_aside.as_deref().unwrap_or_default().as_bytes());
         }
         sha.finalize().into()
     }
@@ -130,9 +138,12 @@ impl StoredRun {
             owner: get(from, 11)?,
             epoch: unsigned(get(from, 12)?)?,
             caller: caller(get(from, 21)?, get(from, 22)?)?,
+            set_aside: get(from, 25)?,
         };
+        let claimed = (get::<i64>(from, 23)? > 0).then(|| unsigned(get(from, 24)?)).transpose()?;
         let (number, bundle, last) = (get(from, 0)?, get(from, 5)?, get(from, 14)?);
-        let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART };
+        let stored =
+            StoredRun { number, row, bundle, head, last, is_apart: head == APART, claimed };
         if stored.checksum() != get::<Hash>(from, 13)? {
             return Err("the checksum does not fit".to_owned());
         }
@@ -251,7 +262,9 @@ impl StoredRun {
         ended_before: Option<u64>,
     ) -> Result<(), Fault> {
         let sql = "UPDATE run SET status = ?2, updated_ms = ?3, length = ?4, head = ?5, owner = ?6,
-                       epoch = ?7, checksum = ?8, last = ?9 WHERE number = ?1";
+                       epoch = ?7, checksum = ?8, last = ?9, claims = ?10, claimed_length = ?11,
+                       set_aside = ?12
+                   WHERE number = ?1";
         let row = &self.row;
         connection.prepare_cached(sql)?.execute(params![
             self.number,
@@ -263,6 +276,9 @@ impl StoredRun {
             signed(row.epoch),
             self.checksum(),
             self.last,
+            self.claimed.is_some(),
+            signed(self.claimed.unwrap_or(0)),
+            row.set_aside,
         ])?;
         if row.ended_ms != ended_before {
             let sql = "UPDATE run SET ended_ms = ?2 WHERE number = ?1";

@@ -13,8 +13,8 @@ use super::fault::{Fault, broken};
 use super::witness;
 use crate::store::private::make_file;
 
-/// How long another process may hold the file.
-pub(super) const BUSY_WAIT: Duration = Duration::from_secs(20);
+/// How long another process may hold the file. Runs try again for longer; a person is told.
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(4);
 
 /// Pages in the log before whoever writes moves them into the file. Others do so much sooner; this
 /// keeps the log short when they never find a moment in which nobody writes.

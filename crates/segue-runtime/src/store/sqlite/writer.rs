@@ -328,6 +328,20 @@ impl Writer {
         self.shared.commits()
     }
 
+    /// Has something written that nobody waits for.
+    pub(super) fn post(
+        &self,
+        mut work: impl FnMut(&mut Desk) -> Result<(), Fault> + Send + 'static,
+    ) {
+        let (reply, _) = oneshot::channel();
+        let work = move |desk: &mut Desk| {
+            desk.settle()?;
+            work(desk)
+        };
+        self.shared.post(Box::new(Waiting { work, done: None, reply }));
+        self.shared.leave();
+    }
+
     /// Has something written, and waits until it is durable. `work` refuses before it writes
     /// anything, and may be called twice.
     pub(super) async fn write<T: Send + 'static>(

@@ -218,7 +218,8 @@ impl From<StoreError> for Problem {
             StoreError::Owned { run_id, .. }
             | StoreError::Ended { run_id, .. }
             | StoreError::Fenced { run_id, .. }
-            | StoreError::Lost { run_id, .. } => Problem::conflict(detail).of_run(&run_id),
+            | StoreError::Lost { run_id, .. }
+            | StoreError::SetAside { run_id, .. } => Problem::conflict(detail).of_run(&run_id),
             StoreError::Unavailable { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, detail)
                     .with(header::RETRY_AFTER, "1")

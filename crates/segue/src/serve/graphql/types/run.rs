@@ -296,6 +296,8 @@ pub(in crate::serve::graphql) struct RunSummary {
     duration_ms: f64,
     /// The hash of its plan.
     plan_hash: Arc<str>,
+    /// Why nothing goes on with it until a person resumes it.
+    set_aside: Option<Arc<str>>,
 }
 
 impl From<RunLine> for RunSummary {
@@ -309,6 +311,7 @@ impl From<RunLine> for RunSummary {
             completed_at: line.completed_at.map(shown),
             duration_ms: line.duration_ms as f64,
             plan_hash: line.plan_hash,
+            set_aside: line.set_aside,
         }
     }
 }
