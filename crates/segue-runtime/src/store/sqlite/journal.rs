@@ -17,7 +17,7 @@ use super::desk::Desk;
 use super::fault::Fault;
 use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker, compressed};
-use super::row::StoredRun;
+use super::row::{Claim, StoredRun};
 use super::turn::{Begins, PackedRecord};
 use super::witness;
 use crate::store::rules::{composition_ended, fence, is_over};
@@ -55,8 +55,7 @@ pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) ->
     let head = root(&row.run_id, &bundle.hash);
     let number = StoredRun::next_number(&desk.connection)?;
     let (row, bundle) = (row.clone(), bundle.hash);
-    let mut stored =
-        StoredRun { number, row, bundle, head, last: 0, is_apart: true, claimed: None };
+    let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true, claim: None };
     if is_over(record.status) {
         // Its row is written once.
         stored.is_apart = false;
@@ -92,11 +91,12 @@ fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<
     }
     // The first turn of a run that was taken from a dead process asks again for what was under way: that
     // is no progress.
-    let is_asked_again = stored.claimed == Some(length_before) && record.count > 0;
-    if is_asked_again {
-        stored.claimed = Some(stored.row.length);
+    let is_resumed = record.count > 0
+        && stored.claim == Some(Claim { length: length_before, is_resumed: false });
+    if is_resumed {
+        stored.claim = Some(Claim { length: stored.row.length, is_resumed });
     }
-    if !stored.is_apart || is_asked_again {
+    if !stored.is_apart || is_resumed {
         stored.is_apart = true;
         stored.update(&desk.connection, ended_before)?;
     }
@@ -189,7 +189,7 @@ pub(super) fn take(
         }
         claim(&mut stored, died.is_some());
     } else {
-        (stored.claimed, stored.row.set_aside) = (None, None);
+        (stored.claim, stored.row.set_aside) = (None, None);
     }
     if stored.row.set_aside.is_none() {
         stored.row.owner = Some(me.clone());
@@ -208,12 +208,12 @@ pub(super) fn take(
 /// was the last time. While a run waits for a person nothing of it is processed.
 fn claim(stored: &mut StoredRun, has_died: bool) {
     if !has_died {
-        stored.claimed = None;
+        stored.claim = None;
     } else if stored.row.status != RunStatus::Waiting {
-        if stored.claimed.is_some_and(|length| stored.row.length <= length) {
+        if stored.claim.is_some_and(|claim| stored.row.length <= claim.length) {
             stored.row.set_aside = Some(DIED_TWICE.into());
         }
-        stored.claimed = Some(stored.row.length);
+        stored.claim = Some(Claim { length: stored.row.length, is_resumed: false });
     }
 }
 
@@ -374,7 +374,7 @@ mod tests {
         };
         let (row_now, is_apart) = (row.clone(), false);
         let stored =
-            StoredRun { number: 1, row: row_now, bundle, head, last: 0, is_apart, claimed: None };
+            StoredRun { number: 1, row: row_now, bundle, head, last: 0, is_apart, claim: None };
         let sql = "INSERT INTO run VALUES
             (1, 'old', 'old', 'running', 'plan', ?1, 1000, 1002, NULL, 3, ?2, NULL, 1, ?3)";
         connection.execute(sql, params![bundle, head, stored.checksum()]).unwrap();

@@ -31,9 +31,17 @@ pub(super) struct StoredRun {
     pub(super) last: i64,
     /// Whether it stands in the table `standing`.
     pub(super) is_apart: bool,
-    /// Where it was when it was last taken from a process that died, and had gone on from there for one
-    /// turn at most.
-    pub(super) claimed: Option<u64>,
+    /// Set when it was taken from a process that died.
+    pub(super) claim: Option<Claim>,
+}
+
+/// Where a run was when it was taken from a process that died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// How long it was; with the first turn since, when that is written.
+    pub(super) length: u64,
+    /// Whether the first turn since is written, which asks again for what was under way.
+    pub(super) is_resumed: bool,
 }
 
 /// In the place of the last hash, in the row of a run that stands apart.
@@ -84,11 +92,17 @@ impl StoredRun {
             add(caller.toolset.as_deref().map_or(&[0xff][..], str::as_bytes));
         }
         // Nor do those that were never taken from anybody who died.
-        if self.claimed.is_some() || row.set_aside.is_some() {
-            add(&self.claimed.map_or([0xff; 8], u64::to_le_bytes));
+        if self.claim.is_some() || row.set_aside.is_some() {
+            add(&self.claims().to_le_bytes());
+            add(&self.claim.map_or(0, |claim| claim.length).to_le_bytes());
             add(row.set_aside.as_deref().unwrap_or_default().as_bytes());
         }
         sha.finalize().into()
+    }
+
+    /// The claim as it stands in the row, beside its length.
+    fn claims(&self) -> i64 {
+        self.claim.map_or(0, |claim| 1 + i64::from(claim.is_resumed))
     }
 
     fn standing_checksum(&self) -> ShortSum {
@@ -140,10 +154,10 @@ impl StoredRun {
             caller: caller(get(from, 21)?, get(from, 22)?)?,
             set_aside: get(from, 25)?,
         };
-        let claimed = (get::<i64>(from, 23)? > 0).then(|| unsigned(get(from, 24)?)).transpose()?;
+        let (claims, length) = (get::<i64>(from, 23)?, unsigned(get(from, 24)?)?);
+        let claim = (claims > 0).then_some(Claim { length, is_resumed: claims > 1 });
         let (number, bundle, last) = (get(from, 0)?, get(from, 5)?, get(from, 14)?);
-        let stored =
-            StoredRun { number, row, bundle, head, last, is_apart: head == APART, claimed };
+        let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART, claim };
         if stored.checksum() != get::<Hash>(from, 13)? {
             return Err("the checksum does not fit".to_owned());
         }
@@ -276,8 +290,8 @@ impl StoredRun {
             signed(row.epoch),
             self.checksum(),
             self.last,
-            self.claimed.is_some(),
-            signed(self.claimed.unwrap_or(0)),
+            self.claims(),
+            signed(self.claim.map_or(0, |claim| claim.length)),
             row.set_aside,
         ])?;
         if row.ended_ms != ended_before {
