@@ -86,8 +86,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
     let (hall, runtime) = (hall(&app, app.observing_all()), app.runtime().clone());
     runtime.block_on(async {
         if let Err(error) = app.engine.store().try_write().await {
-            let help = "make its folder writable, or name another one with `--store`";
-            complain(&error.to_string(), Some(help));
+            complain(&error.to_string(), Some("name one that can be written with `--store`"));
             return Exit::Usage;
         }
         recover(global, &app, &hall, None).await;

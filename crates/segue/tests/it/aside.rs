@@ -28,7 +28,7 @@ const COMPOSITION: &str = "
 name: c
 steps:
   - { id: before, tool: echo, parameters: { text: done } }
-  - { id: poison, tool: poison, needs: [before] }
+  - { id: poison, tool: poison, depends_on: [before] }
 output: '{{ poison }}'
 ";
 

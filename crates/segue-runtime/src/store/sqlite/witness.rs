@@ -61,7 +61,8 @@ impl Witness {
     pub(super) fn note(&self, commit: u64, runs: &[(Arc<str>, u64)]) {
         let runs: Vec<(&str, u64)> = runs.iter().map(|(run, length)| (&**run, *length)).collect();
         let json = serde_json::to_string(&(commit, runs)).expect("it has a form in JSON");
-        let line = format!("{} {json}\n", checksum(&json));
+        // On a line of its own also behind one that was not written whole.
+        let line = format!("\n{} {json}\n", checksum(&json));
         let mut lines = self.lines();
         if lines.file.write_all(line.as_bytes()).is_ok() {
             lines.bytes += line.len() as u64;
