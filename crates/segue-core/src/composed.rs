@@ -240,6 +240,12 @@ pub fn not_confirmed(part: &ToolSpec) -> Failure {
     Failure::lasting(Code::Denied, format!("`{}` was not confirmed", part.id))
 }
 
+/// Why a part is not called any more.
+pub fn run_stopped(part: &ToolSpec) -> Failure {
+    let message = format!("the run has stopped: `{}` is not called", part.id);
+    Failure::lasting(Code::Cancelled, message)
+}
+
 fn check_arguments(part: &ToolSpec, args: &Value) -> Result<(), Failure> {
     let required = part.input.json().get("required").and_then(Value::as_array);
     let mut names = required.into_iter().flat_map(|names| names.iter()).filter_map(Value::as_str);

@@ -46,6 +46,8 @@ pub struct Limits {
     pub run_visits_max: u64,
     /// How long one attempt to take a step back may take, where its step says nothing.
     pub undo_timeout_ms: u64,
+    /// How long a call that may write is awaited after its run stopped, where its step gives it no time.
+    pub settle_timeout_ms: u64,
     /// Calls that one run may make, attempts included.
     pub run_calls_max: u64,
     /// Calls that the code of a composed tool may make in one call of it.
@@ -187,6 +189,7 @@ impl Default for Limits {
             step_visits_max: 100,
             run_visits_max: 10_000,
             undo_timeout_ms: 60_000,
+            settle_timeout_ms: 30_000,
             run_calls_max: 1_000_000,
             part_calls_max: 10_000,
             concurrency_max: 1_024,

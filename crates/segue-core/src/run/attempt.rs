@@ -8,6 +8,7 @@ use super::journal::{Fact, Failure, NodeId};
 use super::node::Node;
 use super::retry;
 use super::scope::FrameScope;
+use super::settle;
 use super::{Answer, CallId, Effect, TimerId};
 use crate::composition::{FailureAction, ItemFailure, Step, StepKind, Strategy};
 use crate::diagnostic::Code;
@@ -51,13 +52,12 @@ impl Moment<'_> {
                 let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), is_read);
                 self.attempt_failed(node, &step, candidate, Arc::new(failure));
             }
-            Answer::Ended => {
-                let record = self.state.record(node);
-                let before = record.was_in_doubt || record.has_acted;
-                let in_doubt = before || tool.annotations.impact() != Impact::Reads;
-                self.record(Fact::Cancelled { node, in_doubt });
+            Answer::Ended if tool.annotations.impact() != Impact::Reads => {
+                let message = format!("`{}` did not answer, and was awaited no longer", tool.id);
+                let failure = Arc::new(settle::unanswered(message, None));
+                self.attempt_failed(node, &step, candidate, failure);
             }
-            Answer::Unsent => {
+            Answer::Ended | Answer::Unsent => {
                 let record = self.state.record(node);
                 let in_doubt = record.was_in_doubt || record.has_acted;
                 self.record(Fact::Cancelled { node, in_doubt });
@@ -184,7 +184,7 @@ impl Moment<'_> {
         }
         let failure = exhausted(&failure, step, tries, budget, may_retry).map_or(failure, Arc::new);
         let in_doubt = failure.in_doubt || self.state.record(node).was_in_doubt;
-        if in_doubt && !stopped && tool.composition.is_none() {
+        if in_doubt && tool.composition.is_none() {
             return self.doubt(node, step, candidate, failure);
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();

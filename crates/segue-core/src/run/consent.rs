@@ -78,7 +78,7 @@ impl State {
 
     /// Whether a failure takes back what is done in a body: by the word of its composition, or of one
     /// around it.
-    fn may_go_back(&self, frame: u32) -> bool {
+    pub(super) fn may_go_back(&self, frame: u32) -> bool {
         let mut at = Some(self.frame(frame).activation);
         while let Some(activation) = at.map(|at| &self.activations[at as usize]) {
             if activation.takes_back() {

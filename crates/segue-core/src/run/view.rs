@@ -287,7 +287,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         _ => None,
     };
     let path = state.path(node);
-    let status = record.node.status();
+    let status = state.status_of(node);
     let began = record.started_ms > 0;
     StepView {
         id: path.clone(),

@@ -292,6 +292,8 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                         EventKind::Answered { call: call.id, answer },
                     );
                 }
+                // Its answer comes in its own time.
+                Effect::Settle(_) => {}
                 // A call that is asked to end does so at once.
                 Effect::End(call) => {
                     push(&mut pending, at_ms, EventKind::Answered { call, answer: Answer::Ended });

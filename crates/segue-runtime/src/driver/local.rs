@@ -95,8 +95,9 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
             let run_id = started.run_id.clone();
             (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
         }
-        First::Resume { lease, written, wishes, words } => {
-            (lease.run_id.clone(), Some(lease), written, EventKind::Resumed, wishes, words)
+        First::Resume { lease, written, mut wishes, words } => {
+            let begins = taken_up(run, &mut wishes);
+            (lease.run_id.clone(), Some(lease), written, begins, wishes, words)
         }
     };
     let notes = Arc::new(Notes::default());
@@ -142,6 +143,19 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
     }
     driver.until_finished(drive.cancel).await?;
     driver.leave().await
+}
+
+/// How a run that was read goes on. That it is to end counts before anything of it is worked out:
+/// that may be what ended the process before.
+fn taken_up(run: &Run, wishes: &mut Vec<EventKind>) -> EventKind {
+    let ends = |wish: &EventKind| {
+        matches!(wish, EventKind::Cancel { .. } | EventKind::RollBack { .. }) && !run.is_finished()
+    };
+    match wishes.iter().position(ends).map(|at| wishes.remove(at)) {
+        Some(EventKind::Cancel { by }) => EventKind::ResumedToEnd { by, rolls_back: false },
+        Some(EventKind::RollBack { by }) => EventKind::ResumedToEnd { by, rolls_back: true },
+        _ => EventKind::Resumed,
+    }
 }
 
 /// Asks somebody, until somebody else has answered.
@@ -206,7 +220,7 @@ struct Driver<'a> {
     /// What has happened and the run was not told yet.
     happened: Vec<Happened>,
     /// Ends a call that is under way. A list: there are few, and the first ones answer first.
-    ends: Vec<(CallId, oneshot::Sender<()>)>,
+    ends: Vec<(CallId, oneshot::Sender<Ending>)>,
     /// Questions that somebody is being asked; without its other half one is withdrawn.
     asked: Vec<(QuestionId, oneshot::Sender<()>)>,
     /// What is wanted of the run from outside; nobody listens before there is time to.
@@ -433,10 +447,11 @@ impl<'a> Driver<'a> {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Call(call) => self.call(call),
+            Effect::Settle(call) => self.settle(call),
             Effect::End(call) => {
                 // An answer that is on its way already leaves nobody to tell.
                 if let Some(end) = self.take_end(call) {
-                    let _ = end.send(());
+                    let _ = end.send(Ending::Abandoned);
                 }
             }
             Effect::Ask(question) => {
@@ -476,6 +491,17 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// A call that may write starts nothing more, and its answer is awaited. It can be abandoned
+    /// afterwards.
+    fn settle(&mut self, call: CallId) {
+        self.notes.mark_settling(call);
+        if let Some((_, end)) = self.ends.iter_mut().find(|(id, _)| *id == call) {
+            let (next, ended) = oneshot::channel();
+            let end = std::mem::replace(end, next);
+            let _ = end.send(Ending::Settles(ended));
+        }
+    }
+
     fn whose(&self, call: CallId) -> Whose {
         let run_id = self.run_id.clone();
         let traceparent = self.run.trace().map(|trace| {
@@ -490,7 +516,7 @@ impl<'a> Driver<'a> {
     }
 
     /// What ends a call, out of those that are under way.
-    fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<()>> {
+    fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<Ending>> {
         self.notes.forget(call);
         let at = self.ends.iter().position(|(id, _)| *id == call)?;
         Some(self.ends.swap_remove(at).1)
@@ -546,12 +572,12 @@ async fn queue(
     whose: Whose,
     call: Call,
     is_retry: bool,
-    mut ended: oneshot::Receiver<()>,
+    mut ended: oneshot::Receiver<Ending>,
 ) -> Happened {
     let pass = tokio::select! {
         biased;
         // First: what is ended here must not leave with the slot that another one's end has freed.
-        Ok(()) = &mut ended => return unsent(call.id, Answer::Unsent),
+        Ok(_) = &mut ended => return unsent(call.id, Answer::Unsent),
         pass = around.gate.enter(&call.tool, is_retry) => pass,
     };
     match pass {
@@ -571,7 +597,7 @@ fn leave<'a>(
     whose: Whose,
     call: Call,
     pass: Pass<'a>,
-    ended: oneshot::Receiver<()>,
+    ended: oneshot::Receiver<Ending>,
 ) -> Calling<'a> {
     let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts, follows } =
         call;
@@ -606,6 +632,14 @@ fn leave<'a>(
     }
 }
 
+/// How the run of a call ends before the call does.
+enum Ending {
+    /// Its answer is awaited, until it is abandoned this way.
+    Settles(oneshot::Receiver<Ending>),
+    /// Nobody waits for its answer.
+    Abandoned,
+}
+
 /// A call that is under way. It waits for the answer, the end of its time or its own end, whichever
 /// is first. Dropping the runner's future is what ends it.
 struct Calling<'a> {
@@ -617,7 +651,7 @@ struct Calling<'a> {
     /// Set when it leaves: its time counts from then, not from when it queues.
     timer: Option<Pin<Box<Sleep>>>,
     pass: Option<Pass<'a>>,
-    ended: oneshot::Receiver<()>,
+    ended: oneshot::Receiver<Ending>,
     has_left: bool,
     notes: Option<&'a Arc<Notes>>,
 }
@@ -642,8 +676,7 @@ impl Future for Calling<'_> {
             }
             Ok(Poll::Pending) => {
                 // Ended by us: it says nothing about the tool.
-                let ended = self.ended.poll_unpin(cx);
-                return ended.map(|_| unsent(self.id, Answer::Ended));
+                return self.poll_ended(cx).map(|()| unsent(self.id, Answer::Ended));
             }
         };
         Poll::Ready(self.answered(answer))
@@ -651,6 +684,17 @@ impl Future for Calling<'_> {
 }
 
 impl Calling<'_> {
+    /// Whether it is abandoned; one that settles goes on.
+    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.ended.poll_unpin(cx) {
+                Poll::Ready(Ok(Ending::Settles(ended))) => self.ended = ended,
+                Poll::Ready(Ok(Ending::Abandoned) | Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
     /// Whether its time is over.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(timeout) = self.timeout_ms else { return false };

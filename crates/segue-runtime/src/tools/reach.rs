@@ -161,7 +161,25 @@ impl<'a> Reach<'a> {
         let _turn = self.turn.lock().await;
         let id = QuestionId { node: self.standing.call.node, seq: UNWRITTEN };
         let question = Question { id, step: self.call.step.clone(), kind };
-        self.around.confirmer.confirm(&question).await
+        // Nobody is asked for a run that has stopped.
+        tokio::select! {
+            biased;
+            () = self.settling() => None,
+            decision = self.around.confirmer.confirm(&question) => decision,
+        }
+    }
+
+    /// Comes when the run has stopped; never for a call that takes something back.
+    async fn settling(&self) {
+        match self.around.notes {
+            Some(notes) => notes.settling(self.standing.call).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether the run has stopped, so that nothing new starts.
+    fn is_settling(&self) -> bool {
+        self.around.notes.is_some_and(|notes| notes.is_settling(self.standing.call))
     }
 
     async fn call_part(&self, name: &str, args: Value) -> (Result<Value, ToolError>, Trace) {
@@ -208,10 +226,16 @@ impl<'a> Reach<'a> {
         nth: usize,
     ) -> Result<Value, ToolError> {
         let Around { registry, gate, compositions, confirmer, .. } = self.around;
+        if self.is_settling() {
+            return Err(composed::run_stopped(part).into());
+        }
         if part.composition.is_some() {
             return compositions.run(part, args, self.standing.covers_parts, confirmer).await;
         }
         let pass = gate.enter(&part.id, false).await?;
+        if self.is_settling() {
+            return Err(composed::run_stopped(part).into());
+        }
         let tool = registry.get(&part.id).expect("the gate lets through what the registry has");
         let call = Call {
             tool: part.id.clone(),

@@ -26,6 +26,8 @@ mod mcp_http;
 mod recover;
 mod runners;
 mod server;
+#[cfg(unix)]
+mod settle;
 mod slate;
 mod stores;
 mod support;

@@ -160,6 +160,7 @@ impl Observer for Lines {
                 Change::Failed(message) => format!("[{path}] failed after {took}: {message}"),
                 Change::Skipped(reason) => format!("[{path}] skipped: {reason}"),
                 Change::Cancelled => format!("[{path}] cancelled after {took}"),
+                Change::InDoubt(why) => format!("[{path}] in doubt after {took}: {why}"),
                 Change::Undone => format!("[{path}] undone"),
             });
             if let (true, Some(details)) = (self.verbose, details(run, entry)) {
@@ -332,6 +333,10 @@ impl Observer for Tree {
                 Change::Undone => Tree::end(line, depth, "↩", "undone", true),
                 Change::Cancelled => {
                     Tree::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
+                }
+                Change::InDoubt(why) => {
+                    let words = format!("{} {took}{retries} · in doubt: {why}", line.tool);
+                    Tree::end(line, depth, &self.mark("33", "?"), &words, true);
                 }
             }
         }

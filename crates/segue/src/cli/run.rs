@@ -662,7 +662,8 @@ fn effect_line(step: &StepView) -> String {
         notes.extend(would.called.then(|| "called".to_owned()));
     }
     match step.status {
-        StepStatus::Failed | StepStatus::InDoubt => notes.push("failed".to_owned()),
+        StepStatus::Failed => notes.push("failed".to_owned()),
+        StepStatus::InDoubt => notes.push("in doubt".to_owned()),
         StepStatus::Cancelled => notes.push("cancelled".to_owned()),
         _ => {}
     }
