@@ -99,6 +99,9 @@ commands:
     argv: [sh, -c, 'echo "$$" >> pids; sleep 300 & echo "$!" >> pids; while [ ! -e go ]; do sleep 0.02; done; echo held']
     destructive: false
     idempotent: false
+  look:
+    argv: [sh, -c, 'echo "$$" >> pids; sleep 300 & echo "$!" >> pids; while [ ! -e go ]; do sleep 0.02; done; echo held']
+    read_only: true
   serve:
     argv: [sh, -c, 'setsid sh -c ''echo "$$" > server; exec sleep 300'' > /dev/null 2>&1 & while [ ! -s server ]; do :; done']
     destructive: false
@@ -291,10 +294,11 @@ fn nobody_waits_for_an_owner_that_was_stopped() {
     }
 }
 
-/// A4, C1: a run that another process drives is cancelled from here, its command with it.
+/// A4, C1: a run that another process drives is cancelled from here, and with it its command, which
+/// only reads.
 #[test]
 fn a_run_is_cancelled_from_another_process() {
-    let world = world(HOLD, HOLDING);
+    let world = world("name: c\nsteps: [{ id: look, tool: look }]\n", HOLDING);
     let run = start(&world, &args(&["run", "c.yaml"]));
     let pids = lines(&world.path("pids"), 2);
     let said = world.segue(&args(&["cancel", "last"])).exits(0);
