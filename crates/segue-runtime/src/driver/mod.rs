@@ -1,5 +1,6 @@
 //! Drivers move a run: effects become calls, calls become events. They decide nothing.
 
+mod calling;
 mod chance;
 mod local;
 
