@@ -2,9 +2,7 @@
 //! away. The world keeps it, outside the machine, and it is compared at the end with what the run
 //! says. An effect may land long after its call was given up, and without any answer.
 
-use std::collections::BTreeSet;
-
-use segue_core::run::{Call, CallId, Fact, NodeId, Purpose};
+use segue_core::run::{Answer, Call, CallId, Entry, Fact, NodeId, Purpose};
 
 use crate::story::{Story, Word};
 use crate::trace::Trace;
@@ -46,6 +44,20 @@ impl Ledger {
         self.landings.retain(|landing| landing.call != call || landing.at <= now);
     }
 
+    /// A call returned a value of which the author says that nothing was done, so nothing is.
+    pub(crate) fn disown(&mut self, word: &Word, entries: &[Entry]) {
+        let Word::Answered(call, Answer::Value(_)) = word else { return };
+        let is_disowned = entries.iter().any(|entry| {
+            matches!(&entry.fact, Fact::Rested { node, failure, .. }
+                | Fact::GaveUp { node, failure }
+                | Fact::Tolerated { node, failure, .. }
+                | Fact::Failed { node, failure } if *node == call.node && !failure.acted)
+        });
+        if is_disowned {
+            self.landings.retain(|landing| landing.call != *call);
+        }
+    }
+
     /// How long until the work of a step is done, if it ever is: what somebody finds out who looks
     /// closely, and waits until it can be seen.
     pub(crate) fn done_in(&self, node: NodeId, now: u64) -> Option<u64> {
@@ -62,37 +74,16 @@ impl Ledger {
 pub(crate) struct Account<'a> {
     story: &'a Story,
     trace: &'a Trace,
-    /// Calls that returned a value of which the author says that nothing was done.
-    disowned: BTreeSet<CallId>,
 }
 
 impl<'a> Account<'a> {
     pub(crate) fn new(story: &'a Story, trace: &'a Trace) -> Account<'a> {
-        let mut disowned = BTreeSet::new();
-        for turn in &story.turns {
-            let Word::Answered(call, segue_core::run::Answer::Value(_)) = &turn.word else {
-                continue;
-            };
-            for entry in &story.journal[turn.entries.clone()] {
-                if let Fact::Rested { node, failure, .. }
-                | Fact::GaveUp { node, failure }
-                | Fact::Tolerated { node, failure, .. }
-                | Fact::Failed { node, failure } = &entry.fact
-                    && *node == call.node
-                    && !failure.acted
-                {
-                    disowned.insert(*call);
-                }
-            }
-        }
-        Account { story, trace, disowned }
+        Account { story, trace }
     }
 
     /// When the work of a step first landed. Repeated work has the same key, and is done once.
     pub(crate) fn landed(&self, node: NodeId) -> Option<u64> {
-        let landings = self.story.ledger.of(node);
-        let owned = landings.filter(|landing| !self.disowned.contains(&landing.call));
-        owned.map(|landing| landing.at).min()
+        self.story.ledger.of(node).map(|landing| landing.at).min()
     }
 
     /// Whether the work of a step landed and nothing took it away afterwards.

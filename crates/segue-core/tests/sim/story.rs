@@ -240,6 +240,7 @@ impl<'a> Stage<'a> {
         let (wall, entropy) = (self.world.wall(now, at), self.world.entropy(at));
         let after_the_end = self.run.is_finished();
         let turn = self.run.handle(word.event(wall, entropy));
+        self.story.ledger.disown(&word, &turn.record);
         self.perform(now, wall, &turn);
         let from = self.story.journal.len();
         self.story.journal.extend(turn.record);
