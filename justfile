@@ -28,6 +28,10 @@ recover:
 load:
     cargo test --release --package segue --test it rest::load:: -- --ignored --nocapture --test-threads 1
 
+# Random documents, expressions, jq programs and schemas, each kind for so many minutes
+fuzz MINUTES="15":
+    scripts/fuzz $(({{MINUTES}} * 60))
+
 # Take the new snapshots after looking at them
 accept:
     INSTA_UPDATE=always cargo test --workspace

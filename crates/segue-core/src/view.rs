@@ -12,7 +12,7 @@ use crate::composition::{Body, Dialect, Flow, Step, StepKind, Target, Undo, Ways
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::tool::Impact;
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 
 pub use time::{Timestamp, parse_rfc3339, rfc3339};
 
@@ -161,7 +161,7 @@ pub struct RunView {
     /// The composition's result.
     pub output: Value,
     /// Every output key with its value.
-    pub results: Arc<Map>,
+    pub results: Shared<Map>,
     /// What went wrong.
     pub errors: Vec<ErrorView>,
     /// What was noticed.

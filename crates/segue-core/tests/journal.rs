@@ -14,7 +14,7 @@ use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::run::{Entry, Fact, Failure, Item, NodeId, Options, Started};
-use segue_core::value::{Map, Number, Value};
+use segue_core::value::{Map, Number, Shared, Value};
 use segue_core::view::RunStatus;
 
 fn any_text() -> impl Strategy<Value = Arc<str>> {
@@ -298,5 +298,5 @@ fn values_are_shared_when_they_are_read() {
     let value = read_own_json(&written).unwrap().to_value();
     let Fact::Called { args, .. } = Entry::from_value(&value).unwrap().fact else { panic!() };
     let inside = value.get("fact").and_then(|f| f.get("called")).and_then(|c| c.get("args"));
-    assert!(Arc::ptr_eq(inside.unwrap().as_array().unwrap(), args.as_array().unwrap()));
+    assert!(Shared::ptr_eq(inside.unwrap().as_array().unwrap(), args.as_array().unwrap()));
 }

@@ -219,7 +219,7 @@ pub fn composition_tool(composition: &Arc<Composition>) -> ToolSpec {
     let mut spec = ToolSpec::new(id, composition.description.clone(), input);
     // A type that unfolds what it is made of again and again says no more than that it is large.
     let output = compile::output_type(composition).to_schema();
-    if output.size_up_to(OUTPUT_SCHEMA_BYTES_MAX) <= OUTPUT_SCHEMA_BYTES_MAX {
+    if output.size() <= OUTPUT_SCHEMA_BYTES_MAX {
         spec.output = Some(Arc::new(Schema::new(output)));
     }
     spec.annotations = annotations_of(composition);

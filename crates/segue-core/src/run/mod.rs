@@ -363,7 +363,7 @@ impl Run {
             entropy: event.entropy,
             turn: std::mem::take(turn),
         };
-        moment.handle(event.kind);
+        crate::budget::interruptible(&self.interrupt, || moment.handle(event.kind));
         *turn = moment.turn;
     }
 

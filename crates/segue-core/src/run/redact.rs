@@ -16,7 +16,7 @@ use crate::diagnostic::Code;
 use crate::expr::{Ast, Kind, Root, Template};
 use crate::plan::Plan;
 use crate::schema::escape;
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 use crate::view::RunView;
 
 /// What stands in the place of such a value.
@@ -196,7 +196,7 @@ impl State {
                 *shown = self.written(node, output);
             }
         }
-        view.results = Arc::new(self.sensitive.map(&results));
+        view.results = Shared::new(self.sensitive.map(&results));
         view.state = self.sensitive.map(&view.state);
         let has_own_output = self.plan_of(0).composition.output.is_some();
         if !has_own_output && matches!(view.output, Value::Object(_)) {
@@ -261,14 +261,14 @@ impl State {
             }
             Fact::Succeeded { output, given, .. } | Fact::Reused { output, given, .. } => {
                 own(output);
-                *given = given.as_ref().map(|given| Arc::new(self.sensitive.map(given)));
+                *given = given.as_ref().map(|given| Shared::new(self.sensitive.map(given)));
             }
             Fact::Tolerated { output, failure: why, .. } => {
                 own(output);
                 *why = failure(why);
             }
             Fact::Looped { items, .. } => {
-                *items = Arc::new(items.iter().map(|item| self.sensitive.value(item)).collect());
+                *items = Shared::new(items.iter().map(|item| self.sensitive.value(item)).collect());
             }
             Fact::Opened { item: Some(item), .. } => item.value = self.sensitive.value(&item.value),
             Fact::Rested { failure: why, .. }
@@ -433,14 +433,7 @@ fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
 
 /// Puts the mark where a pointer points at.
 fn blot(value: &mut Value, pointer: &str) {
-    let Some(target) = parts(pointer).try_fold(value, |at, part| match at {
-        Value::Array(items) => Arc::make_mut(items).get_mut(part.parse::<usize>().ok()?),
-        Value::Object(members) => Arc::make_mut(members).get_mut(&*part),
-        _ => None,
-    }) else {
-        return;
-    };
-    *target = Value::from(SENSITIVE);
+    value.change_at(pointer, &|_| Value::from(SENSITIVE));
 }
 
 fn parts(pointer: &str) -> impl Iterator<Item = String> {

@@ -12,7 +12,7 @@ use super::state::State;
 use super::{Question, QuestionId, QuestionKind, UndoCall};
 use crate::composition::{StepKind, ToolCall};
 use crate::id::ToolId;
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 use crate::view::{
     DecisionView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView,
 };
@@ -68,11 +68,11 @@ pub(super) fn run_view(state: &State) -> RunView {
 }
 
 /// Every output key with its value. Where a composition says nothing else, that is its output.
-fn shared_results(state: &State) -> Arc<Map> {
+fn shared_results(state: &State) -> Shared<Map> {
     let has_own_output = state.plan_of(0).composition.output.is_some();
     match &state.output {
         Value::Object(output) if state.ended_ms > 0 && !has_own_output => output.clone(),
-        _ => Arc::new(results(state, 0)),
+        _ => results(state, 0).into(),
     }
 }
 

@@ -95,7 +95,7 @@ pub fn has_words(tool: &ToolSpec, words: &str) -> bool {
 /// Everything that is known of a tool.
 pub fn definition(tool: &ToolSpec) -> Value {
     let Value::Object(definition) = tool.definition() else { return Value::Null };
-    let mut definition = Arc::unwrap_or_clone(definition);
+    let mut definition = definition.unwrap_or_clone();
     let mut add = |name: &str, value: Value| drop(definition.insert(name.into(), value));
     add("effect", effect_word(tool.annotations.impact()).into());
     let rollback = match &tool.rollback {

@@ -182,7 +182,7 @@ const INLINE_BYTES_MAX: usize = 32 * 1024;
 #[async_trait]
 impl ToolRunner for Pure {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
-        if !self.slow && call.args.size_up_to(INLINE_BYTES_MAX) <= INLINE_BYTES_MAX {
+        if !self.slow && call.args.size() <= INLINE_BYTES_MAX {
             return (self.run)(&call.args, &self.limits);
         }
         let (run, limits) = (self.run, self.limits.clone());
