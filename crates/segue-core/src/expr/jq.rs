@@ -28,10 +28,13 @@ use counted::Counted;
 const RESULTS_MAX: usize = 100_000;
 
 /// Brackets inside each other in a program. The library recurses over them.
-const NESTING_MAX: usize = 64;
+const NESTING_MAX: usize = 32;
+
+/// Brackets and dots in a program: each may lead on along a path.
+const STEPS_MAX: usize = 500;
 
 /// Operators and words in a program: each may be inside the one before it.
-const PARTS_MAX: usize = 500;
+const PARTS_MAX: usize = 128;
 
 /// Filters of jq that need not end.
 const REFUSED: &[&str] = &[
@@ -190,16 +193,20 @@ fn refuse_deep(program: &str) -> Result<(), JqError> {
     if program.len() > bytes_max {
         return Err(JqError::Stopped(format!("a jq program has at most {bytes_max} bytes")));
     }
-    let (mut depth, mut deepest) = (0usize, 0);
+    let (mut open, mut deepest, mut operators) = (Vec::new(), 0, 0);
     for byte in program.bytes() {
         match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b'(' | b'[' | b'{' => open.push(byte),
+            b')' | b']' | b'}' => drop(open.pop()),
+            // Between the members of an object it nests nothing.
+            b',' if open.last() == Some(&b'{') => {}
+            b'|' | b',' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' | b'?' | b'!' => {
+                operators += 1;
+            }
             _ => {}
         }
-        deepest = deepest.max(depth);
+        deepest = deepest.max(open.len());
     }
-    let is_operator = |c: &char| "|,+-*/%<>=?!;:".contains(*c);
     let is_nesting = |word: &&str| {
         matches!(
             *word,
@@ -207,10 +214,12 @@ fn refuse_deep(program: &str) -> Result<(), JqError> {
         )
     };
     let words = program.split(|c: char| !c.is_alphanumeric() && c != '_').filter(is_nesting);
-    let parts = program.chars().filter(is_operator).count() + words.count();
-    if deepest > NESTING_MAX || parts > PARTS_MAX {
+    let parts = operators + words.count();
+    let steps = program.bytes().filter(|byte| b"([{.".contains(byte)).count();
+    if deepest > NESTING_MAX || parts > PARTS_MAX || steps > STEPS_MAX {
         return Err(JqError::Stopped(format!(
-            "a jq program nests at most {NESTING_MAX} brackets and has at most {PARTS_MAX} operators"
+            "a jq program nests at most {NESTING_MAX} brackets, and has at most {PARTS_MAX} operators and \
+             {STEPS_MAX} brackets and dots"
         )));
     }
     Ok(())
@@ -389,6 +398,43 @@ mod tests {
             let jq = Jq::compile("fromjson").unwrap();
             let error = jq.run(&input, &Limits::default()).unwrap_err().to_string();
             assert!(error.contains("cannot parse") && error.len() < 2_000, "{error}");
+        }
+    }
+
+    /// What is just allowed needs no more stack than a thread has.
+    #[test]
+    fn the_deepest_programs_run_on_a_small_stack() {
+        let around = |open: &str, close: &str, times: usize| {
+            format!("{}.{}", open.repeat(times), close.repeat(times))
+        };
+        let programs = [
+            around(".|", "", PARTS_MAX - 1),
+            around(".,", "", PARTS_MAX - 1),
+            around("1+", "", PARTS_MAX - 1),
+            around("", "|.", PARTS_MAX - 1),
+            around("", "?", PARTS_MAX - 1),
+            around("[", "]", NESTING_MAX),
+            around("(", ")", NESTING_MAX),
+            around("{a:", "}", NESTING_MAX),
+            around("[.[]?|", "]", NESTING_MAX),
+            around("map(", ")", NESTING_MAX),
+            around("try ", "", PARTS_MAX - 1),
+            around("-", "", PARTS_MAX - 1),
+            around(". as $x|", "", PARTS_MAX / 2 - 1),
+            around("label $x|", "", PARTS_MAX / 2 - 1),
+            around("if . then ", " else . end", PARTS_MAX - 1),
+            around("first(limit(3;", "))", NESTING_MAX / 2),
+            around("reduce . as $x (.;", ")", NESTING_MAX),
+            around("\"\\(", ")\"", NESTING_MAX),
+            around(".a", "", STEPS_MAX - 1),
+            around("", "[0]", STEPS_MAX - 1),
+        ];
+        for program in programs {
+            // A stack that overflows says the name of its thread.
+            let name: String = program.chars().take(20).collect();
+            let work = move || drop(run(&program, r#"{"a":[1]}"#));
+            let thread = std::thread::Builder::new().name(name).stack_size(2 << 20).spawn(work);
+            thread.unwrap().join().unwrap();
         }
     }
 

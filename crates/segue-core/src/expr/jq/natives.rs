@@ -80,7 +80,7 @@ fn length(value: &Counted) -> ValR<Counted> {
     Ok(length.into())
 }
 
-/// As jq has it: `null` is nothing, texts are themselves, everything else is its JSON.
+/// Texts are themselves, everything else is its JSON.
 fn join(list: &Counted, separator: &Counted) -> ValR<Counted> {
     let separator = match separator.val() {
         Val::Null => "".into(),
@@ -124,6 +124,7 @@ fn contains(one: &Val, other: &Val) -> bool {
 
 fn has(value: &Counted, key: &Counted) -> ValR<Counted> {
     match (value.val(), key.val()) {
+        (Val::Null, _) => Ok(false.into()),
         (Val::Obj(members), Val::TStr(_) | Val::BStr(_)) => {
             Ok(members.contains_key(key.val()).into())
         }
