@@ -110,6 +110,10 @@ impl Store for Nowhere {
         Ok(())
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn prune(&self, _retention: Retention) -> Result<u64, StoreError> {
         Ok(0)
     }

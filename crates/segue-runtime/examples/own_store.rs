@@ -89,6 +89,10 @@ impl Store for Audited {
         self.runs.take_word(number).await
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.runs.try_write().await
+    }
+
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         self.runs.prune(retention).await
     }

@@ -343,6 +343,10 @@ impl Store for Mortal {
         self.inner.take_word(number).await
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.inner.try_write().await
+    }
+
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         self.inner.prune(retention).await
     }

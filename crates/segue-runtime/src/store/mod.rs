@@ -393,6 +393,9 @@ pub trait Store: Send + Sync {
     /// The texts that it keeps beside the runs.
     fn shelves(&self) -> &dyn Shelves;
 
+    /// Whether a write would succeed now: writes something, durably, and takes it away again.
+    async fn try_write(&self) -> Result<(), StoreError>;
+
     /// How it does. One that cannot say does nothing.
     fn figures(&self) -> StoreFigures {
         StoreFigures::default()

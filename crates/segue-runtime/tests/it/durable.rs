@@ -224,6 +224,10 @@ impl Store for Failing {
         self.store.take_word(number).await
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.store.try_write().await
+    }
+
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         self.store.prune(retention).await
     }
@@ -298,11 +302,14 @@ async fn a_full_disk_stops_writing_and_nothing_else() {
         assert!(written < 100);
     };
     assert!(matches!(failed, StoreError::Unavailable { .. }), "{failed}");
+    let tried = store.try_write().await;
+    assert!(matches!(tried, Err(StoreError::Unavailable { .. })), "{tried:?}");
     let run_id: Arc<str> = "goes-on".into();
     assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written, "what was said is there");
 
     let all = Retention { keep_last: Some(0), ..Retention::default() };
     assert_eq!(store.prune(all).await, Ok(1));
+    assert_eq!(store.try_write().await, Ok(()));
     let entries = large(written);
     store.append(&lease, record(written, &entries, RunStatus::Running)).await.unwrap();
     assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written + 1);

@@ -94,6 +94,9 @@ async fn journals_are_kept((store, other): Two) {
     assert!(store.load(&a).await.unwrap().is_empty(), "an unknown run has no journal");
     let first = begin(&*store, "a", &plan).await;
     begin(&*store, "b", &plan).await;
+    for store in [&store, &other, &store] {
+        assert_eq!(store.try_write().await, Ok(()), "trying leaves nothing behind");
+    }
     let large = Value::from("x".repeat(100_000));
     let wrapped = Value::object([("n", Value::from(u64::MAX)), ("large", large.clone())]);
     let more = [entry(1, large), entry(2, wrapped)];

@@ -22,6 +22,9 @@ use super::turn::{Begins, PackedRecord};
 use crate::store::rules::{composition_ended, fence, is_over};
 use crate::store::{Lease, StoreError, TakeOver};
 
+/// What [`try_write`] writes: more than a page holds.
+const PROBE_BYTES: i64 = 16 * 1024;
+
 /// What the first entry of a run follows.
 fn root(run_id: &str, bundle: &Hash) -> Hash {
     let mut sha = Sha256::new_with_prefix(format!("segue journal {JOURNAL_FORMAT}\n{run_id}\n"));
@@ -141,6 +144,15 @@ fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Res
     };
     let sql = "INSERT OR IGNORE INTO part_use (run, part) VALUES (?1, ?2)";
     connection.prepare_cached(sql)?.execute([run, part])?;
+    Ok(())
+}
+
+/// Writes a large value that no run has, and deletes it. It takes pages of its own, so a file or a
+/// disk that is full refuses it; its commit is synced like that of a turn.
+pub(super) fn try_write(connection: &Connection) -> Result<(), Fault> {
+    let sql = "INSERT INTO part (hash, bytes) VALUES (zeroblob(32), zeroblob(?1))";
+    let part = connection.prepare_cached(sql)?.insert([PROBE_BYTES])?;
+    connection.prepare_cached("DELETE FROM part WHERE number = ?1")?.execute([part])?;
     Ok(())
 }
 

@@ -325,6 +325,10 @@ impl Store for SqliteStore {
         self.writer.write(move |desk| word::take(&desk.connection, number)).await
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.writer.write(|desk| journal::try_write(&desk.connection)).await
+    }
+
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         loop {
