@@ -10,6 +10,7 @@ mod error;
 mod load;
 mod played;
 mod stored;
+mod unreleased;
 mod waiting;
 mod words;
 
@@ -51,6 +52,7 @@ pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening};
 pub use error::EngineError;
 pub use stored::{Recovered, ResumeRequest, Stored};
+pub(crate) use unreleased::Unreleased;
 use waiting::Waiting;
 pub use words::{
     AskRequest, Meanwhile, PlanError, Planned, Reuse, Taken, is_request_id, source_of,
@@ -72,6 +74,7 @@ struct Inner {
     store: Arc<dyn Store>,
     ears: Arc<Ears>,
     waiting: Arc<Waiting>,
+    unreleased: Arc<Unreleased>,
     orphans: Arc<Orphans>,
     chance: Arc<Chance>,
     model: Option<Arc<dyn Model>>,
@@ -247,7 +250,9 @@ impl EngineBuilder {
             }
             None => (Arc::default(), Arc::default(), Ears::new(store.clone())),
         };
-        let waiting = self.before.map(|before| before.inner.waiting.clone()).unwrap_or_default();
+        let before = self.before.as_ref().map(|before| &before.inner);
+        let waiting = before.map(|inner| inner.waiting.clone()).unwrap_or_default();
+        let unreleased = before.map(|inner| inner.unreleased.clone()).unwrap_or_default();
         let (wrappers, model) = (self.wrappers, self.model);
         let inner = Inner {
             registry,
@@ -258,6 +263,7 @@ impl EngineBuilder {
             store,
             ears,
             waiting,
+            unreleased,
             orphans,
             chance,
             model,
@@ -495,6 +501,7 @@ impl Engine {
             expand,
             cancel: request.cancel,
             ears: &inner.ears,
+            unreleased: &inner.unreleased,
         };
         let run_id = started.run_id.clone();
         let first = First::Start(Box::new(started), request.reused, is_drawn);

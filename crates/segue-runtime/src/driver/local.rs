@@ -25,8 +25,8 @@ use segue_core::value::Value;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use super::{Chance, Confirmer, Decision, Observer, now_ms};
-use crate::engine::{Ears, Heard, Listening};
+use super::{Chance, Confirmer, Decision, Observer, Recorded, now_ms};
+use crate::engine::{Ears, Heard, Listening, Unreleased};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError, run_ended, stopped_by};
 use crate::tools::gate::{Gate, Pass};
 use crate::tools::notes::{Note, Notes};
@@ -65,6 +65,8 @@ pub struct Drive<'a> {
     pub cancel: BoxFuture<'a, Arc<str>>,
     /// What else is wanted of it meanwhile.
     pub(crate) ears: &'a Arc<Ears>,
+    /// Leases of runs that stopped because of their store.
+    pub(crate) unreleased: &'a Unreleased,
 }
 
 /// Compiles and plans a composition that was made at run time, or says why it cannot.
@@ -131,17 +133,13 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         listening: None,
         ears: drive.ears,
         written,
+        unacknowledged: Vec::new(),
     };
-    driver.handle(begins);
-    if driver.lease.is_some() {
-        driver.catch_up();
+    let driven = driver.drive(begins, wishes, words, drive.cancel).await;
+    if let (Err(_), Some(lease)) = (&driven, driver.lease.take()) {
+        drive.unreleased.release(drive.store, lease).await;
     }
-    driver.answer_to(wishes).await?;
-    for word in words {
-        driver.throw_away(word).await;
-    }
-    driver.until_finished(drive.cancel).await?;
-    driver.leave().await
+    driven
 }
 
 /// Asks somebody, until somebody else has answered.
@@ -214,9 +212,31 @@ struct Driver<'a> {
     ears: &'a Arc<Ears>,
     /// Entries that are in the store.
     written: u64,
+    /// What the run was told from outside, and is not durable yet.
+    unacknowledged: Vec<Recorded>,
 }
 
 impl<'a> Driver<'a> {
+    async fn drive(
+        &mut self,
+        begins: EventKind,
+        wishes: Vec<EventKind>,
+        words: Vec<u64>,
+        cancel: BoxFuture<'a, Arc<str>>,
+    ) -> Result<(), StoreError> {
+        self.handle(begins);
+        if self.lease.is_some() {
+            self.catch_up();
+        }
+        self.answer_to(wishes).await?;
+        self.observer.recorded(Recorded::Start);
+        for word in words {
+            self.throw_away(word).await;
+        }
+        self.until_finished(cancel).await?;
+        self.leave().await
+    }
+
     /// What was to happen while nobody was there happens first, in its order. So an answer that comes
     /// after the time of its question comes too late, whoever brings it.
     fn catch_up(&mut self) {
@@ -325,7 +345,10 @@ impl<'a> Driver<'a> {
                     let Some(Decision { granted, by, data }) = decision else { continue };
                     EventKind::Decided { question, granted, by, data }
                 }
-                Happened::Cancelled(by) => EventKind::Cancel { by },
+                Happened::Cancelled(by) => {
+                    self.unacknowledged.push(Recorded::Cancel);
+                    EventKind::Cancel { by }
+                }
                 Happened::Withdrawn => continue,
             };
             self.handle(event);
@@ -346,6 +369,10 @@ impl<'a> Driver<'a> {
         if let Some(word) = heard.word {
             self.throw_away(word).await;
         }
+        if let Some(recorded) = heard.recorded {
+            // Whoever told the run may be gone.
+            let _ = recorded.send(());
+        }
         Ok(())
     }
 
@@ -358,6 +385,7 @@ impl<'a> Driver<'a> {
     /// Nobody need answer this question any more.
     fn withdraw(&mut self, question: QuestionId) {
         self.asked.retain(|(asked, _)| *asked != question);
+        self.unacknowledged.push(Recorded::Answer(question));
     }
 
     /// Tells the run what happened. Not asynchronous: events are large, and a future would carry
@@ -382,7 +410,17 @@ impl<'a> Driver<'a> {
             self.written += written.len() as u64;
             self.observer.observe(self.run, &written);
             // Too late for those that nobody answered in time, or whose run is over.
-            self.asked.retain(|(question, _)| self.run.is_asked(*question));
+            let Driver { asked, run, unacknowledged, .. } = self;
+            asked.retain(|(question, _)| {
+                let stands = run.is_asked(*question);
+                if !stands {
+                    unacknowledged.push(Recorded::Answer(*question));
+                }
+                stands
+            });
+        }
+        for recorded in self.unacknowledged.drain(..) {
+            self.observer.recorded(recorded);
         }
         self.found.drain(..).for_each(|call| self.notes.mark_findable(call));
         for effect in perform.drain(..) {

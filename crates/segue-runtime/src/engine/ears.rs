@@ -14,6 +14,7 @@ use segue_core::run::{EventKind, QuestionId};
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use crate::store::{Store, StoreError, Word};
 
@@ -76,6 +77,8 @@ pub(crate) struct Heard {
     pub(crate) event: EventKind,
     /// The word in the store that it came by.
     pub(crate) word: Option<u64>,
+    /// Told once what follows from it is durable; dropped when that never happens.
+    pub(crate) recorded: Option<oneshot::Sender<()>>,
 }
 
 /// The runs of this process that listen.
@@ -121,10 +124,18 @@ impl Ears {
         Listening { from, run_id: run_id.clone(), ears: self.clone() }
     }
 
-    /// Tells a run of this process what is wanted; false when none of that name listens.
-    pub(crate) fn tell(&self, run_id: &Arc<str>, event: EventKind) -> bool {
+    /// Tells a run of this process what is wanted; nothing when none of that name listens. The answer
+    /// comes once that is durable, and never when the run is left before.
+    pub(crate) fn tell(
+        &self,
+        run_id: &Arc<str>,
+        event: EventKind,
+    ) -> Option<oneshot::Receiver<()>> {
+        let (recorded, is_recorded) = oneshot::channel();
+        let heard = Heard { event, word: None, recorded: Some(recorded) };
         let open = self.open();
-        open.get(run_id).is_some_and(|ear| ear.to.send(Heard { event, word: None }).is_ok())
+        open.get(run_id)?.to.send(heard).ok()?;
+        Some(is_recorded)
     }
 
     /// The words in the store for a run that nobody drives yet, and what they want of it.
@@ -147,7 +158,7 @@ impl Ears {
             };
             ear.last = word.number;
             if let Some(event) = wish(&word) {
-                let _ = ear.to.send(Heard { event, word: Some(word.number) });
+                let _ = ear.to.send(Heard { event, word: Some(word.number), recorded: None });
             }
         }
         !open.is_empty()

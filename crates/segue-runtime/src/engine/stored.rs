@@ -116,6 +116,7 @@ impl Engine {
     /// Goes on with a run until it is over, or waits for a person who is not there.
     pub async fn resume(&self, request: ResumeRequest<'_>) -> Result<RunView, EngineError> {
         let store = &self.inner.store;
+        self.inner.unreleased.release_now(&**store, &request.run_id).await;
         let lease = store.take(&request.run_id, request.take_over).await?;
         match self.go_on(&lease, request).await {
             // Nothing of the run was touched: whoever comes next may take it.
@@ -132,14 +133,14 @@ impl Engine {
         }
     }
 
-    /// Tells whoever has a run what is wanted of it, and waits until that is heard. False when
-    /// nobody has it any more, so that one may go on with it oneself. Whoever hangs hears nothing: then
-    /// the word is taken back.
+    /// Tells the owner of a run what is wanted of it, and waits until that is durable. False when
+    /// the run has no owner any more, so that the caller may go on with it. An owner that hangs hears
+    /// nothing: then the word is taken back.
     pub async fn tell(&self, run_id: &Arc<str>, wish: &Wish) -> Result<bool, EngineError> {
         if let Some(event) = wish.clone().event()
-            && self.inner.ears.tell(run_id, event)
+            && let Some(recorded) = self.inner.ears.tell(run_id, event)
         {
-            return Ok(true);
+            return Ok(recorded.await.is_ok());
         }
         let store = &self.inner.store;
         let text = serde_json::to_string(wish).unwrap_or_default().into();
@@ -260,6 +261,7 @@ impl Engine {
             expand: &expand,
             cancel: request.cancel,
             ears: &self.inner.ears,
+            unreleased: &self.inner.unreleased,
         };
         match driver::drive(&mut run, first, drive).await {
             Ok(()) => {

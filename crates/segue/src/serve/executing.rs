@@ -81,17 +81,18 @@ pub async fn execute(
     let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
     let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     let Some(key) = key else {
-        let active = hall.start(who, wanted).map_err(Unbegun::Busy)?;
+        let active = hall.start(who, wanted).await?;
         return Ok(awaited(hall, who, &active, patience).await?);
     };
-    match keys::claim(hall, who, key, described).await? {
-        Claim::Begun(run_id) => again(hall, who, &run_id, patience).await,
+    let run_id = match keys::claim(hall, who, key, described).await? {
+        Claim::Begun(run_id) => run_id,
         Claim::New(run_id) => {
             wanted.run_id = Some(run_id.clone());
-            hall.start(who, wanted).map_err(Unbegun::Busy)?;
-            again(hall, who, &run_id, patience).await
+            hall.start(who, wanted).await?;
+            run_id
         }
-    }
+    };
+    again(hall, who, &run_id, patience).await
 }
 
 /// Executes a plan that is kept, as it is described, and waits for it so long. The same key is the same
@@ -158,6 +159,7 @@ async fn again(
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {
     if let Some(active) = hall.active(who, run_id) {
+        active.begun().await?;
         let view = awaited(hall, who, &active, patience).await?;
         if view.status == RunStatus::Running {
             return Ok(view);

@@ -32,6 +32,7 @@ use tokio::task::AbortHandle;
 
 use super::active::{Active, Asking, Outcome, Questions};
 use super::offer::Offers;
+use super::plans::Unbegun;
 use crate::observe::{Observing, Origin};
 
 /// What is served to somebody, at one moment.
@@ -266,8 +267,19 @@ impl Hall {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run that is somebody's, unless too many are under way.
-    pub fn start(self: &Arc<Hall>, who: &Principal, wanted: Wanted) -> Result<Arc<Active>, String> {
+    /// Begins a run that is somebody's, unless too many are under way, and waits until its beginning is
+    /// durable: whoever has the answer may name the run.
+    pub async fn start(
+        self: &Arc<Hall>,
+        who: &Principal,
+        wanted: Wanted,
+    ) -> Result<Arc<Active>, Unbegun> {
+        let active = self.begin(who, wanted).map_err(Unbegun::Busy)?;
+        active.begun().await.map_err(Unbegun::Engine)?;
+        Ok(active)
+    }
+
+    fn begin(self: &Arc<Hall>, who: &Principal, wanted: Wanted) -> Result<Arc<Active>, String> {
         let (engine, caller) = (self.served(who).engine, who.caller());
         let runs_max = engine.limits().served_runs_max;
         let active = {
@@ -563,20 +575,34 @@ impl Hall {
         run_id: &str,
         wish: Wish,
     ) -> Result<RunView, EngineError> {
+        self.act_telling(who, run_id, wish, &watch::Sender::default()).await
+    }
+
+    /// The same; says when what is wanted is durable, and may be acknowledged.
+    pub(super) async fn act_telling(
+        self: &Arc<Hall>,
+        who: &Principal,
+        run_id: &str,
+        wish: Wish,
+        recorded: &watch::Sender<bool>,
+    ) -> Result<RunView, EngineError> {
         loop {
-            let active = match (self.active(who, run_id), &wish) {
+            let (active, is_recorded) = match (self.active(who, run_id), &wish) {
                 (Some(active), Wish::Cancel { by }) => {
-                    active.cancel(by.clone());
-                    active
+                    let is_recorded = active.cancel(by.clone()).await;
+                    (active, is_recorded)
                 }
-                (Some(active), Wish::GoOn) => active,
+                (Some(active), Wish::GoOn) => {
+                    let is_recorded = active.begun().await.is_ok();
+                    (active, is_recorded)
+                }
                 (Some(active), wish) => {
                     if !self.everything().engine.tell(&active.run_id, wish).await? {
                         // It was left meanwhile, because it waits.
                         active.ended().await;
                         continue;
                     }
-                    active
+                    (active, true)
                 }
                 (None, wish) => {
                     let row = self.row(who, run_id).await?;
@@ -585,19 +611,29 @@ impl Hall {
                         Wish::RollBack { .. } => TakeOver::Reopen,
                         Wish::GoOn | Wish::Cancel { .. } | Wish::Decide { .. } => TakeOver::IfLeft,
                     };
-                    self.go_on(&row, wish.clone(), take_over, Asking::Later)
+                    let active = self.go_on(&row, wish.clone(), take_over, Asking::Later);
+                    let is_recorded = active.begun().await.is_ok();
+                    (active, is_recorded)
                 }
             };
+            if is_recorded {
+                recorded.send_replace(true);
+            }
             match &*active.ended().await {
                 // Somebody else drives it, and is told.
                 Err(EngineError::Store(StoreError::Owned { .. })) if wish != Wish::GoOn => {
                     let engine = self.everything().engine;
                     if engine.tell(&active.run_id, &wish).await? {
+                        recorded.send_replace(true);
                         return engine.follow(&active.run_id).await;
                     }
                 }
                 // Segue ends, and the next start goes on with it.
-                Err(_) if active.is_left() => return Ok(self.stored(who, run_id).await?.view()),
+                Err(_) if is_recorded && active.is_left() => {
+                    return Ok(self.stored(who, run_id).await?.view());
+                }
+                // It was left to wait for a person before it heard.
+                Ok(view) if !is_recorded && view.status == RunStatus::Waiting => {}
                 other => return other.clone(),
             }
         }

@@ -12,7 +12,7 @@ use segue_core::plan::Plan;
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunView, Timestamp};
 use segue_core::words::{PlanRecord, PlanState};
-use segue_runtime::engine::{AskRequest, PlanError, Planned, Reuse};
+use segue_runtime::engine::{AskRequest, EngineError, PlanError, Planned, Reuse};
 use serde::Serialize;
 
 use super::acting::seen;
@@ -36,6 +36,8 @@ pub enum Unbegun {
     Plan(PlanError),
     /// Too much is going on.
     Busy(String),
+    /// Its beginning could not be written.
+    Engine(EngineError),
 }
 
 /// Why a plan is not written as a composition.
@@ -132,13 +134,11 @@ pub async fn begin(
     let taken = engine.take_plan(&kept.plan_id, kept.again, run_id).await;
     let taken = taken.map_err(Unbegun::Plan)?;
     wanted.run_id.clone_from(&taken.now.run_id);
-    match hall.start(who, wanted) {
-        Ok(active) => Ok(active),
-        Err(why) => {
-            engine.give_plan_back(taken).await;
-            Err(Unbegun::Busy(why))
-        }
+    let begun = hall.start(who, wanted).await;
+    if begun.is_err() {
+        engine.give_plan_back(taken).await;
     }
+    begun
 }
 
 /// A plan as it stands. One whose run begins here is being executed, whatever the journal says yet.
@@ -279,6 +279,9 @@ fn error_text(error: &PlanError) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
 
     use segue_core::compile::source::Source;
     use segue_core::run::Options;
@@ -353,8 +356,9 @@ mod tests {
             origin: Origin::default(),
         };
         let kept = Kept { plan_id: record.plan_id.clone(), again: false };
-        let active = begin(&hall, &who, &kept, wanted).await.unwrap();
-        assert!(hall.stored(&who, &active.run_id).await.is_err(), "nothing is written yet");
+        let mut begun = pin!(begin(&hall, &who, &kept, wanted));
+        let is_pending = poll_fn(|cx| Poll::Ready(begun.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending && hall.under_way(&who) == 1, "nothing is written yet");
         assert_eq!(state().await, PlanState::InProgress);
         idle.shutdown_background();
     }

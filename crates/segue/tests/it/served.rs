@@ -18,7 +18,8 @@ const SAID_MAX: Duration = Duration::from_mins(1);
 
 /// A server.
 pub(crate) struct Served {
-    child: Child,
+    /// Its process, unless it is in this one.
+    child: Option<Child>,
     pub(crate) address: String,
     /// Lines that it has said.
     said: Arc<Mutex<Vec<String>>>,
@@ -96,14 +97,19 @@ impl Served {
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = said.clone();
         std::thread::spawn(move || lines.for_each(|line| heard.lock().unwrap().push(line)));
-        let served = Served { child, address, said };
+        let served = Served { child: Some(child), address, said };
         // Whatever is said at the start has been said when something is answered.
         assert_eq!(served.ask("GET", "/healthz", &[], "").status, 200);
         served
     }
 
+    /// One that listens at this address already.
+    pub(crate) fn at(address: String) -> Served {
+        Served { child: None, address, said: Arc::default() }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().unwrap().id()
     }
 
     /// The first line that it said and that has this in it, waiting for it.
@@ -236,14 +242,16 @@ impl Served {
 
     /// Waits for the end.
     pub(crate) fn wait(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        self.child.take().unwrap().wait().unwrap()
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

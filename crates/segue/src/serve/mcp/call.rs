@@ -19,7 +19,8 @@ use segue_core::run::{Options, Question, admit};
 use segue_core::value::Value;
 use segue_core::view::rfc3339;
 use segue_runtime::driver::{Confirmer as _, Decision, Nobody, now_ms};
-use segue_runtime::engine::{Engine, Wish};
+use segue_runtime::engine::{Engine, EngineError, Wish};
+use segue_runtime::store::StoreError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -27,6 +28,7 @@ use super::seal::{State, bound_to};
 use super::server::{OFFERS_NEED, Server};
 use super::wire;
 use crate::print::clean;
+use crate::serve::acting::{self, Unacted};
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
 use crate::serve::plans::{self, Kept, Unbegun, plan_error};
@@ -193,12 +195,15 @@ impl Caller<'_> {
         let wanted = Wanted { plan, input, context, options, asking, run_id: None, origin };
         let begun = match &kept {
             Some(kept) => plans::begin(&self.hall, self.who, kept, wanted).await,
-            None => self.hall.start(self.who, wanted).map_err(Unbegun::Busy),
+            None => self.hall.start(self.who, wanted).await,
         };
         match begun {
             Ok(active) => self.follow(&active, shape, &hash, Unfit::new()).await,
             Err(Unbegun::Plan(error)) => Ok(told(plan_error(&error))),
             Err(Unbegun::Busy(why)) => Ok(told(Told::error(why))),
+            Err(Unbegun::Engine(error)) => {
+                Ok(told(Told::outcome(&Err(error), self.telling(shape))))
+            }
         }
     }
 
@@ -210,7 +215,7 @@ impl Caller<'_> {
                 Err(error) => Ok(told(Told::error(error.to_string()))),
             };
         };
-        let unfit = self.answer_all(&active, responses);
+        let unfit = self.answer_all(&active, responses).await;
         self.follow(&active, job.shape, job.plan.hash(), unfit).await
     }
 
@@ -226,7 +231,7 @@ impl Caller<'_> {
             let bound = bound_to(&self.who.name, self.tool, self.args);
             self.server.seal().open(sealed, &bound).map_err(|why| unusable(&why))?;
             if let Some(active) = self.hall.active(self.who, run_id) {
-                unfit = self.answer_all(&active, &responses.unwrap_or_default());
+                unfit = self.answer_all(&active, &responses.unwrap_or_default()).await;
             }
         }
         let patience = Duration::from_millis(self.hall.limits().served_question_ms);
@@ -260,15 +265,15 @@ impl Caller<'_> {
         }
     }
 
-    /// Answers of a client to a task that waits and that nobody drives: each goes into its journal.
-    pub(super) async fn answer_stored(
+    /// Answers of a client to a task: each is in its journal before the client is told that it came.
+    pub(super) async fn answer_task(
         &self,
         run_id: &str,
         responses: &InputResponses,
     ) -> Result<(), ErrorData> {
         let invalid = |message: String| ErrorData::invalid_params(message, None);
         let stored = self.hall.stored(self.who, run_id).await;
-        let stored = stored.map_err(|error| invalid(format!("there is no such task: {error}")))?;
+        let stored = stored.map_err(|error| unknown_task(&error))?;
         let mut wishes = Vec::new();
         for asked in stored.run.questions() {
             let Some(response) = responses.get(&*asked.step) else { continue };
@@ -278,20 +283,37 @@ impl Caller<'_> {
             misfit.map_or(Ok(()), |misfit| Err(invalid(misfit)))?;
             wishes.push(Wish::Decide { question: asked.id, granted, by, data });
         }
-        let (hall, run_id, who) = (self.hall.clone(), stored.row.run_id.clone(), self.who.clone());
-        // On its own: the client looks at the task for what comes of it.
-        tokio::spawn(async move {
-            for wish in wishes {
-                let _ = hall.act(&who, &run_id, wish).await;
-            }
-        });
+        for wish in wishes {
+            self.record(&stored.row.run_id, wish).await?;
+        }
         Ok(())
     }
 
-    /// A run of theirs that is under way, for those who may act on it.
-    pub(super) fn acting_on(&self, run_id: &str) -> Result<Option<Arc<Active>>, ErrorData> {
+    /// Ends a task, unless it is over.
+    pub(super) async fn cancel_task(&self, run_id: &str) -> Result<(), ErrorData> {
+        let stored = self.hall.stored(self.who, run_id).await;
+        let stored = stored.map_err(|error| unknown_task(&error))?;
+        if stored.run.is_finished() {
+            return Ok(());
+        }
+        let wish = Wish::Cancel { by: self.who.name.clone() };
+        self.record(&stored.row.run_id, wish).await
+    }
+
+    /// Has what is wanted of a run written down. What comes of it is seen by looking at the task.
+    async fn record(&self, run_id: &Arc<str>, wish: Wish) -> Result<(), ErrorData> {
+        match acting::record(&self.hall, self.who, run_id, wish).await {
+            // One that has ended meanwhile is left as it is.
+            Ok(_) | Err(Unacted::Engine(EngineError::Store(StoreError::Ended { .. }))) => Ok(()),
+            Err(Unacted::Engine(error)) => Err(ErrorData::internal_error(error.to_string(), None)),
+            Err(_) => Err(ErrorData::internal_error("the run could not be acted on", None)),
+        }
+    }
+
+    /// Whether the caller may act on runs.
+    pub(super) fn may_act(&self) -> Result<(), ErrorData> {
         if self.who.may(OFFERS_NEED) {
-            return Ok(self.hall.active(self.who, run_id));
+            return Ok(());
         }
         let needed = OFFERS_NEED.as_str();
         let message = format!("`{}` may not do this: it needs `{needed}`", self.who.name);
@@ -300,12 +322,12 @@ impl Caller<'_> {
 
     /// Answers the questions of a run that these are responses to. Those that do not fit are given
     /// back, and their questions stand.
-    pub(super) fn answer_all(&self, active: &Active, responses: &InputResponses) -> Unfit {
+    async fn answer_all(&self, active: &Active, responses: &InputResponses) -> Unfit {
         let mut unfit = Unfit::new();
         for asked in &active.questions() {
             let Some(response) = responses.get(&key(asked)) else { continue };
             match self.decided(asked, parse_reply(response)) {
-                Ok(decision) => drop(active.answer(asked.id, decision)),
+                Ok(decision) => drop(active.answer(asked.id, decision).await),
                 Err(why) => drop(unfit.insert(key(asked), why)),
             }
         }
@@ -362,7 +384,11 @@ impl Caller<'_> {
     async fn put(&self, active: &Active, asked: &Asked, standing: &mut watch::Receiver<Standing>) {
         let is_gone = |now: &Standing| !now.questions.iter().any(|other| other.id == asked.id);
         tokio::select! {
-            decision = self.word(active, asked) => drop(active.answer(asked.id, decision)),
+            // A run that was left before the answer was durable says so by its outcome.
+            () = async {
+                let decision = self.word(active, asked).await;
+                active.answer(asked.id, decision).await;
+            } => {}
             () = async { drop(standing.wait_for(is_gone).await) } => {}
             () = self.context.ct.cancelled() => {}
         }
@@ -397,7 +423,7 @@ impl Caller<'_> {
     /// The caller does not want it any more; one that has only gone away leaves the run alone.
     async fn give_up(&self, active: &Active) -> CallToolResponse {
         if !self.server.line().is_closed() {
-            active.cancel(self.who.name.clone());
+            active.cancel(self.who.name.clone()).await;
             active.ended().await;
         }
         told(Told::under_way(&active.run_id))
@@ -494,6 +520,10 @@ pub(super) fn forms(active: &Active, questions: &[Arc<Asked>]) -> BTreeMap<Strin
 pub(super) fn stored_forms(composition: &str, questions: &[Question]) -> BTreeMap<String, Form> {
     let form = |asked: &Question| question::form(composition, asked);
     questions.iter().map(|asked| (asked.step.to_string(), form(asked))).collect()
+}
+
+fn unknown_task(error: &EngineError) -> ErrorData {
+    ErrorData::invalid_params(format!("there is no such task: {error}"), None)
 }
 
 fn unusable(why: &str) -> ErrorData {

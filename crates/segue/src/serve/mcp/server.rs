@@ -449,16 +449,8 @@ impl ServerHandler for Server {
         let (args, who) = (Value::Null, self.who(&context));
         let (hall, server) = (hall.clone(), self);
         let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        match caller.acting_on(&request.task_id)? {
-            Some(active) => {
-                let unfit = caller.answer_all(&active, &request.input_responses);
-                if let Some(why) = unfit.into_values().next() {
-                    return Err(ErrorData::invalid_params(why, None));
-                }
-            }
-            None => caller.answer_stored(&request.task_id, &request.input_responses).await?,
-        }
-        Ok(())
+        caller.may_act()?;
+        caller.answer_task(&request.task_id, &request.input_responses).await
     }
 
     async fn cancel_task(
@@ -470,11 +462,8 @@ impl ServerHandler for Server {
         let (args, who) = (Value::Null, self.who(&context));
         let (hall, server) = (hall.clone(), self);
         let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        match caller.acting_on(&request.task_id)? {
-            Some(active) => active.cancel(who.name.clone()),
-            None => drop(self.task(&caller.hall, &who, &request.task_id).await?),
-        }
-        Ok(())
+        caller.may_act()?;
+        caller.cancel_task(&request.task_id).await
     }
 }
 

@@ -368,6 +368,7 @@ impl From<Unbegun> for Problem {
         match error {
             Unbegun::Plan(error) => error.into(),
             Unbegun::Busy(detail) => Problem::busy(detail),
+            Unbegun::Engine(error) => error.into(),
         }
     }
 }
