@@ -13,81 +13,24 @@ use futures_util::future::{BoxFuture, Either, FutureExt, poll_fn, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
-use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{
     Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Question, QuestionId,
-    Reused, Run, Spanned, Started, TimerId, Turn,
+    Run, Spanned, TimerId, Turn,
 };
 use segue_core::template;
-use segue_core::tool::Catalog;
 use segue_core::value::Value;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use super::{Chance, Confirmer, Decision, Observer, Recorded, now_ms};
-use crate::engine::{Ears, Heard, Listening, Unreleased};
+use super::append::append;
+use super::{Chance, Confirmer, Decision, Drive, Expand, First, Observer, Recorded, now_ms};
+use crate::engine::{Ears, Evaluating, Heard, Listening, ends};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError, run_ended, stopped_by};
-use crate::tools::gate::{Gate, Pass};
+use crate::tools::gate::Pass;
 use crate::tools::notes::{Note, Notes};
-use crate::tools::reach::{Around, Compositions, Standing};
-use crate::tools::{self, Registry, ToolError};
-
-/// How long to leave a store alone that could not be written: at first, and at most.
-const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
-const STORE_PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// What a driver needs to move a run.
-pub struct Drive<'a> {
-    /// What the run executes.
-    pub plan: Arc<Plan>,
-    /// The tools.
-    pub registry: &'a Registry,
-    /// Where calls wait for their turn.
-    pub gate: &'a Gate,
-    /// Where the journal goes.
-    pub store: &'a dyn Store,
-    /// Who is asked.
-    pub confirmer: &'a dyn Confirmer,
-    /// What is known of the tools.
-    pub catalog: &'a Catalog,
-    /// Every bound.
-    pub limits: &'a Limits,
-    /// What runs compositions that code calls.
-    pub(crate) compositions: &'a dyn Compositions,
-    /// Who watches.
-    pub observer: &'a dyn Observer,
-    /// Randomness.
-    pub chance: &'a Chance,
-    /// What compiles a composition that was made at run time.
-    pub expand: &'a Expand<'a>,
-    /// Resolves when the run should end, to who wants it.
-    pub cancel: BoxFuture<'a, Arc<str>>,
-    /// What else is wanted of it meanwhile.
-    pub(crate) ears: &'a Arc<Ears>,
-    /// Leases of runs that stopped because of their store.
-    pub(crate) unreleased: &'a Unreleased,
-}
-
-/// Compiles and plans a composition that was made at run time, or says why it cannot.
-pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync + 'a;
-
-/// How a run is set in motion.
-pub enum First {
-    /// It begins, with what it takes over from an earlier one. The last is [`NewRun::is_drawn`].
-    Start(Box<Started>, Vec<Reused>, bool),
-    /// It was read from its journal, and goes on; then this happens.
-    Resume {
-        /// The right to write it.
-        lease: Lease,
-        /// Entries that are in the store.
-        written: u64,
-        /// What is wanted of it, in this order.
-        wishes: Vec<EventKind>,
-        /// The words in the store that some of these came by.
-        words: Vec<u64>,
-    },
-}
+use crate::tools::reach::{Around, Standing};
+use crate::tools::{self, ToolError};
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
@@ -102,6 +45,8 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         }
     };
     let notes = Arc::new(Notes::default());
+    let evaluating = drive.ears.evaluations.enter(&run_id, run.interrupt());
+    evaluating.set_deadline(deadline(&begins, &drive.plan));
     let mut driver = Driver {
         run,
         run_id,
@@ -134,6 +79,8 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         ears: drive.ears,
         written,
         unacknowledged: Vec::new(),
+        evaluating,
+        is_leaving: false,
     };
     let driven = driver.drive(begins, wishes, words, drive.cancel).await;
     if let (Err(_), Some(lease)) = (&driven, driver.lease.take()) {
@@ -214,6 +161,9 @@ struct Driver<'a> {
     written: u64,
     /// What the run was told from outside, and is not durable yet.
     unacknowledged: Vec<Recorded>,
+    evaluating: Evaluating,
+    /// Whether the process ends, and what the run was told last is dropped.
+    is_leaving: bool,
 }
 
 impl<'a> Driver<'a> {
@@ -394,12 +344,24 @@ impl<'a> Driver<'a> {
         if let EventKind::Answered { call, .. } = &kind {
             self.take_end(*call);
         }
+        if ends(&kind) {
+            self.evaluating.hears();
+        } else if let EventKind::Fired(TimerId::Run) = &kind {
+            self.evaluating.set_deadline(None);
+        }
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
+        self.evaluating.begin();
         self.run.handle_into(event, &mut self.turn);
+        self.is_leaving |= self.evaluating.end();
     }
 
     /// Writes down what became true, and does what follows from it.
     async fn carry_out(&mut self) -> Result<(), StoreError> {
+        if self.is_leaving {
+            // What was evaluated may have been interrupted, which is no fact about the run. Whoever
+            // moves it is about to drop it.
+            return std::future::pending().await;
+        }
         // Taken, and given back empty: there is a turn after every step, and it keeps its room.
         let Turn { mut record, mut perform } = std::mem::take(&mut self.turn);
         if !record.is_empty() {
@@ -487,7 +449,12 @@ impl<'a> Driver<'a> {
                 let event = EventKind::Expanded { node, outcome };
                 self.wait_for(std::future::ready(Happened::Event(event)));
             }
-            Effect::Wake { timer, at_ms } => self.wait_for(wake(timer, at_ms)),
+            Effect::Wake { timer, at_ms } => {
+                if timer == TimerId::Run {
+                    self.evaluating.set_deadline(Some(at_ms));
+                }
+                self.wait_for(wake(timer, at_ms));
+            }
         }
     }
 
@@ -535,35 +502,11 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Adds to a run, and waits for a store that cannot be written now. Meanwhile nothing new begins,
-/// and calls that are under way go on: ending them would leave them in doubt.
-async fn append(
-    store: &dyn Store,
-    lease: &Lease,
-    record: Record<'_>,
-    patience: Duration,
-) -> Result<(), StoreError> {
-    let mut error = match store.append(lease, record).await {
-        Err(error @ StoreError::Unavailable { .. }) => error,
-        other => return other,
-    };
-    let until = tokio::time::Instant::now() + patience;
-    let mut pause = STORE_PAUSE_MIN;
-    while tokio::time::Instant::now() + pause <= until {
-        tokio::time::sleep(pause).await;
-        pause = STORE_PAUSE_MAX.min(pause * 2);
-        error = match store.append(lease, record).await {
-            Err(error @ StoreError::Unavailable { .. }) => error,
-            // Nobody else writes with this lease: it was written, and only the answer was lost.
-            Err(StoreError::Fenced { actual, .. })
-                if actual == record.expected + record.entries.len() as u64 =>
-            {
-                return Ok(());
-            }
-            other => return other,
-        };
-    }
-    Err(error)
+/// When the time of a run that begins is over: what it evaluates first has to end by then, too.
+fn deadline(begins: &EventKind, plan: &Plan) -> Option<u64> {
+    let EventKind::Rerun { started, .. } = begins else { return None };
+    let timeout_ms = started.options.timeout_ms.or(plan.composition.timeout_ms)?;
+    Some(now_ms().saturating_add(timeout_ms))
 }
 
 async fn wake(timer: TimerId, at_ms: u64) -> Happened {

@@ -1,6 +1,8 @@
 //! Drivers move a run: effects become calls, calls become events. They decide nothing.
 
+mod append;
 mod chance;
+mod drive;
 mod local;
 
 use std::sync::Arc;
@@ -10,7 +12,8 @@ use segue_core::run::{CallId, Entry, Question, QuestionId, QuestionKind, Run};
 use segue_core::value::Value;
 
 pub use chance::{Chance, now_ms};
-pub use local::{Drive, Expand, First, drive};
+pub use drive::{Drive, Expand, First};
+pub use local::drive;
 
 use crate::tools::Progress;
 

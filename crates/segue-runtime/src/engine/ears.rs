@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::evaluations::Evaluations;
 use crate::store::{Store, StoreError, Word};
 
 /// How long between two looks at the words in the store: at first, and at most.
@@ -85,6 +86,8 @@ pub(crate) struct Heard {
 pub(crate) struct Ears {
     open: Mutex<BTreeMap<Arc<str>, Ear>>,
     store: Arc<dyn Store>,
+    /// What they evaluate.
+    pub(crate) evaluations: Arc<Evaluations>,
 }
 
 struct Ear {
@@ -102,7 +105,7 @@ pub(crate) struct Listening {
 
 impl Ears {
     pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Ears> {
-        Arc::new(Ears { open: Mutex::default(), store })
+        Arc::new(Ears { open: Mutex::default(), store, evaluations: Arc::default() })
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Ear>> {
@@ -132,9 +135,12 @@ impl Ears {
         event: EventKind,
     ) -> Option<oneshot::Receiver<()>> {
         let (recorded, is_recorded) = oneshot::channel();
+        let ends = ends(&event);
         let heard = Heard { event, word: None, recorded: Some(recorded) };
-        let open = self.open();
-        open.get(run_id)?.to.send(heard).ok()?;
+        self.open().get(run_id)?.to.send(heard).ok()?;
+        if ends {
+            self.evaluations.stop(run_id);
+        }
         Some(is_recorded)
     }
 
@@ -158,11 +164,19 @@ impl Ears {
             };
             ear.last = word.number;
             if let Some(event) = wish(&word) {
+                if ends(&event) {
+                    self.evaluations.stop(&word.run_id);
+                }
                 let _ = ear.to.send(Heard { event, word: Some(word.number), recorded: None });
             }
         }
         !open.is_empty()
     }
+}
+
+/// Whether an event ends what the run does, so that nobody waits for what it evaluates.
+pub(crate) fn ends(event: &EventKind) -> bool {
+    matches!(event, EventKind::Cancel { .. } | EventKind::RollBack { .. })
 }
 
 /// What a word wants. What nobody can read is left by nobody that is known here.

@@ -175,6 +175,26 @@ impl Engine {
         }
     }
 
+    /// Has what a run of this process evaluates end soon, because the run shall: whoever calls this has
+    /// it cancelled.
+    pub fn stop(&self, run_id: &str) {
+        self.inner.ears.evaluations.stop(run_id);
+    }
+
+    /// The process ends. What runs evaluate now is dropped, and nothing of it is written: the next start
+    /// goes on from their journals.
+    pub fn leave(&self) {
+        self.inner.ears.evaluations.leave();
+    }
+
+    /// Releases a run whose driver is gone, so that it can be taken up by hand.
+    pub async fn disown(&self, run_id: &Arc<str>) {
+        let store = &self.inner.store;
+        if let Ok(lease) = store.take(run_id, TakeOver::Anyway).await {
+            self.inner.unreleased.release(&**store, lease).await;
+        }
+    }
+
     /// Waits until a run that somebody else drives is over, waits for a person, or is left.
     pub async fn follow(&self, run_id: &Arc<str>) -> Result<RunView, EngineError> {
         loop {

@@ -103,7 +103,12 @@ fn store(app: &App) -> Finding {
         return Finding::good("store", "there is none yet");
     };
     let opened = SqliteStore::open(&file, SqliteOptions::default());
-    let damaged = opened.and_then(|store| app.runtime().block_on(store.damaged()));
+    let damaged = opened.and_then(|store| {
+        app.runtime().block_on(async {
+            store.try_write().await?;
+            store.damaged().await
+        })
+    });
     let named = format!("`{}`", file.display());
     match damaged {
         Ok(damaged) if damaged.is_empty() => Finding::good("store", named),

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::app::{App, load_config};
-use super::mcp::{hall, keep_tidy, recover};
+use super::mcp::{hall, keep_tidy, pools, recover};
 use super::reload::{Stamps, Watch};
 use super::run::{Hangups, interrupted_for_good};
 use super::token::{TokenArgs, token};
@@ -83,7 +83,11 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (hall(&app, app.observing_all()), app.runtime().clone());
+    let pools = match pools() {
+        Ok(pools) => pools,
+        Err(exit) => return exit,
+    };
+    let (hall, runtime) = (hall(&app, &pools, app.observing_all()), app.runtime().clone());
     runtime.block_on(async {
         recover(global, &app, &hall, None).await;
         keep_tidy(&app);

@@ -134,7 +134,8 @@ pub async fn record(
 ) -> Result<Recorded, Unacted> {
     let (recorded, mut is_recorded) = watch::channel(false);
     let (hall, who, run_id) = (hall.clone(), who.clone(), run_id.clone());
-    let acting = tokio::spawn(async move { hall.act_telling(&who, &run_id, wish, &recorded).await });
+    let acting =
+        tokio::spawn(async move { hall.act_telling(&who, &run_id, wish, &recorded).await });
     // The sender goes away with the act.
     if is_recorded.wait_for(|recorded| *recorded).await.is_ok() {
         return Ok(Recorded::GoesOn(acting));

@@ -148,9 +148,12 @@ impl Active {
         self.until(|_| false).await.outcome.expect("it is over")
     }
 
-    /// Has it end, and waits until that is durable. False when it was left before it heard.
-    pub async fn cancel(&self, by: Arc<str>) -> bool {
-        self.cancel.send_replace(Some(by));
+    /// Has it end, and waits until that is durable. False when it was left before it heard. `stop` has
+    /// what it evaluates end; it hears of one cancel only.
+    pub async fn cancel(&self, by: Arc<str>, stop: impl FnOnce()) -> bool {
+        if self.cancel.send_replace(Some(by)).is_none() {
+            stop();
+        }
         self.until(|now| now.is_cancelled).await.is_cancelled
     }
 

@@ -18,21 +18,19 @@ use segue_core::tool::COMPOSITION;
 use segue_core::toolset::{Filter, Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_core::words::PlanRecord;
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{
-    Engine, EngineError, PlanError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
-    is_request_id,
+    Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
 };
 use segue_runtime::library::Library;
 use segue_runtime::store::{RunQuery, RunRow, Runs, Store, StoreError, TakeOver};
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::active::{Active, Asking, Outcome, Questions};
 use super::offer::Offers;
 use super::plans::Unbegun;
+use super::threads::{Threads, tell_panic};
 use crate::observe::{Observing, Origin};
 
 /// What is served to somebody, at one moment.
@@ -70,8 +68,8 @@ pub struct Hall {
     stock: RwLock<Arc<Stock>>,
     /// Names that offers must leave to others.
     taken: BTreeSet<&'static str>,
-    /// What runs are driven on: the connections of their tools live there.
-    handle: Handle,
+    /// What runs are driven on, and requests are worked on.
+    threads: Threads,
     active: Mutex<HashMap<Arc<str>, Arc<Active>>>,
     /// Runs that are about to begin: what they execute is taken already.
     announced: Mutex<HashSet<Arc<str>>>,
@@ -118,14 +116,14 @@ pub struct Wanted {
 }
 
 impl Hall {
-    /// A hall for the compositions and templates of an engine, whose runs are driven by `handle`.
+    /// A hall for the compositions and templates of an engine, whose runs are driven by `threads`.
     /// Whoever comes is held to one of the toolsets, or to none.
     pub fn new(
         engine: Engine,
         library: Library,
         toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
         taken: BTreeSet<&'static str>,
-        handle: Handle,
+        threads: Threads,
         observing: Observing,
     ) -> Arc<Hall> {
         let offers = Arc::new(Offers::of(&engine, &taken));
@@ -133,7 +131,7 @@ impl Hall {
         Arc::new(Hall {
             stock: RwLock::new(Arc::new(Stock { all, toolsets, within: Mutex::default() })),
             taken,
-            handle,
+            threads,
             active: Mutex::default(),
             announced: Mutex::default(),
             waiting: Mutex::default(),
@@ -142,6 +140,11 @@ impl Hall {
             leaving: watch::Sender::default(),
             observing,
         })
+    }
+
+    /// Where its work is done.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     /// Those who are told of its runs.
@@ -410,14 +413,20 @@ impl Hall {
         let hall = self.clone();
         self.stop_clock(&active.run_id);
         // Two tasks, so that a panic of the one is told by the other.
-        let work = self.handle.spawn(work);
+        let work = self.threads.runs.spawn(work);
         let mut leaving = self.leaving.subscribe();
-        self.handle.spawn(async move {
+        // Not where runs are moved: one that hears nothing is left, too.
+        self.threads.requests.spawn(async move {
             let end = work.abort_handle();
             let outcome = tokio::select! {
-                outcome = work => outcome.unwrap_or_else(|_| {
-                    Err(lost(&active.run_id, "Segue itself failed, which is a defect of it"))
-                }),
+                outcome = work => match outcome {
+                    Ok(outcome) => outcome,
+                    Err(error) => {
+                        tell_panic(&format!("run {}", active.run_id), error);
+                        engine.disown(&active.run_id).await;
+                        Err(lost(&active.run_id, "Segue itself failed, which is a defect of it"))
+                    }
+                },
                 _ = leaving.changed() => {
                     end.abort();
                     active.leave();
@@ -446,7 +455,7 @@ impl Hall {
         let (hall, which) = (self.clone(), run_id.clone());
         let mut leaving = self.leaving.subscribe();
         let mut clocks = self.clocks();
-        let clock = self.handle.spawn(async move {
+        let clock = self.threads.requests.spawn(async move {
             let pause = Duration::from_millis(at_ms.saturating_sub(now_ms()));
             let leaves = tokio::time::timeout(pause, leaving.wait_for(|leaving| *leaving));
             let is_over = leaves.await.is_err();
@@ -506,58 +515,6 @@ impl Hall {
         Ok(Runs { damaged: Vec::new(), ..found })
     }
 
-    /// A plan of theirs that is kept.
-    pub async fn plan_record(
-        &self,
-        who: &Principal,
-        plan_id: &Arc<str>,
-    ) -> Result<PlanRecord, PlanError> {
-        let record = self.everything().engine.plan_record(plan_id).await?;
-        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
-        theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
-    }
-
-    /// A plan of theirs by its id, or the last one of a request of theirs by that.
-    pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<PlanRecord, PlanError> {
-        let id: Arc<str> = id.into();
-        if is_request_id(&id) {
-            return self.plan_of_request(who, &id).await;
-        }
-        self.plan_record(who, &id).await
-    }
-
-    /// The last plan of a request of theirs.
-    pub async fn plan_of_request(
-        &self,
-        who: &Principal,
-        request_id: &Arc<str>,
-    ) -> Result<PlanRecord, PlanError> {
-        let last = self.plans_of_request(who, request_id).await?.pop();
-        last.ok_or_else(|| PlanError::NoPlanFor(request_id.clone()))
-    }
-
-    /// The plans of a request of theirs, the first one first.
-    pub async fn plans_of_request(
-        &self,
-        who: &Principal,
-        request_id: &Arc<str>,
-    ) -> Result<Vec<PlanRecord>, PlanError> {
-        let mut records = self.everything().engine.plans_of_request(request_id).await?;
-        records.retain(|record| who.sees(record.principal.as_deref()));
-        if records.is_empty() {
-            return Err(PlanError::NoPlanFor(request_id.clone()));
-        }
-        Ok(records)
-    }
-
-    /// The plans of somebody, newest first, so many at most.
-    pub async fn plans(&self, who: &Principal, limit: usize) -> Result<Vec<PlanRecord>, PlanError> {
-        let mut records = self.everything().engine.plans(usize::MAX).await?;
-        records.retain(|record| who.sees(record.principal.as_deref()));
-        records.truncate(limit);
-        Ok(records)
-    }
-
     /// Ends a run of theirs, wherever it is.
     pub async fn cancel(
         self: &Arc<Hall>,
@@ -565,6 +522,11 @@ impl Hall {
         run_id: &str,
     ) -> Result<RunView, EngineError> {
         self.act(who, run_id, Wish::Cancel { by: who.name.clone() }).await
+    }
+
+    /// Ends a run that is under way here, whatever it evaluates. Whether that is durable.
+    pub async fn cancel_active(&self, active: &Active, by: Arc<str>) -> bool {
+        active.cancel(by, || self.everything().engine.stop(&active.run_id)).await
     }
 
     /// Has what is wanted of a run of theirs happen, wherever it is, and waits until it is over or waits
@@ -589,7 +551,7 @@ impl Hall {
         loop {
             let (active, is_recorded) = match (self.active(who, run_id), &wish) {
                 (Some(active), Wish::Cancel { by }) => {
-                    let is_recorded = active.cancel(by.clone()).await;
+                    let is_recorded = self.cancel_active(&active, by.clone()).await;
                     (active, is_recorded)
                 }
                 (Some(active), Wish::GoOn) => {
@@ -656,6 +618,7 @@ impl Hall {
     /// us would be told of as a failure of the run. The next start goes on from the journals.
     pub async fn abandon(&self) {
         let active: Vec<Arc<Active>> = self.actives().values().cloned().collect();
+        self.everything().engine.leave();
         self.leaving.send_replace(true);
         for active in active {
             active.ended().await;

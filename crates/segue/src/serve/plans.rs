@@ -12,7 +12,7 @@ use segue_core::plan::Plan;
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunView, Timestamp};
 use segue_core::words::{PlanRecord, PlanState};
-use segue_runtime::engine::{AskRequest, EngineError, PlanError, Planned, Reuse};
+use segue_runtime::engine::{AskRequest, EngineError, PlanError, Planned, Reuse, is_request_id};
 use serde::Serialize;
 
 use super::acting::seen;
@@ -87,6 +87,60 @@ pub struct Unmade {
 impl From<PlanError> for Unmade {
     fn from(error: PlanError) -> Unmade {
         Unmade { error, used_before: Vec::new() }
+    }
+}
+
+impl Hall {
+    /// A plan of theirs that is kept.
+    pub async fn plan_record(
+        &self,
+        who: &Principal,
+        plan_id: &Arc<str>,
+    ) -> Result<PlanRecord, PlanError> {
+        let record = self.everything().engine.plan_record(plan_id).await?;
+        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
+        theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
+    }
+
+    /// A plan of theirs by its id, or the last one of a request of theirs by that.
+    pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<PlanRecord, PlanError> {
+        let id: Arc<str> = id.into();
+        if is_request_id(&id) {
+            return self.plan_of_request(who, &id).await;
+        }
+        self.plan_record(who, &id).await
+    }
+
+    /// The last plan of a request of theirs.
+    pub async fn plan_of_request(
+        &self,
+        who: &Principal,
+        request_id: &Arc<str>,
+    ) -> Result<PlanRecord, PlanError> {
+        let last = self.plans_of_request(who, request_id).await?.pop();
+        last.ok_or_else(|| PlanError::NoPlanFor(request_id.clone()))
+    }
+
+    /// The plans of a request of theirs, the first one first.
+    pub async fn plans_of_request(
+        &self,
+        who: &Principal,
+        request_id: &Arc<str>,
+    ) -> Result<Vec<PlanRecord>, PlanError> {
+        let mut records = self.everything().engine.plans_of_request(request_id).await?;
+        records.retain(|record| who.sees(record.principal.as_deref()));
+        if records.is_empty() {
+            return Err(PlanError::NoPlanFor(request_id.clone()));
+        }
+        Ok(records)
+    }
+
+    /// The plans of somebody, newest first, so many at most.
+    pub async fn plans(&self, who: &Principal, limit: usize) -> Result<Vec<PlanRecord>, PlanError> {
+        let mut records = self.everything().engine.plans(usize::MAX).await?;
+        records.retain(|record| who.sees(record.principal.as_deref()));
+        records.truncate(limit);
+        Ok(records)
     }
 }
 
@@ -293,6 +347,7 @@ mod tests {
     use super::*;
     use crate::observe::{Observing, Origin};
     use crate::serve::active::Asking;
+    use crate::serve::threads::Threads;
 
     const PLAN: &str = r#"{ "tools": [{ "name": "echo", "parameters": {} }] }"#;
 
@@ -327,7 +382,7 @@ mod tests {
             library,
             BTreeMap::new(),
             taken,
-            idle.handle().clone(),
+            Threads { runs: idle.handle().clone(), requests: idle.handle().clone() },
             observing,
         );
         let state = async || {

@@ -419,3 +419,43 @@ fn a_store_that_cannot_be_written_is_the_answer() {
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), ROWS.len(), wrong.join("\n"));
 }
+
+/// A panic while a request is worked on is an answer of that request, on every surface, and nothing else.
+/// A panic of a run ends that run alone.
+#[test]
+fn a_panic_is_an_answer() {
+    let place = place();
+    let served = &place.served;
+    place.store.set_panics(true);
+    served.get("/api/v1/runs").is_problem(500, "internal");
+    served.get("/api/v1/runs/x").is_problem(500, "internal");
+    served.post("/api/v1/runs/x/cancel", &json!(null)).is_problem(500, "internal");
+    let query = json!({ "query": "{ runs { next } }" });
+    let answer = served.send("POST", "/graphql", &[], &query).is(200);
+    assert_eq!(answer["errors"][0]["extensions"]["code"], "internal", "{answer}");
+    let get = json!({ "name": "run_get", "arguments": { "run_id": "x" } });
+    assert_eq!(served.mcp_method("tools/call", get)["error"]["code"], -32603);
+    let task = json!({ "taskId": "x" });
+    assert_eq!(served.mcp_method("tasks/get", task.clone())["error"]["code"], -32603);
+    assert_eq!(served.mcp_method("tasks/cancel", task)["error"]["code"], -32603);
+    place.store.set_panics(false);
+    place.store.set(Writes::Panic);
+    let told = served.told_by_rest(EXECUTE, &[], &json!({ "name": "quick" }));
+    assert!(!told.is_ok, "{told:?}");
+    place.store.set(Writes::Pass);
+    assert!(served.told_by_rest(EXECUTE, &[], &json!({ "name": "quick" })).is_ok);
+    assert_eq!(served.get("/api/v1/runs").is(200)["runs"].as_array().unwrap().len(), 1);
+}
+
+/// A server whose store cannot be written says that it is not ready.
+#[test]
+fn readiness_tries_a_write() {
+    let place = place();
+    place.store.set(Writes::Fail);
+    let answer = place.served.get("/readyz");
+    answer.is_problem(503, "unreachable");
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert_eq!(place.served.get("/healthz").status, 200);
+    place.store.set(Writes::Pass);
+    while place.served.get("/readyz").status != 200 {}
+}

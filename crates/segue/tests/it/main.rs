@@ -22,6 +22,7 @@ mod login;
 mod mcp;
 mod observe;
 mod plan;
+mod poison;
 mod promises;
 mod rest;
 mod run;

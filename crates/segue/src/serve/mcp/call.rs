@@ -383,15 +383,13 @@ impl Caller<'_> {
     /// Puts a question to the client, until it is answered or no longer stands.
     async fn put(&self, active: &Active, asked: &Asked, standing: &mut watch::Receiver<Standing>) {
         let is_gone = |now: &Standing| !now.questions.iter().any(|other| other.id == asked.id);
-        tokio::select! {
-            // A run that was left before the answer was durable says so by its outcome.
-            () = async {
-                let decision = self.word(active, asked).await;
-                active.answer(asked.id, decision).await;
-            } => {}
-            () = async { drop(standing.wait_for(is_gone).await) } => {}
-            () = self.context.ct.cancelled() => {}
-        }
+        let decision = tokio::select! {
+            decision = self.word(active, asked) => decision,
+            () = async { drop(standing.wait_for(is_gone).await) } => return,
+            () = self.context.ct.cancelled() => return,
+        };
+        // A run that was left before the answer was durable says so by its outcome.
+        active.answer(asked.id, decision).await;
     }
 
     /// What a person says to a question; nothing leaves it open, as do answers that never fit.
@@ -423,7 +421,7 @@ impl Caller<'_> {
     /// The caller does not want it any more; one that has only gone away leaves the run alone.
     async fn give_up(&self, active: &Active) -> CallToolResponse {
         if !self.server.line().is_closed() {
-            active.cancel(self.who.name.clone()).await;
+            self.hall.cancel_active(active, self.who.name.clone()).await;
             active.ended().await;
         }
         told(Told::under_way(&active.run_id))

@@ -32,6 +32,8 @@ use crate::serve::content::{self, Held};
 use crate::serve::execution::Execution;
 use crate::serve::hall::Hall;
 use crate::serve::own::{self, Desk};
+use crate::serve::rest::problem::Problem;
+use crate::serve::threads::Panicked;
 use crate::serve::told::{Shape, Telling, Told, run_of_uri, run_value};
 
 /// Tasks whose shape is remembered; of others, the composition's name says it.
@@ -111,6 +113,76 @@ impl Server {
         let open = opening.wait_for(Option::is_some).await;
         let hall = open.ok().and_then(|hall| hall.clone());
         hall.ok_or_else(|| ErrorData::internal_error("Segue could not start", None))
+    }
+
+    /// Works on a request beside the thread that serves. A panic of ours is an error.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ErrorData>> + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let answered = self.hall().await?.threads().answer(work).await;
+        answered.unwrap_or_else(|Panicked| {
+            let message = Problem::panicked().view().detail.clone();
+            Err(ErrorData::internal_error(message, None))
+        })
+    }
+
+    async fn call(
+        self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let (who, tool) = (self.who(&context), params.name.clone());
+        let answer = self.called(&who, params, &context).await;
+        let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Look);
+        if self.shared.is_audited && !only_looks {
+            let origin = wire::origin(&context);
+            wire::tell(&who, &tool, &answer, origin.request_id.as_deref());
+        }
+        answer
+    }
+
+    async fn read(
+        self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let unknown = || {
+            let data = serde_json::json!({ "uri": request.uri });
+            ErrorData::resource_not_found("there is no such resource", Some(data))
+        };
+        let place = content::place_of_uri(&request.uri);
+        let whole = run_of_uri(&request.uri);
+        let run_id = place.map(|(run_id, _)| run_id).or(whole.map(|(run_id, _)| run_id));
+        let hall = self.hall().await?;
+        let who = self.who(&context);
+        let stored = hall.stored(&who, run_id.ok_or_else(unknown)?).await.map_err(|_| unknown())?;
+        let view = stored.view();
+        let contents = match place {
+            Some((_, at)) => held(&view.output, at, &request.uri).ok_or_else(unknown)?,
+            None => {
+                let is_all = whole.is_some_and(|(_, is_all)| is_all);
+                let value = if is_all { run_value(&view, true) } else { view.output };
+                ResourceContents::text(value.to_json(), &request.uri)
+                    .with_mime_type("application/json")
+            }
+        };
+        let mut result = ReadResourceResult::new(vec![contents]);
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(result.into())
+    }
+
+    /// Somebody who acts on a task, if they may.
+    async fn caller<'a>(
+        &'a self,
+        who: &'a Principal,
+        context: &'a RequestContext<RoleServer>,
+        args: &'a Value,
+    ) -> Result<Caller<'a>, ErrorData> {
+        let hall = self.hall().await?;
+        let caller = Caller { server: self, hall, who, context, tool: "", args };
+        caller.may_act()?;
+        Ok(caller)
     }
 
     /// Tells a client of the era with `initialize` when what is offered changes.
@@ -303,14 +375,7 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (who, tool) = (self.who(&context), params.name.clone());
-        let answer = self.called(&who, params, &context).await;
-        let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Look);
-        if self.shared.is_audited && !only_looks {
-            let origin = wire::origin(&context);
-            wire::tell(&who, &tool, &answer, origin.request_id.as_deref());
-        }
-        answer
+        self.aside(self.clone().call(params, context)).await
     }
 
     async fn list_resources(
@@ -349,29 +414,7 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let unknown = || {
-            let data = serde_json::json!({ "uri": request.uri });
-            ErrorData::resource_not_found("there is no such resource", Some(data))
-        };
-        let place = content::place_of_uri(&request.uri);
-        let whole = run_of_uri(&request.uri);
-        let run_id = place.map(|(run_id, _)| run_id).or(whole.map(|(run_id, _)| run_id));
-        let hall = self.hall().await?;
-        let who = self.who(&context);
-        let stored = hall.stored(&who, run_id.ok_or_else(unknown)?).await.map_err(|_| unknown())?;
-        let view = stored.view();
-        let contents = match place {
-            Some((_, at)) => held(&view.output, at, &request.uri).ok_or_else(unknown)?,
-            None => {
-                let is_all = whole.is_some_and(|(_, is_all)| is_all);
-                let value = if is_all { run_value(&view, true) } else { view.output };
-                ResourceContents::text(value.to_json(), &request.uri)
-                    .with_mime_type("application/json")
-            }
-        };
-        let mut result = ReadResourceResult::new(vec![contents]);
-        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
-        Ok(result.into())
+        self.aside(self.clone().read(request, context)).await
     }
 
     async fn list_prompts(
@@ -436,8 +479,13 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let hall = self.hall().await?;
-        Ok(GetTaskResult::new(self.task(&hall, &self.who(&context), &request.task_id).await?))
+        let server = self.clone();
+        self.aside(async move {
+            let hall = server.hall().await?;
+            let who = server.who(&context);
+            Ok(GetTaskResult::new(server.task(&hall, &who, &request.task_id).await?))
+        })
+        .await
     }
 
     async fn update_task(
@@ -445,12 +493,13 @@ impl ServerHandler for Server {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let hall = self.hall().await?;
-        let (args, who) = (Value::Null, self.who(&context));
-        let (hall, server) = (hall.clone(), self);
-        let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        caller.may_act()?;
-        caller.answer_task(&request.task_id, &request.input_responses).await
+        let server = self.clone();
+        self.aside(async move {
+            let (args, who) = (Value::Null, server.who(&context));
+            let caller = server.caller(&who, &context, &args).await?;
+            caller.answer_task(&request.task_id, &request.input_responses).await
+        })
+        .await
     }
 
     async fn cancel_task(
@@ -458,12 +507,13 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let hall = self.hall().await?;
-        let (args, who) = (Value::Null, self.who(&context));
-        let (hall, server) = (hall.clone(), self);
-        let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        caller.may_act()?;
-        caller.cancel_task(&request.task_id).await
+        let server = self.clone();
+        self.aside(async move {
+            let (args, who) = (Value::Null, server.who(&context));
+            let caller = server.caller(&who, &context, &args).await?;
+            caller.cancel_task(&request.task_id).await
+        })
+        .await
     }
 }
 

@@ -47,6 +47,7 @@ use super::audit;
 use super::following::Followers;
 use super::hall::Hall;
 use super::http::Resource;
+use super::threads::Panicked;
 use crate::observe::Origin;
 use problem::Problem;
 use routes::{Handler, ROUTES, Route, Verb};
@@ -61,6 +62,7 @@ pub struct Rest {
     pub resource: Resource,
     /// Who follows runs.
     pub followers: Arc<Followers>,
+    readiness: server::Writable,
     /// What bodies are held against, by the name of their route.
     bodies: BTreeMap<&'static str, Schema>,
 }
@@ -71,7 +73,7 @@ impl Rest {
         let followers = Followers::new(hall.clone(), leaving);
         let bodies = ROUTES.iter().filter_map(|route| Some((route.name, openapi::checked(route)?)));
         let bodies = bodies.collect();
-        Rest { hall, resource, followers, bodies }
+        Rest { hall, resource, followers, readiness: server::Writable::default(), bodies }
     }
 
     /// What is wrong with a body of the route of this name.
@@ -162,16 +164,22 @@ async fn answer(rest: Arc<Rest>, path: &str, params: &RawPathParams, request: Re
 
 async fn answered(
     rest: Arc<Rest>,
-    route: &Route,
+    route: &'static Route,
     params: &RawPathParams,
     who: Principal,
     request: Request,
 ) -> Answer {
     allow(route, &who)?;
-    let visit = Visit::new(rest, route, params, who, request).await?;
+    let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let threads = rest.hall.threads().clone();
+    let visit = Visit::new(rest, route, path, who, request);
     match route.handler {
-        Handler::Now(handler) => handler(&visit),
-        Handler::Later(handler) => handler(visit).await,
+        Handler::Now(handler) => handler(&visit.await?),
+        Handler::Soon(handler) => handler(visit.await?).await,
+        Handler::Later(handler) => {
+            let answered = threads.answer(async move { handler(visit.await?).await }).await;
+            answered.unwrap_or_else(|Panicked| Err(Problem::panicked()))
+        }
         Handler::Elsewhere => Ok(not_found().await),
     }
 }

@@ -106,6 +106,12 @@ impl Problem {
         problem.with(header::RETRY_AFTER, "1")
     }
 
+    /// Our own code panicked.
+    pub fn panicked() -> Problem {
+        let detail = "Segue itself failed, which is a defect of it; its log says where";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
+    }
+
     /// Why a run could not begin.
     pub fn refused(errors: Vec<ErrorView>) -> Problem {
         let (code, detail) = errors

@@ -52,8 +52,10 @@ pub type Shape = fn(&mut SchemaGenerator) -> Schema;
 pub enum Handler {
     /// A function here, at once.
     Now(fn(&Visit) -> Answer),
-    /// A function here that may have to wait.
+    /// A function here that may have to wait, and to calculate: beside the thread that serves.
     Later(fn(Visit) -> BoxFuture<'static, Answer>),
+    /// A function here that may have to wait, and never calculates.
+    Soon(fn(Visit) -> BoxFuture<'static, Answer>),
     /// Another door, which has the same guards.
     Elsewhere,
 }
@@ -629,9 +631,9 @@ pub const ROUTES: &[Route] = &[
         ..route(Verb::Get, "/healthz", Right::Anybody, "getHealth")
     },
     Route {
-        about: "Whether runs can be begun: the store answers",
+        about: "Whether runs can be begun: the store can be written",
         outcomes: &[json(200, "they can", SchemaGenerator::subschema_for::<shapes::Readiness>)],
-        handler: Handler::Later(|visit| Box::pin(server::readiness(visit))),
+        handler: Handler::Soon(|visit| Box::pin(server::readiness(visit))),
         ..route(Verb::Get, "/readyz", Right::Look, "getReadiness")
     },
     Route {
@@ -643,7 +645,7 @@ pub const ROUTES: &[Route] = &[
             about: "OpenMetrics",
             content: Content::Other("application/openmetrics-text"),
         }],
-        handler: Handler::Later(|visit| Box::pin(server::metrics(visit))),
+        handler: Handler::Soon(|visit| Box::pin(server::metrics(visit))),
         ..route(Verb::Get, "/metrics", Right::Look, "getMetrics")
     },
     Route {

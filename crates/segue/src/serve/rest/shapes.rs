@@ -393,7 +393,7 @@ pub struct ExportReport {
 /// Whether runs can be begun.
 #[derive(Serialize, JsonSchema)]
 pub struct Readiness {
-    /// Whether the store answers.
+    /// Whether the store can be written.
     pub ready: bool,
     /// Compositions that are served.
     pub compositions: usize,

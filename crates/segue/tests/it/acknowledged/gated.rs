@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use segue::observe::Observing;
 use segue::serve::hall::Hall;
 use segue::serve::http::{House, Keyring, bind};
 use segue::serve::own;
+use segue::serve::threads::Threads;
 use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
@@ -34,6 +35,8 @@ pub(super) enum Writes {
     Wait,
     /// They fail, as on a full disk.
     Fail,
+    /// Our own code panics.
+    Panic,
 }
 
 /// A store whose writes of runs are held or fail on demand.
@@ -41,17 +44,25 @@ pub(super) struct Gated {
     inner: MemoryStore,
     writes: watch::Sender<Writes>,
     held: AtomicUsize,
+    /// Whether our own code panics when it reads.
+    panics: AtomicBool,
 }
 
 impl Gated {
     fn new() -> Gated {
         let writes = watch::Sender::new(Writes::Pass);
-        Gated { inner: MemoryStore::default(), writes, held: AtomicUsize::new(0) }
+        let (held, panics) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Gated { inner: MemoryStore::default(), writes, held, panics }
     }
 
     /// Sets what happens to writes from now on.
     pub(super) fn set(&self, writes: Writes) {
         self.writes.send_replace(writes);
+    }
+
+    /// Sets whether whoever reads panics.
+    pub(super) fn set_panics(&self, panics: bool) {
+        self.panics.store(panics, Ordering::SeqCst);
     }
 
     /// How many writes wait.
@@ -66,6 +77,7 @@ impl Gated {
         let writes = decided.map_or(Writes::Fail, |writes| *writes);
         self.held.fetch_sub(1, Ordering::SeqCst);
         match writes {
+            Writes::Panic => panic!("made up for a test"),
             Writes::Fail => Err(StoreError::Unavailable { message: "no room".to_owned() }),
             Writes::Pass | Writes::Wait => Ok(()),
         }
@@ -101,10 +113,12 @@ impl Store for Gated {
     }
 
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
         self.inner.run(run_id).await
     }
 
     async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+        assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
         self.inner.runs(query).await
     }
 
@@ -179,13 +193,16 @@ impl Place {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.unwrap();
+            // On one thread: what is answered too early is answered before anything is written.
+            let handle = runtime.handle().clone();
+            let threads = Threads { runs: handle.clone(), requests: handle };
             let (library, _) = Library::new(engine.clone(), Vec::new());
             let hall = Hall::new(
                 engine,
                 library,
                 BTreeMap::new(),
                 own::names(),
-                runtime.handle().clone(),
+                threads,
                 Observing::default(),
             );
             runtime.block_on(async {
