@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::Code;
 use crate::id::ToolId;
@@ -32,18 +32,38 @@ pub struct Composed {
 }
 
 /// Says of arguments whether a call with them asks a person first.
-#[derive(Clone)]
-pub struct AsksWhen(Arc<dyn Fn(&Value) -> bool + Send + Sync>);
+#[derive(Clone, Default)]
+pub struct AsksWhen(Arc<OnceLock<Predicate>>);
+
+type Predicate = Arc<dyn Fn(&Value, &[Arc<str>]) -> bool + Send + Sync>;
 
 impl AsksWhen {
     /// Asks when this is true.
     pub fn new(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> AsksWhen {
-        AsksWhen(Arc::new(asks))
+        AsksWhen::unless_overwriting(move |args, _| asks(args))
     }
 
-    /// Whether a call with these arguments asks. Code that panics has not said that it does not.
-    pub fn asks(&self, args: &Value) -> bool {
-        std::panic::catch_unwind(AssertUnwindSafe(|| (self.0)(args))).unwrap_or(true)
+    /// Asks when this is true of arguments, and of what the composition that is run may overwrite
+    /// without asking.
+    pub fn unless_overwriting(
+        asks: impl Fn(&Value, &[Arc<str>]) -> bool + Send + Sync + 'static,
+    ) -> AsksWhen {
+        let asks: Predicate = Arc::new(asks);
+        AsksWhen(Arc::new(OnceLock::from(asks)))
+    }
+
+    /// Whether a call with these arguments asks. Code that panics has not said that it does not, and
+    /// code that is missing, because a plan was read from a store, has not either.
+    pub fn asks(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
+        let Some(asks) = self.0.get() else { return true };
+        std::panic::catch_unwind(AssertUnwindSafe(|| asks(args, overwrites))).unwrap_or(true)
+    }
+
+    /// Goes by the code of the same tool as it is here, where its own is missing.
+    pub fn bind(&self, here: &AsksWhen) {
+        if let Some(asks) = here.0.get() {
+            let _ = self.0.set(asks.clone());
+        }
     }
 }
 

@@ -42,6 +42,7 @@ pub mod rehearsal;
 pub mod result;
 pub mod run;
 pub mod schema;
+pub mod secret;
 pub mod shape;
 pub mod template;
 pub mod testing;

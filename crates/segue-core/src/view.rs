@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::composition::{Body, Dialect, Flow, Step, StepKind, Target, Undo, Ways};
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
-use crate::tool::Impact;
+use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Value};
 
 pub use time::{Timestamp, parse_rfc3339, rfc3339};
@@ -256,13 +256,13 @@ pub struct EffectView {
 }
 
 impl EffectView {
-    /// What a step of a plan would do.
-    pub fn of(plan: &Plan, planned: &PlanStep) -> EffectView {
+    /// What a step of a plan would do, with what it is given as far as that is known.
+    pub fn of(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> EffectView {
         let is_container = !planned.bodies.is_empty() || !planned.nested.is_empty();
         EffectView {
             effect: planned.effect,
             rollback: RollbackView::of(&planned.step, is_container),
-            confirms: confirms(plan, planned),
+            confirms: confirms(plan, planned, given),
             called: false,
         }
     }
@@ -427,6 +427,9 @@ pub struct PlanStepView {
     pub timeout_ms: Option<u64>,
     /// Whether it asks before it is called.
     pub confirms: bool,
+    /// Whether that depends on what it is given.
+    #[serde(skip)]
+    pub confirms_sometimes: bool,
     /// The bodies inside, each with its steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bodies: Vec<PlanBodyView>,
@@ -635,14 +638,16 @@ impl PlanStepView {
             when: step.when.as_ref().map(|when| when.text().trim().to_owned()),
             output_key: step.output_key.as_ref().map(|(key, _)| key.clone()),
             timeout_ms: step.timeout_ms,
-            confirms: confirms(plan, planned),
+            confirms: confirms(plan, planned, None),
+            confirms_sometimes: !confirms(plan, planned, Some(&Value::Null)),
             bodies,
         }
     }
 }
 
-/// Whether a tool that a run may call on its way forward asks first, or what would take that back.
-fn confirms(plan: &Plan, planned: &PlanStep) -> bool {
+/// Whether a tool that a run may call on its way forward asks first, with this or with something, or what
+/// would take that back.
+fn confirms(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> bool {
     let step = &planned.step;
     let candidates = 0..=u16::try_from(step.fallback.len()).unwrap_or(u16::MAX);
     if plan.takes_back() && candidates.into_iter().any(|candidate| planned.undo_asks(candidate)) {
@@ -653,7 +658,11 @@ fn confirms(plan: &Plan, planned: &PlanStep) -> bool {
         _ => None,
     };
     let tools = own.into_iter().chain(&step.fallback).filter_map(|call| call.tool.as_ref());
-    tools.into_iter().any(|tool| tool.composition.is_none() && tool.may_ask())
+    let asks = |tool: &ToolSpec| match given {
+        Some(args) if tool.composed.is_none() && tool.asks_sometimes() => tool.asks(args),
+        _ => tool.may_ask(),
+    };
+    tools.into_iter().any(|tool| tool.composition.is_none() && asks(tool))
 }
 
 impl RollbackView {

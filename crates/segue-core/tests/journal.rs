@@ -66,13 +66,15 @@ fn any_options() -> impl Strategy<Value = Options> {
     let strategy = prop::option::of(
         prop::sample::select(OnFailure::WORDS).prop_map(|word| OnFailure::parse(word).unwrap()),
     );
-    (any::<Option<u64>>(), any::<Option<u32>>(), strategy, any::<bool>(), any::<bool>()).prop_map(
-        |(timeout_ms, max_concurrency, strategy, approved, consented)| Options {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (any::<Option<u64>>(), any::<Option<u32>>(), strategy, flags).prop_map(
+        |(timeout_ms, max_concurrency, strategy, (approved, consented, vouched))| Options {
             timeout_ms,
             max_concurrency,
             strategy,
             approved,
             consented,
+            vouched,
         },
     )
 }

@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use segue_core::access::Caller;
 use segue_core::compile::source::Source;
 use segue_core::compile::{self, Compiled};
-use segue_core::composition::{Dialect, Strategy};
+use segue_core::composition::{Composition, Dialect, Strategy};
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -78,6 +78,8 @@ struct Inner {
     /// What its tools are chosen by, once more for other compositions.
     toolset: Option<ToolsetBuilder>,
     absent: Absent,
+    /// Whether its compositions come from somebody who is not trusted.
+    has_foreign_compositions: bool,
     secrets: Secrets,
 }
 
@@ -97,6 +99,7 @@ pub struct EngineBuilder {
     toolset: Option<ToolsetBuilder>,
     model: Option<Arc<dyn Model>>,
     absent: Absent,
+    has_foreign_compositions: bool,
     before: Option<Engine>,
 }
 
@@ -135,6 +138,14 @@ impl EngineBuilder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> EngineBuilder {
         self.store = Some(store);
+        self
+    }
+
+    /// Says that compositions come from somebody who is not trusted: what they say of files that they
+    /// may overwrite does not count.
+    #[must_use]
+    pub fn foreign_compositions(mut self) -> EngineBuilder {
+        self.has_foreign_compositions = true;
         self
     }
 
@@ -263,6 +274,7 @@ impl EngineBuilder {
             model,
             toolset: self.toolset,
             absent: self.absent,
+            has_foreign_compositions: self.has_foreign_compositions,
             secrets,
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
@@ -471,6 +483,7 @@ impl Engine {
             Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
         };
         let mut started = self.started(&request.plan, input, request.context, request.options);
+        started.options.vouched |= self.vouches_for(&request.plan);
         let is_drawn = request.run_id.is_none();
         started.run_id = request.run_id.unwrap_or(started.run_id);
         started.trace = request.trace;
@@ -508,6 +521,18 @@ impl Engine {
         Ok(view)
     }
 
+    /// Whether a plan is one of a composition that this engine was given, and by whom it trusts.
+    fn vouches_for(&self, plan: &Plan) -> bool {
+        let Composition { name, source, overwrites, .. } = &*plan.composition;
+        let is_it = |own: &ToolSpec| {
+            let own = own.composition.as_ref();
+            own.is_some_and(|own| own.name == *name && own.source.text() == source.text())
+        };
+        !overwrites.is_empty()
+            && !self.inner.has_foreign_compositions
+            && self.inner.catalog.tools().any(|own| is_it(own))
+    }
+
     /// Compiles and plans a composition that a run has made.
     fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure> {
         plan::plan_made(document, &self.inner.catalog, &self.inner.limits)
@@ -518,7 +543,12 @@ impl Engine {
         match run::admit(plan, input, &context) {
             Ok(input) => {
                 let started = self.started(plan, input, context, Options::default());
-                run::dry_run(plan, &started, &self.inner.limits)
+                let mut view = run::dry_run(plan, &started, &self.inner.limits);
+                for step in &mut view.steps {
+                    let input = std::mem::take(&mut step.input);
+                    step.input = self.inner.secrets.clean_value(input);
+                }
+                view
             }
             Err(errors) => Engine::refused(plan, errors),
         }

@@ -463,6 +463,8 @@ impl Plan {
         let max_calls = max_calls.map(|max| ("max_tool_calls", Value::from(u64::from(max))));
         let keeps = composition.unresolved == Unresolved::Keep;
         let keeps = keeps.then(|| ("unresolved", Value::from("keep")));
+        let overwrites = &composition.overwrites;
+        let overwrites = (!overwrites.is_empty()).then(|| ("overwrites", texts(overwrites)));
         let meaning = [
             ("name", Value::String(composition.name.clone())),
             ("input", composition.input.as_ref().map_or(Value::Null, |s| s.json().clone())),
@@ -487,7 +489,7 @@ impl Plan {
                     .into(),
             ),
         ];
-        Value::object(meaning.into_iter().chain(max_calls).chain(keeps))
+        Value::object(meaning.into_iter().chain(max_calls).chain(keeps).chain(overwrites))
     }
 }
 

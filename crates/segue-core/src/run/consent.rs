@@ -97,6 +97,13 @@ impl State {
         planned.unvouched_undo(candidate).filter(|_| asks)
     }
 
+    /// Files that the run may overwrite without asking: those that its own composition names, where
+    /// that is the operator's.
+    fn overwrites(&self) -> &[Arc<str>] {
+        let is_vouched = self.options().is_some_and(|options| options.vouched);
+        if is_vouched { &self.plan_of(0).composition.overwrites } else { &[] }
+    }
+
     /// Whether nobody is asked, whatever is called.
     fn is_approved(&self, frame: u32) -> bool {
         // Whoever allowed a step was told of what takes it back.
@@ -163,7 +170,10 @@ impl Moment<'_> {
         }
         let by_itself = match self.state.planned(node).nested.get(&candidate) {
             Some(nested) => nested.asks_once_within(self.state.may_go_back(node.frame)),
-            None => spec(candidate_call(step, candidate)).asks(args),
+            None => {
+                let tool = spec(candidate_call(step, candidate));
+                tool.asks_within(args, self.state.overwrites())
+            }
         };
         by_itself || self.state.asking_undo(node, candidate).is_some()
     }

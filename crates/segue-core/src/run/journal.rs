@@ -97,6 +97,9 @@ pub struct Options {
     /// composition. What is not declared is refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub consented: bool,
+    /// The composition is the operator's: what it says of files that it may overwrite counts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub vouched: bool,
 }
 
 /// Why a step failed.

@@ -131,6 +131,7 @@ impl Around for World {
                 approved: self.spec.get("decide").is_none()
                     || options.get("approved").and_then(Value::as_bool) == Some(true),
                 consented: false,
+                vouched: false,
             },
             plan_hash: None,
             engine: "test".into(),

@@ -100,6 +100,7 @@ impl Engine {
         let unknown = || StoreError::Unknown { run_id: run_id.clone() };
         let row = store.run(run_id).await?.ok_or_else(unknown)?;
         let plan = store.plan(run_id, &self.inner.limits).await?;
+        plan.bind(&self.inner.catalog);
         let journal = store.load(run_id).await?;
         let run = Run::replay(plan.clone(), self.inner.limits.clone(), &journal)
             .map_err(|error| damaged(run_id, error.seq, error.to_string()))?;

@@ -29,6 +29,7 @@ use segue_core::value::Value;
 
 pub use ask::Asker;
 pub use notes::Progress;
+pub use orphans::{end_left_servers, settle, started_folder};
 
 /// One call of a tool.
 #[derive(Clone, Debug)]

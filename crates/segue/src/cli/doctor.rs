@@ -159,8 +159,8 @@ fn compositions(app: &App) -> Finding {
 fn commands(app: &App) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !Trust::load().allows(&app.config) {
-        let message = "the commands and servers of this configuration are not allowed yet";
-        findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
+        let message = "this configuration was found here and is not trusted yet";
+        findings.push(Finding::bad("trust", message, "look at it, then run `segue trust`"));
     }
     let secrets = Secrets::new(app.config.secrets.iter().cloned());
     for (name, command) in &app.config.commands {

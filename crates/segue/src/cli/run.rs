@@ -315,6 +315,8 @@ impl Prepared {
             strategy: args.error_strategy,
             approved: args.yes,
             consented: false,
+            // Whoever names a file means it, as with a configuration.
+            vouched: args.composition.as_deref().is_some_and(|name| Path::new(name).is_file()),
         };
         let observer = if args.dry_run { &Unobserved } else { progress.observer() };
         let listener = record.map(|record| record.listen(&app, &plan, &options, observer));

@@ -19,7 +19,7 @@ use segue_runtime::tools::secret::SECRET_BYTES_MIN;
 
 use super::expand::expand;
 use super::secrets::is_secret_name;
-use super::{Config, KeepRuns, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
+use super::{Config, Grants, KeepRuns, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -114,6 +114,8 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
     config.secrets = given.take();
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
+    config.secrets.extend(config.server.token.clone());
+    config.secrets.extend(config.llm.as_ref().and_then(|llm| llm.api_key.clone()));
     for Member { key, key_span, .. } in root.get("tools").map_or(&[][..], Node::members) {
         if let Some(known) = config.tools.get_mut(key) {
             let at = source.position(key_span.start);
@@ -158,10 +160,7 @@ impl Reader<'_> {
         for member in root.members() {
             let value = &member.value;
             match &*member.key {
-                "commands" => {
-                    config.commands = self.each(value, Self::command);
-                    config.commands_as_written = value.to_value();
-                }
+                "commands" => config.commands = self.each(value, Self::command),
                 // The shape that every MCP host reads, and the key that one of them has for it.
                 "mcpServers" | "servers" => self.servers(value, &mut config),
                 "http" => config.http = self.each(value, Self::http),
@@ -187,20 +186,15 @@ impl Reader<'_> {
                 "retention" => config.retention = self.retention(value),
                 "limits" => config.limits = self.limits(value),
                 "server" => config.server = self.server(value),
-                "observe" => {
-                    config.traces = self.observe(value);
-                    config.observe_as_written = value.to_value();
-                }
-                "llm" => {
-                    config.llm = self.llm(value);
-                    config.llm_as_written = value.to_value();
-                }
+                "observe" => config.traces = self.observe(value),
+                "llm" => config.llm = self.llm(value),
                 "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
                 other if LATER.contains(&other) => self.later(member),
                 _ => {}
             }
         }
         self.check_toolsets_meant(&config);
+        config.grants = Grants::read(root);
         config
     }
 
@@ -434,10 +428,12 @@ impl Reader<'_> {
             return;
         }
         if let Some(files) = node.get("files")
-            && self.keys(files, &["root"], "`files`")
+            && self.keys(files, &["root", "overwrite"], "`files`")
         {
             let root = files.get("root").and_then(|root| self.text(root, "`root`"));
             config.files_root = root.map(|root| self.folder.join(root));
+            let overwrite = files.get("overwrite");
+            config.overwrite = overwrite.map_or_else(Vec::new, |it| self.texts(it, "`overwrite`"));
         }
         if let Some(http) = node.get("http")
             && self.keys(http, &["allow"], "`http`")

@@ -22,6 +22,7 @@ mod mcp;
 mod observe;
 mod plan;
 mod promises;
+mod reach;
 mod rest;
 mod run;
 mod runs;

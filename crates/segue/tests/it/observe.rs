@@ -198,7 +198,8 @@ fn a_session_is_named() {
 fn a_collector_that_was_merely_found_is_told_nothing() {
     let collector = Collector::start();
     let world =
-        World::with("name: small\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n");
+        World::with("name: small\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n")
+            .merely_found();
     let otlp = format!("observe: {{ otlp: {{ endpoint: '{}' }} }}\n", collector.address);
     world.file("segue.yaml", otlp);
     world.segue(&["run", "c.yaml"]).exits(0);

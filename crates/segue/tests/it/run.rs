@@ -578,7 +578,7 @@ fn commands_of_a_named_configuration_run() {
 #[cfg(unix)]
 #[test]
 fn commands_of_a_found_configuration_wait_for_trust() {
-    let world = World::with(SHOUTS);
+    let world = World::with(SHOUTS).merely_found();
     world.file("segue.yaml", COMMANDS);
     let refused = world.run(1, &[]);
     assert_eq!(error(&refused)["code"], "policy-violation");
@@ -586,7 +586,7 @@ fn commands_of_a_found_configuration_wait_for_trust() {
     world.segue(&["check", "c.yaml"]).exits(0);
     world.segue(&["doctor"]).exits(2);
     let trusted = world.segue(&["trust"]).exits(0);
-    assert!(trusted.stderr.contains(r#"shout: ["tr","a-z","A-Z"]"#), "{}", trusted.stderr);
+    assert!(trusted.stderr.contains(r#"["tr","a-z","A-Z"]"#), "{}", trusted.stderr);
     assert_eq!(world.run(0, &[])["output"], "HELLO");
     world.segue(&["doctor"]).exits(0);
     // Trust is in these commands, as they are.
@@ -657,7 +657,7 @@ fn a_person_at_a_terminal_is_asked() {
 #[cfg(unix)]
 fn a_question_holds_up_nobody_else() {
     let world = World::with(
-        "name: c\nsteps:\n  - { id: ask, approve: { message: 'Go on?' } }\n\
+        "name: c\noverwrites: [two.txt]\nsteps:\n  - { id: ask, approve: { message: 'Go on?' } }\n\
          \x20 - { id: one, tool: echo, parameters: { n: 1 } }\n\
          \x20 - { id: two, tool: files_write, parameters: { path: two.txt, content: x }, depends_on: one }\n\
          \x20 - { id: say, tool: echo, parameters: { by: '{{ ask.by }}' } }\n",

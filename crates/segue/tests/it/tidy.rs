@@ -15,12 +15,14 @@ use crate::support::{Json, World, corpus, files_below, repository, shown};
 
 /// What the core may depend on: nothing that touches the world.
 const CORE_DEPENDENCIES: &[&str] = &[
+    "base64",
     "granit-parser",
     "indexmap",
     "jaq-core",
     "jaq-json",
     "jaq-std",
     "jsonschema",
+    "memchr",
     "minijinja",
     "schemars",
     "semver",
