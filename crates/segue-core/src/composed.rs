@@ -221,7 +221,7 @@ pub fn part_call(caller: Caller<'_>, name: &str, args: &Value) -> Result<PartCal
         let message = format!("`{}` does not declare that it calls `{}`", tool.id, part.id);
         return Err(Failure::lasting(Code::ToolNotAllowed, message));
     }
-    let held_to = catalog.within().filter(|_| !takes_back);
+    let held_to = catalog.within().filter(|toolset| !takes_back && !toolset.is_whole());
     if let Some((code, message)) = held_to.and_then(|toolset| toolset.refusal(&part.id)) {
         return Err(Failure::lasting(code, message));
     }

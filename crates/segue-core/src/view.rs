@@ -208,6 +208,25 @@ pub struct WaitView {
     /// JSON Schema of the data that belongs to a yes, of an approval that wants some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// The tools that a yes covers: those that are called, then what may take that back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<CoveredView>,
+}
+
+/// A tool that a yes covers.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CoveredView {
+    /// The tool.
+    pub tool: Arc<str>,
+    /// What it does to the world.
+    pub effect: Impact,
+    /// What it is called with, where that is known before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// Whether what it does can be taken back.
+    pub can_be_undone: bool,
+    /// Whether it is called to take something back.
+    pub takes_back: bool,
 }
 
 /// One step of a run.

@@ -475,6 +475,7 @@ impl Engine {
         started.run_id = request.run_id.unwrap_or(started.run_id);
         started.trace = request.trace;
         started.chain_id = chain_id.unwrap_or(started.chain_id);
+        let caller = request.caller.clone();
         started.caller = request.caller;
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         for given in [&started.input, &started.context] {
@@ -489,7 +490,7 @@ impl Engine {
             confirmer: request.confirmer,
             catalog: &inner.catalog,
             limits: &inner.limits,
-            compositions: &Nested { engine: self, registry },
+            compositions: &Nested { engine: self, registry, caller },
             observer: request.observer,
             chance: &inner.chance,
             expand,

@@ -44,13 +44,14 @@ pub use rerun::Reused;
 pub(crate) use retry::delay_ms;
 pub use trace::{SpanId, Spanned, Trace};
 
+use crate::access::Caller;
 use crate::composition::{StepKind, Undo};
 use crate::id::ToolId;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::plan::{Declared, Plan};
 use crate::schema::Schema;
-use crate::tool::ToolSpec;
+use crate::tool::{Impact, ToolSpec};
 use crate::value::Value;
 use crate::view::{AttemptView, DecisionView, RunStatus, RunView};
 use state::State;
@@ -261,6 +262,8 @@ pub struct UndoCall {
     pub tool: ToolId,
     /// What it would be called with, as it is written.
     pub args: Value,
+    /// What that does to the world.
+    pub effect: Impact,
 }
 
 /// What is asked.
@@ -281,6 +284,10 @@ pub enum QuestionKind {
         tool: ToolId,
         /// What it would be called with.
         args: Value,
+        /// What that does to the world.
+        effect: Impact,
+        /// Whether that can be taken back.
+        is_undoable: bool,
         /// What it may call in turn: its own code, or the steps of an atomic composition.
         parts: Vec<Declared>,
         /// What would take it back, where that is asked for too.
@@ -390,6 +397,11 @@ impl Run {
     /// Its own id; empty before it begins.
     pub fn run_id(&self) -> &str {
         self.state.started.as_ref().map_or("", |started| &started.run_id)
+    }
+
+    /// Who began it, where somebody came in to do so.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.state.started.as_ref()?.caller.as_ref()
     }
 
     /// The trace that it is told of in, if it is.

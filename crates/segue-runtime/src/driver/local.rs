@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either, FutureExt, poll_fn, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use segue_core::access::Caller;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -482,7 +483,8 @@ impl<'a> Driver<'a> {
             let span = trace.span(&run_id, Spanned::Attempt(call));
             trace.traceparent(span)
         });
-        Whose { run_id, traceparent }
+        let owner = self.run.caller().and_then(Caller::owner).cloned();
+        Whose { run_id, owner, traceparent }
     }
 
     fn wait_for(&mut self, what: impl Future<Output = Happened> + Send + 'a) {
@@ -534,9 +536,10 @@ async fn wake(timer: TimerId, at_ms: u64) -> Happened {
     Happened::Event(EventKind::Fired(timer))
 }
 
-/// Whose call it is: the run, and where the call stands in its trace.
+/// Whose call it is: the run, whose that is, and where the call stands in its trace.
 struct Whose {
     run_id: Arc<str>,
+    owner: Option<Arc<str>>,
     traceparent: Option<Arc<str>>,
 }
 
@@ -576,7 +579,7 @@ fn leave<'a>(
     let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts, follows } =
         call;
     let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
-    let Whose { run_id, traceparent } = whose;
+    let Whose { run_id, owner, traceparent } = whose;
     let request = tools::Call {
         tool: tool.clone(),
         args,
@@ -585,6 +588,7 @@ fn leave<'a>(
         attempt,
         key,
         purpose,
+        owner,
         traceparent,
         asker: None,
         follows,

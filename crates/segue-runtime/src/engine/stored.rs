@@ -245,6 +245,7 @@ impl Engine {
         // Nothing was written since it was left here: it has what is not written down, too.
         run = self.inner.waiting.take(&request.run_id, written).unwrap_or(run);
         let first = First::Resume { lease: lease.clone(), written, wishes, words };
+        let caller = run.caller().cloned();
         let expand = |document: &Value| self.expand(document);
         let drive = Drive {
             plan,
@@ -254,7 +255,7 @@ impl Engine {
             confirmer: request.confirmer,
             catalog: &self.inner.catalog,
             limits: &self.inner.limits,
-            compositions: &Nested { engine: self, registry: &self.inner.registry },
+            compositions: &Nested { engine: self, registry: &self.inner.registry, caller },
             observer: request.observer,
             chance: &self.inner.chance,
             expand: &expand,

@@ -47,6 +47,8 @@ pub struct Call {
     pub key: Arc<str>,
     /// What it is for.
     pub purpose: Purpose,
+    /// Whose run it is; one of nobody is the operator's.
+    pub owner: Option<Arc<str>>,
     /// Where it stands in a trace, for whoever is called.
     pub traceparent: Option<Arc<str>>,
     /// How it reaches a person, or tools that it declared, if it may have to.

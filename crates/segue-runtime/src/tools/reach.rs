@@ -13,7 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::composed::{self, Caller, PartCall, PartEnd, Trace};
 use segue_core::limits::Limits;
 use segue_core::run::{CallId, Purpose, Question, QuestionId, QuestionKind};
-use segue_core::tool::{Catalog, ToolSpec};
+use segue_core::tool::{Catalog, Impact, ToolSpec};
 use segue_core::value::Value;
 use tokio::sync::Mutex;
 
@@ -179,8 +179,15 @@ impl<'a> Reach<'a> {
             Err(failure) => return (Err(failure.into()), Trace::None),
         };
         if asks {
-            let (tool, parts) = (part.id.clone(), composed::declared(&part));
-            let kind = QuestionKind::Call { tool, args: args.clone(), parts, undo: None };
+            let effect = part.annotations.impact();
+            let kind = QuestionKind::Call {
+                tool: part.id.clone(),
+                args: args.clone(),
+                effect,
+                is_undoable: effect <= Impact::Reads || part.is_undoable(),
+                parts: composed::declared(&part),
+                undo: None,
+            };
             if !self.ask(kind).await.is_some_and(|decision| decision.granted) {
                 return (Err(composed::not_confirmed(&part).into()), Trace::None);
             }

@@ -88,6 +88,7 @@ pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
         attempt: 1,
         key: Arc::from("run-1/step/do"),
         purpose: Purpose::Do,
+        owner: None,
         traceparent: None,
         asker: None,
         follows: None,

@@ -328,7 +328,7 @@ pub(super) fn not_loaded(source: &Source, diagnostics: &[Diagnostic]) -> String 
 
 /// The toolset that is meant, saying so when there is none.
 pub(super) fn toolset_of(config: &Config, name: &str) -> Result<ToolsetBuilder, Exit> {
-    config.toolsets.get(name).cloned().ok_or_else(|| {
+    config.toolset(name).ok_or_else(|| {
         let names: Vec<&str> = config.toolsets.keys().map(|name| &**name).collect();
         let help = match (nearest(name, names.iter().copied()), names.as_slice()) {
             (Some(near), _) => format!("did you mean `{near}`?"),

@@ -10,10 +10,12 @@ use segue_runtime::tools::secret::Secrets;
 use serde::Serialize;
 
 use super::app::{App, empty_patterns, store_file};
+use super::serve::{EXPOSED, is_guessable, would_be_exposed};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
 use crate::config::{Config, Trust, data_folder};
 use crate::print::clean;
+use crate::serve::http::TOO_SHORT;
 
 /// Say what is wrong with this installation and its configuration
 #[derive(Args, Debug)]
@@ -31,6 +33,11 @@ struct Finding {
 impl Finding {
     fn good(what: &'static str, message: impl Into<String>) -> Finding {
         Finding { what, ok: true, message: message.into(), help: None }
+    }
+
+    /// Something that works, and that somebody should know of.
+    fn note(what: &'static str, message: impl Into<String>, help: impl Into<String>) -> Finding {
+        Finding { ok: true, ..Finding::bad(what, message, help) }
     }
 
     fn bad(what: &'static str, message: impl Into<String>, help: impl Into<String>) -> Finding {
@@ -59,6 +66,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
     let help = "a pattern begins at the folder of the configuration; `**` stands for folders";
     let patterns = empty_patterns(&app.config).into_iter();
     findings.extend(patterns.map(|message| Finding::bad("pattern", message, help)));
+    findings.extend(server(&app.config));
     findings.extend(commands(&app));
     findings.extend(servers(&app));
     let ok = findings.iter().all(|finding| finding.ok);
@@ -66,7 +74,11 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
         print_json(global, &serde_json::json!({ "ok": ok, "findings": findings }));
     } else {
         for Finding { what, ok, message, help } in &findings {
-            let mark = if *ok { "ok   " } else { "WRONG" };
+            let mark = match (ok, help) {
+                (true, None) => "ok   ",
+                (true, Some(_)) => "note ",
+                (false, _) => "WRONG",
+            };
             print_data(&format!("{mark}  {what:<14} {message}"));
             if let Some(help) = help {
                 print_data(&format!("       {:<14} {help}", ""));
@@ -154,6 +166,14 @@ fn compositions(app: &App) -> Finding {
     let names: Vec<String> = app.unloaded.iter().map(|u| u.source.name().to_string()).collect();
     let message = format!("{} could not be loaded", names.join(", "));
     Finding::bad("compositions", message, format!("segue check {}", names.join(" ")))
+}
+
+/// What `segue serve` would refuse or warn of.
+fn server(config: &Config) -> Vec<Finding> {
+    let exposed = would_be_exposed(config).then(|| Finding::note("server", EXPOSED.0, EXPOSED.1));
+    let guessable = is_guessable(config)
+        .then(|| Finding::bad("server", format!("`server.token`: {}", TOO_SHORT.0), TOO_SHORT.1));
+    exposed.into_iter().chain(guessable).collect()
 }
 
 fn commands(app: &App) -> Vec<Finding> {

@@ -303,6 +303,17 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
+/// Says what may go wrong.
+pub(crate) fn warn(message: &str, help: &str) {
+    if log::is_narrated() {
+        return log::narrate("WARN", message, Some(help));
+    }
+    let bold = anstyle::Style::new().bold();
+    let yellow = bold.fg_color(Some(anstyle::AnsiColor::Yellow.into()));
+    say(&format!("{yellow}warning{yellow:#}{bold}: {}{bold:#}", clean(message)));
+    say(&format!("{bold}help{bold:#}: {}", clean(help)));
+}
+
 /// Says what went wrong.
 pub(crate) fn complain(message: &str, help: Option<&str>) {
     if log::is_narrated() {

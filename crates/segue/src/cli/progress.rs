@@ -114,9 +114,9 @@ fn details(run: &Run, entry: &Entry) -> Option<String> {
     match &entry.fact {
         Fact::Called { node, candidate, args } => {
             let written = run.written(*node, *candidate).to_json();
-            Some(format!("  written {written}\n  given {}", args.to_json()))
+            Some(format!("  written {}\n  given {}", clean(&written), clean(&args.to_json())))
         }
-        Fact::Succeeded { output, .. } => Some(format!("  returned {}", output.to_json())),
+        Fact::Succeeded { output, .. } => Some(format!("  returned {}", clean(&output.to_json()))),
         _ => None,
     }
 }

@@ -30,6 +30,7 @@ use super::who::who;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::observe::{Observing, Origin};
 use crate::print::clean;
+use crate::serve::question::asked;
 
 /// Run a composition
 #[derive(Args, Debug)]
@@ -561,7 +562,7 @@ pub(super) fn show_result(view: &RunView) -> Exit {
 pub(super) fn show_questions(view: &RunView) {
     let waits: Vec<_> = view.waiting_for.iter().filter(|wait| wait.kind != "doubt").collect();
     for wait in &waits {
-        let message = format!("step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
+        let message = format!("step `{}` waits for an answer: {}", wait.step, asked(wait));
         let step = if waits.len() > 1 { format!(" --step '{}'", wait.step) } else { String::new() };
         let help = format!("`segue approve {}{step}`, or with `--deny`", view.run_id);
         complain(&message, Some(&help));
@@ -633,8 +634,9 @@ fn show_dry_run(global: &Global, view: &RunView) -> Exit {
     for step in &view.steps {
         print_data(&effect_line(step));
         if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
-            args.iter()
-                .for_each(|(name, value)| print_data(&format!("    {name}: {}", value.to_json())));
+            args.iter().for_each(|(name, value)| {
+                print_data(&format!("    {name}: {}", clean(&value.to_json())))
+            });
         }
     }
     show_errors(view);

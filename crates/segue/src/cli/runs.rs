@@ -247,7 +247,7 @@ fn show_step(step: &StepView, attempts: &[AttemptView]) {
         print_data(&format!("    because {reason}"));
     }
     if !step.input.is_null() {
-        print_data(&format!("    given {}", shortened(&step.input.to_json())));
+        print_data(&format!("    given {}", shortened(&clean(&step.input.to_json()))));
     }
     // The last one is told by what the step came to.
     let mut earlier: Vec<_> = attempts.iter().filter(|attempt| attempt.step == step.id).collect();
@@ -260,7 +260,7 @@ fn show_step(step: &StepView, attempts: &[AttemptView]) {
         print_data(&format!("    {started_at} {outcome}{took}{code}{}", shortened(&message)));
     }
     if !step.output.is_null() {
-        print_data(&format!("    returned {}", shortened(&step.output.to_json())));
+        print_data(&format!("    returned {}", shortened(&clean(&step.output.to_json()))));
     }
     if let Some(error) = &step.error {
         print_data(&format!("    [{}] {}", error.code, clean(&error.message)));

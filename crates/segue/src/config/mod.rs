@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use segue_core::access::Grant;
+use segue_core::access::{Grant, INLINE};
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
@@ -167,6 +167,8 @@ pub struct ServeConfig {
     pub principals: Vec<Key>,
     /// Who else says who somebody is.
     pub oidc: Option<OidcConfig>,
+    /// The toolset that compositions of a host on stdio may use, beside what reads and what is served.
+    pub inline: Option<Arc<str>>,
 }
 
 /// An issuer of tokens, and what those are worth here.
@@ -234,6 +236,12 @@ pub struct Loaded {
 }
 
 impl Config {
+    /// A toolset by its name. That of a host's compositions is always there.
+    pub fn toolset(&self, name: &str) -> Option<ToolsetBuilder> {
+        let inline = || (name == INLINE).then(|| ToolsetBuilder::inline(None));
+        self.toolsets.get(name).cloned().or_else(inline)
+    }
+
     /// The folder that relative paths are relative to.
     pub fn folder(&self) -> PathBuf {
         let parent = self.file.as_ref().and_then(|file| file.parent());

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use segue_core::access::INLINE;
 use segue_core::compile::dialect::parse_duration;
 use segue_core::compile::document::{Budget, Member, Node, NodeKind, read as read_document};
 use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, nearest};
 use segue_core::limits::Limits;
 use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
@@ -201,6 +203,10 @@ impl Reader<'_> {
             }
         }
         self.check_toolsets_meant(&config);
+        if let Some(more) = config.server.inline.as_ref().and_then(|it| config.toolsets.get(it)) {
+            let inline = ToolsetBuilder::inline(Some(more));
+            config.toolsets.insert(INLINE.into(), inline);
+        }
         config
     }
 
@@ -387,8 +393,16 @@ impl Reader<'_> {
     }
 
     fn server(&mut self, node: &Node) -> ServeConfig {
-        let known =
-            &["listen", "token", "allowed_origins", "allowed_hosts", "tls", "principals", "oidc"];
+        let known = &[
+            "listen",
+            "token",
+            "allowed_origins",
+            "allowed_hosts",
+            "tls",
+            "principals",
+            "oidc",
+            "inline",
+        ];
         if !self.keys(node, known, "`server`") {
             return ServeConfig::default();
         }
@@ -410,6 +424,11 @@ impl Reader<'_> {
             tls: node.get("tls").and_then(|tls| self.tls(tls)),
             principals,
             oidc: node.get("oidc").and_then(|oidc| self.oidc(oidc)),
+            inline: node.get("inline").and_then(|inline| {
+                let name: Arc<str> = self.text(inline, "`inline`")?.into();
+                self.toolsets_meant.push((name.clone(), inline.span));
+                Some(name)
+            }),
         }
     }
 

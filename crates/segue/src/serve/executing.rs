@@ -72,8 +72,9 @@ pub async fn execute(
     described: &Value,
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {
-    let Execution { plan, input, context, options, dry_run } =
+    let Execution { plan, input, context, options, dry_run, who } =
         execution(hall, who, described).await?;
+    let who = &who;
     if dry_run {
         return rehearse(hall, who, &plan, input, context);
     }
@@ -104,6 +105,7 @@ pub async fn execute_plan(
     described: &Value,
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {
+    let who = &who.as_author();
     let (_, plan, _) = hall.served(who).engine.plan_of(record)?;
     let given = described.get("context").filter(|context| !context.is_null());
     let context = given.cloned().unwrap_or_else(Value::empty_object);
@@ -114,7 +116,7 @@ pub async fn execute_plan(
     admit(&plan, input.clone(), &context).map_err(Unexecuted::Refused)?;
     let may_again = described.get("again").and_then(Value::as_bool).unwrap_or(false);
     let mut kept = Kept { plan_id: record.plan_id.clone(), again: may_again };
-    let options = options(described)?;
+    let options = options(who, described)?;
     let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
     let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     if let Some(key) = key {

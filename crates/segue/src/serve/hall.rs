@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use segue_core::access::{Caller, Principal, Right};
+use segue_core::access::{Caller, INLINE, Principal, Right};
 use segue_core::compile::source::Source;
 use segue_core::composition::{Flow, StepKind};
 use segue_core::id::ToolId;
@@ -163,9 +163,12 @@ impl Hall {
         let Some(name) = toolset else { return stock.all.clone() };
         let mut within = stock.within.lock().unwrap_or_else(PoisonError::into_inner);
         let made = within.entry(name.clone()).or_insert_with(|| {
-            let nothing = || Toolset::builder(name.clone()).filter(Filter::Allow(Vec::new()));
+            let unknown = || match &**name {
+                INLINE => ToolsetBuilder::inline(None),
+                _ => Toolset::builder(name.clone()).filter(Filter::Allow(Vec::new())),
+            };
             let known = stock.toolsets.get(name).cloned();
-            stock.all.within(known.unwrap_or_else(nothing), &self.taken)
+            stock.all.within(known.unwrap_or_else(unknown), &self.taken)
         });
         made.clone()
     }

@@ -108,6 +108,7 @@ pub async fn ask(hall: &Hall, who: &Principal, args: &Value) -> Result<Made, Unm
         None if is_fresh => Reuse::Nothing,
         None => Reuse::Same,
     };
+    let who = &who.as_author();
     let query = text("query").unwrap_or_default();
     let used_before = used_before(hall, who, &query).await?;
     let (request_id, by) = (text("request_id"), Some(who.clone()));
@@ -214,7 +215,7 @@ impl Desk<'_> {
     /// The plan that `plan_execute` is to run; the error is the answer.
     pub async fn kept_plan(&self, args: &Value) -> Result<(Arc<Plan>, Kept), Told> {
         let record = self.record(args).await?;
-        let planned = self.hall.served(self.who).engine.plan_of(&record);
+        let planned = self.hall.served(&self.who.as_author()).engine.plan_of(&record);
         let (_, plan, _) = planned.map_err(|error| plan_error(&error))?;
         let again = args.get("again").and_then(Value::as_bool).unwrap_or(false);
         Ok((plan, Kept { plan_id: record.plan_id, again }))

@@ -320,7 +320,10 @@ fn the_walk_is_counted_and_told() {
 #[test]
 fn servers_of_others_are_counted() {
     let collector = Collector::start();
-    let world = traced(&collector, "server: { token: open-sesame }\ncompositions: ['c.yaml']\n");
+    let world = traced(
+        &collector,
+        "server: { token: open-sesame-open-sesame-open-sesame }\ncompositions: ['c.yaml']\n",
+    );
     let served = Served::start(&world, "memory", &[]);
     let text = served.get("/metrics").body;
     for line in ["segue_upstream_up{server=\"h\"} 1", "segue_upstream_starts_total{server=\"h\"} 1"]

@@ -652,6 +652,58 @@ fn a_person_at_a_terminal_is_asked() {
     at_a_terminal(&world, "n", &args).exits(3);
 }
 
+/// A composition that calls a destructive tool, which leaves a mark.
+#[cfg(unix)]
+fn marking(parameters: &str) -> World {
+    let world = World::with(&format!(
+        "name: c\nsteps: [ {{ id: a, tool: mark, parameters: {parameters} }} ]\noutput: done\n"
+    ));
+    world.file(
+        "segue.yaml",
+        "commands: { mark: { argv: [sh, -c, 'echo x >> marks'], destructive: true, \
+         input: { type: object, properties: { n: { type: string } } } } }\n",
+    );
+    world
+}
+
+/// What somebody typed before they could read a question is no answer to it.
+#[test]
+#[cfg(unix)]
+fn what_was_typed_before_a_question_is_no_answer() {
+    let world = marking("{ n: x }");
+    let args = ["run", "c.yaml", "-q", "--config", "segue.yaml"];
+    at_a_terminal(&world, "^y", &args).exits(3);
+    assert!(!world.path("marks").exists());
+    at_a_terminal(&world, "^n|y", &args).exits(0);
+    assert!(world.path("marks").exists());
+}
+
+/// Whoever is asked sees every character of what they allow, what it does, and that it lasts: at a
+/// terminal, and when they look at the run that waits.
+#[test]
+#[cfg(unix)]
+fn whoever_is_asked_sees_what_they_allow() {
+    let world = marking(r#"{ n: "keep\u202Eeteled\u200B\x9B2J\x7F" }"#);
+    let args = ["run", "c.yaml", "-q", "--config", "segue.yaml"];
+    let said = at_a_terminal(&world, "n", &args).exits(3).stdout;
+    for hidden in ['\u{202e}', '\u{200b}', '\u{9b}', '\u{7f}'] {
+        assert!(!said.contains(hidden), "{said:?}");
+        assert!(said.contains(&hidden.escape_default().to_string()), "{said:?}");
+    }
+    assert!(said.contains("may destroy something, and that cannot be undone"), "{said}");
+    // Left open, the run waits, and says the same to whoever looks at it.
+    world.file(
+        "c.yaml",
+        std::fs::read_to_string(world.path("c.yaml"))
+            .unwrap()
+            .replace("steps: [ ", "steps: [ { id: ask, approve: { message: \"Go\\e[2J on?\" } }, "),
+    );
+    world.segue(&["run", "c.yaml", "-q", "--config", "segue.yaml"]).exits(3);
+    let shown = world.segue(&["--config", "segue.yaml", "runs", "show", "last"]).exits(0);
+    let said = shown.stdout + &shown.stderr;
+    assert!(!said.contains("\u{1b}[2J") && said.contains("\\u{1b}[2J"), "{said:?}");
+}
+
 /// A run goes on while somebody is asked, and ends without an answer when it is too late for one.
 #[test]
 #[cfg(unix)]

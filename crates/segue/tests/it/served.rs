@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Json, SEGUE, World, json};
 
 /// The token that the worlds of these tests have.
-pub(crate) const TOKEN: &str = "open-sesame";
+pub(crate) const TOKEN: &str = "open-sesame-open-sesame-open-sesame";
 
 /// What it says, it says in this time.
 const SAID_MAX: Duration = Duration::from_mins(1);

@@ -271,7 +271,7 @@ mod tests {
     /// The code of the one error that somebody with these rights gets. What lies behind the guard is not
     /// there, so that whoever passes it gets another one.
     async fn code(kind: &str, field: &str, rights: Rights) -> String {
-        let who = Principal { name: "somebody".into(), rights, toolset: None };
+        let who = Principal::new("somebody", rights);
         let request = Request::new(format!("{kind}{{{field}}}")).data(who);
         let executed = schema().execute_stream(request).next().await.expect("an answer");
         let sent = serde_json::to_value(Sent::of(executed, kind == "subscription")).expect("JSON");

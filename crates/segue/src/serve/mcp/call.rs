@@ -12,7 +12,7 @@ use rmcp::model::{
     ProgressToken, ProtocolVersion, ServerRequest, Task, TaskStatus,
 };
 use rmcp::service::RequestContext;
-use segue_core::access::Principal;
+use segue_core::access::{Principal, Right};
 use segue_core::composition::Strategy;
 use segue_core::plan::Plan;
 use segue_core::run::{Options, Question, admit};
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::seal::{State, bound_to};
-use super::server::{OFFERS_NEED, Server};
+use super::server::Server;
 use super::wire;
 use crate::print::clean;
 use crate::serve::active::{Active, Asked, Asking, Standing};
@@ -64,6 +64,8 @@ enum Way {
 
 /// A run that a call is about.
 pub(super) struct Job {
+    /// Whose run it is, held to the tools that it may use.
+    pub(super) who: Principal,
     pub(super) plan: Arc<Plan>,
     pub(super) input: Value,
     pub(super) context: Value,
@@ -75,10 +77,10 @@ pub(super) struct Job {
 
 impl Job {
     /// A run that executes a plan that is kept.
-    pub(super) fn of_kept(plan: Arc<Plan>, kept: Kept) -> Job {
+    pub(super) fn of_kept(who: Principal, plan: Arc<Plan>, kept: Kept) -> Job {
         let (input, context) = (Value::empty_object(), Value::empty_object());
         let options = Options::default();
-        Job { plan, input, context, options, shape: Shape::Run, kept: Some(kept) }
+        Job { who, plan, input, context, options, shape: Shape::Run, kept: Some(kept) }
     }
 }
 
@@ -112,7 +114,8 @@ impl Caller<'_> {
         let responses = responses.unwrap_or_default();
         let Some(sealed) = state else {
             let takes_back = job.options.strategy == Some(Strategy::Rollback);
-            if job.plan.asks_once_within(takes_back) {
+            // Whoever may not consent begins it, and it waits for somebody who may.
+            if self.who.may(Right::Approve) && job.plan.asks_once_within(takes_back) {
                 return self.ask_once(job).await;
             }
             return self.begin(job).await;
@@ -185,15 +188,16 @@ impl Caller<'_> {
     async fn begin(&self, job: Job) -> Answer {
         let limits = self.hall.limits();
         let asking = match self.way() {
+            Way::None if !self.who.may(Right::Approve) => Asking::Later,
             Way::None => Asking::Nobody,
             _ => Asking::Whoever(Duration::from_millis(limits.served_question_ms)),
         };
-        let Job { plan, input, context, options, shape, kept } = job;
+        let Job { who, plan, input, context, options, shape, kept } = job;
         let (hash, origin) = (plan.hash().clone(), wire::origin(self.context));
         let wanted = Wanted { plan, input, context, options, asking, run_id: None, origin };
         let begun = match &kept {
-            Some(kept) => plans::begin(&self.hall, self.who, kept, wanted).await,
-            None => self.hall.start(self.who, wanted).map_err(Unbegun::Busy),
+            Some(kept) => plans::begin(&self.hall, &who, kept, wanted).await,
+            None => self.hall.start(&who, wanted).map_err(Unbegun::Busy),
         };
         match begun {
             Ok(active) => self.follow(&active, shape, &hash, Unfit::new()).await,
@@ -288,12 +292,16 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// A run of theirs that is under way, for those who may act on it.
-    pub(super) fn acting_on(&self, run_id: &str) -> Result<Option<Arc<Active>>, ErrorData> {
-        if self.who.may(OFFERS_NEED) {
+    /// A run of theirs that is under way, for those who have the right to act on it so.
+    pub(super) fn acting_on(
+        &self,
+        run_id: &str,
+        right: Right,
+    ) -> Result<Option<Arc<Active>>, ErrorData> {
+        if self.who.may(right) {
             return Ok(self.hall.active(self.who, run_id));
         }
-        let needed = OFFERS_NEED.as_str();
+        let needed = right.as_str();
         let message = format!("`{}` may not do this: it needs `{needed}`", self.who.name);
         Err(ErrorData::invalid_request(message, None))
     }
@@ -445,6 +453,9 @@ impl Caller<'_> {
     }
 
     fn way(&self) -> Way {
+        if !self.who.may(Right::Approve) {
+            return Way::None;
+        }
         let capabilities = self.context.client_capabilities();
         let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation);
         // Without a word of which kind, forms are meant.

@@ -37,12 +37,13 @@ use crate::serve::told::{Shape, Telling, Told, run_of_uri, run_value};
 /// Tasks whose shape is remembered; of others, the composition's name says it.
 const SHAPES_MAX: usize = 10_000;
 
-/// What calling a composition needs, and acting on a run.
+/// What calling a composition needs, and ending a run.
 pub(super) const OFFERS_NEED: Right = Right::Run;
 
 const INSTRUCTIONS: &str = "Each tool is a composition of other tools that runs as one. A run that \
     takes long gives a run_id: call run_get with it. To compose tools yourself, write a composition, \
-    check it with composition_validate and run it with composition_execute.";
+    check it with composition_validate, which also says which tools you may use in one, and run it with \
+    composition_execute.";
 
 /// Segue, to a client. Cheap to clone.
 #[derive(Clone)]
@@ -206,9 +207,11 @@ impl Server {
             tool: &params.name,
             args: &args,
         };
-        // What is not offered is not there, whether for want of a right, a model or a tool.
-        let own = own::find(&params.name).filter(|own| own.is_offered(who, &served.engine));
-        let job = if let Some(own) = own {
+        let job = if let Some(own) = own::find(&params.name) {
+            if let Some(missing) = own.missing(who, &served.engine) {
+                let message = format!("there is no tool `{}` {missing}", params.name);
+                return Err(ErrorData::invalid_params(message, None));
+            }
             if let Some(violation) = own.violation(&args) {
                 return Ok(told(Told::error(violation)));
             }
@@ -220,20 +223,21 @@ impl Server {
             }
             if own.name == "plan_execute" {
                 match desk.kept_plan(&args).await {
-                    Ok((plan, kept)) => Job::of_kept(plan, kept),
+                    Ok((plan, kept)) => Job::of_kept(who.as_author(), plan, kept),
                     Err(refusal) => return Ok(told(refusal)),
                 }
             } else if own.name == "composition_execute" {
                 let described = desk.execution(&args).await;
-                let Execution { plan, input, context, options, dry_run } = match described {
+                let Execution { plan, input, context, options, dry_run, who } = match described {
                     Ok(execution) => execution,
                     Err(refusal) => return Ok(told(refusal)),
                 };
                 if dry_run {
-                    let outcome: Outcome = Ok(served.engine.dry_run(&plan, input, context));
+                    let outcome: Outcome =
+                        Ok(hall.served(&who).engine.dry_run(&plan, input, context));
                     return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
                 }
-                Job { plan, input, context, options, shape: Shape::Run, kept: None }
+                Job { who, plan, input, context, options, shape: Shape::Run, kept: None }
             } else {
                 return Ok(told(desk.answer(own, &args).await));
             }
@@ -244,6 +248,7 @@ impl Server {
                 return Err(ErrorData::invalid_params(message, None));
             };
             Job {
+                who: who.clone(),
                 plan: offer.plan.clone(),
                 input: args.clone(),
                 context: wire::caller_context(&context.meta, &limits),
@@ -449,7 +454,7 @@ impl ServerHandler for Server {
         let (args, who) = (Value::Null, self.who(&context));
         let (hall, server) = (hall.clone(), self);
         let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        match caller.acting_on(&request.task_id)? {
+        match caller.acting_on(&request.task_id, Right::Approve)? {
             Some(active) => {
                 let unfit = caller.answer_all(&active, &request.input_responses);
                 if let Some(why) = unfit.into_values().next() {
@@ -470,7 +475,7 @@ impl ServerHandler for Server {
         let (args, who) = (Value::Null, self.who(&context));
         let (hall, server) = (hall.clone(), self);
         let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        match caller.acting_on(&request.task_id)? {
+        match caller.acting_on(&request.task_id, OFFERS_NEED)? {
             Some(active) => active.cancel(who.name.clone()),
             None => drop(self.task(&caller.hall, &who, &request.task_id).await?),
         }

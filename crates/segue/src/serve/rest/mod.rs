@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawPathParams, Request};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use segue_core::access::{Principal, Right};
@@ -118,8 +118,7 @@ pub fn may(who: &Principal, right: Right) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("`{}` may not do this: it needs `{}`", who.name, right.as_str());
-    let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
-    Err(problem.with(header::WWW_AUTHENTICATE, r#"Bearer error="insufficient_scope""#))
+    Err(Problem::forbidden(detail))
 }
 
 /// The row of the table for a method at a path; the error says which methods there are.

@@ -90,6 +90,12 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, Code::NotFound, detail)
     }
 
+    /// A right is missing.
+    pub fn forbidden(detail: impl Into<String>) -> Problem {
+        let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
+        problem.with(header::WWW_AUTHENTICATE, r#"Bearer error="insufficient_scope""#)
+    }
+
     /// A request that can be read and makes no sense.
     pub fn wrong(code: Code, detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
@@ -271,6 +277,7 @@ impl From<Undescribed> for Problem {
         match error {
             Undescribed::Wrong(detail) => Problem::wrong(Code::InvalidField, detail),
             Undescribed::Unknown(detail) => Problem::not_found(detail),
+            Undescribed::Forbidden(detail) => Problem::forbidden(detail),
             Undescribed::Library(error) => error.into(),
             Undescribed::Findings { source, diagnostics } => {
                 Problem::findings(&source, &diagnostics)

@@ -267,8 +267,9 @@ pub const ROUTES: &[Route] = &[
         about: "Runs a composition",
         more: "The run belongs to the server: who goes away loses nothing. A call that needs a \
                confirmation leaves the run `waiting` with an approval to give, unless \
-               `options.approved` is true. A run that failed is an answer, with `success: false`; \
-               what could not begin is a problem.",
+               `options.approved` is true, which needs the right `approve`. Running a composition that \
+               is sent needs `compose`; a dry run of one does not. A run that failed is an answer, with \
+               `success: false`; what could not begin is a problem.",
         headers: &[PREFER, IDEMPOTENCY_KEY],
         body: Some(needed(SchemaGenerator::subschema_for::<shapes::CompositionRequest>)),
         outcomes: &[
@@ -309,7 +310,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         about: "Keeps a new template",
-        more: "Its composition is checked first.",
+        more: "Its composition is checked first. Needs `compose`, too: others run it.",
         body: Some(needed(SchemaGenerator::subschema_for::<shapes::TemplateRequest>)),
         outcomes: &[json(
             201,
@@ -329,6 +330,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         about: "Keeps a template under this id, in place of what was there",
+        more: "Needs `compose`, too: others run it.",
         body: Some(needed(SchemaGenerator::subschema_for::<shapes::TemplateRequest>)),
         outcomes: &[
             json(200, "as it is kept", SchemaGenerator::subschema_for::<TemplateView>),
@@ -390,7 +392,7 @@ pub const ROUTES: &[Route] = &[
         )],
         problems: &[404, 409, 502],
         handler: Handler::Later(|visit| Box::pin(plans::ask(visit))),
-        ..route(Verb::Post, "/api/v1/plans/ask", Right::Run, "askPlan")
+        ..route(Verb::Post, "/api/v1/plans/ask", Right::Compose, "askPlan")
     },
     Route {
         about: "A plan that was made of words, how it stands and what came of it",
@@ -436,7 +438,7 @@ pub const ROUTES: &[Route] = &[
         ],
         problems: &[404, 409],
         handler: Handler::Later(|visit| Box::pin(plans::execute(visit))),
-        ..route(Verb::Post, "/api/v1/plans/{id}/execute", Right::Run, "executePlan")
+        ..route(Verb::Post, "/api/v1/plans/{id}/execute", Right::Compose, "executePlan")
     },
     Route {
         about: "Runs, newest first",
@@ -523,7 +525,7 @@ pub const ROUTES: &[Route] = &[
         outcomes: SHOWS_RUN,
         problems: &[404, 409],
         handler: Handler::Later(|visit| Box::pin(runs::approve(visit))),
-        ..route(Verb::Post, "/api/v1/runs/{id}/approve", Right::Run, "approveRun")
+        ..route(Verb::Post, "/api/v1/runs/{id}/approve", Right::Approve, "approveRun")
     },
     Route {
         about: "The tools that may be used",
@@ -644,7 +646,7 @@ pub const ROUTES: &[Route] = &[
             content: Content::Other("application/openmetrics-text"),
         }],
         handler: Handler::Later(|visit| Box::pin(server::metrics(visit))),
-        ..route(Verb::Get, "/metrics", Right::Look, "getMetrics")
+        ..route(Verb::Get, "/metrics", Right::Metrics, "getMetrics")
     },
     Route {
         about: "This document",
