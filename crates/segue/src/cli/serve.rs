@@ -104,15 +104,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         };
         let keyring = watch::Sender::new(Arc::new(keyring));
         let at = listener.local_addr().unwrap_or(at);
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let listening = format!(
-            "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, \
-             described at /docs)"
-        );
-        if is_exposed(at, &config) {
-            warn(EXPOSED.0, EXPOSED.1);
-        }
-        say(&listening);
+        say_where(at, &config);
         if let Some(told) = told {
             say(&told);
         }
@@ -141,6 +133,18 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
     })
+}
+
+/// Says where it listens.
+fn say_where(at: SocketAddr, config: &Config) {
+    if is_exposed(at, config) {
+        warn(EXPOSED.0, EXPOSED.1);
+    }
+    let scheme = if config.server.tls.is_some() { "https" } else { "http" };
+    say(&format!(
+        "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, described \
+         at /docs)"
+    ));
 }
 
 /// What is said of a server that others can reach and whose connections are not encrypted.

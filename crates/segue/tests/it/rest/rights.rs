@@ -225,7 +225,13 @@ fn every_route_answers_every_credential_as_it_should() {
                     // It is as if there were none.
                     let other = ask(gone);
                     assert_eq!(answer.body.replace(&run, gone), other.body, "{what}");
-                    assert_eq!(answer.headers, other.headers, "{what}");
+                    let headers = |answer: &Answer| {
+                        let mut headers = answer.headers.clone();
+                        // The two may be answered in different seconds.
+                        headers.remove("date");
+                        headers
+                    };
+                    assert_eq!(headers(&answer), headers(&other), "{what}");
                 }
                 (Is::SomebodyElse | Is::Right, _) => {
                     assert!(!matches!(answer.status, 401 | 403), "{what}: {}", answer.body);

@@ -157,7 +157,7 @@ fn a_host_composes_of_reads_and_of_what_is_served() {
     // The model does not consent for the person.
     let yes = json!({ "name": "erase-it", "options": { "approved": true } });
     let told = error(&host.call("composition_execute", yes)).to_owned();
-    assert!(told.contains("`approved`") && told.contains("person"), "{told}");
+    assert!(told.contains("`options.approved`") && told.contains("person"), "{told}");
     assert_eq!(marks(&world), 1);
     // What the operator names may be used too, and nothing else.
     let world = self::world("server: { inline: marks }\n");
@@ -189,7 +189,7 @@ fn consent_is_a_right_of_its_own() {
     let view = served.get_as("reader", &format!("/api/v1/runs/{run}")).is(200);
     assert_eq!(view["waiting_for"][0]["covers"], covers, "{view}");
     let query = format!(
-        "{{ run(id: \"{run}\") {{ waitingFor {{ covers {{ tool effect arguments canBeUndone }} }} }} }}"
+        "{{ run(runId: \"{run}\") {{ waitingFor {{ covers {{ tool effect arguments canBeUndone }} }} }} }}"
     );
     let answer = served.post_as("reader", "/graphql", &json!({ "query": query })).is(200);
     let covered = &answer["data"]["run"]["waitingFor"][0]["covers"][0];
