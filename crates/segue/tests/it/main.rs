@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod attack;
 mod check;
 mod coverage;
 mod dialects;

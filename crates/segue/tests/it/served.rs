@@ -33,7 +33,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn parse(text: &str) -> Answer {
+    pub(crate) fn parse(text: &str) -> Answer {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -237,6 +237,11 @@ impl Served {
     /// Waits for the end.
     pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().unwrap()
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 }
 
