@@ -20,6 +20,10 @@ planted:
 kill CYCLES="1000":
     SEGUE_KILL_CYCLES={{CYCLES}} cargo test --package segue --test it kill:: -- --nocapture
 
+# Attack the program from outside, the long form: CONTRIBUTING.md says how to read its tables
+attack:
+    SEGUE_ATTACK_LONG=1 cargo test --release --package segue --test it attack:: -- --nocapture --test-threads 1
+
 # How long 10,000 interrupted runs take to go on and end
 recover:
     cargo test --release --package segue-runtime --test it recover:: -- --ignored --nocapture

@@ -17,8 +17,8 @@
 mod acknowledged;
 mod client;
 mod late_effects;
-
-
+mod poison;
+mod reach;
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
