@@ -112,9 +112,11 @@ const OWN_FILES: &[&str] = &[
     "folder/put.yaml",
     "templates/own.yaml",
     "templates/new.yaml",
+    "notes/none.json",
     "s.db",
     "s.db-wal",
-    "s.db-new",
+    "s.db-shm",
+    "s.db-owners",
 ];
 
 /// Every file and link below the folder with what is in it, but for the store's, which runs change.
@@ -164,7 +166,7 @@ fn inline(tool: &str, parameters: &Json) -> Json {
     json!({ "composition": { "name": "mine", "steps": [step] } })
 }
 
-fn attempts() -> Vec<Attempt> {
+fn attempts(world: &World) -> Vec<Attempt> {
     const AUTHOR: &[&str] = &["compose", "inline", "toolset"];
     let new = json!({ "path": "notes/new.txt", "content": "x" });
     let text = "name: mine\nsteps: [ { id: a, tool: files_write, parameters: { path: notes/y.txt, content: y } } ]\n";
@@ -196,7 +198,9 @@ fn attempts() -> Vec<Attempt> {
     }
     for path in OWN_FILES {
         let file = path.trim_end_matches('/').rsplit('/').next().unwrap();
-        for name in ["put", "edit", "remove", "restore"] {
+        // Deleting what is not there does nothing.
+        let removes = world.path(path).exists().then_some("remove");
+        for name in ["put", "edit", "restore"].into_iter().chain(removes) {
             let content = "commands: { evil: { argv: [id], destructive: false } }\n";
             let request = json!({ "name": name, "input": { "path": path, "content": content } });
             let what = format!("`{name}` of `{path}`");
@@ -236,7 +240,7 @@ fn attack(
 ) -> Vec<String> {
     let mut findings = Vec::new();
     let before = files(world);
-    for Attempt { what, request, reasons, is_out_of_reach } in attempts() {
+    for Attempt { what, request, reasons, is_out_of_reach } in attempts(world) {
         let mut said = caller.execute(&request);
         let run_id = said.run_id.clone().filter(|_| is_out_of_reach && !said.is_done);
         if let Some(reason) = run_id.and_then(|run_id| approve(world, operator, &run_id)) {
@@ -329,6 +333,82 @@ fn a_caller_reaches_only_what_it_was_given() {
     nothing(&findings);
 }
 
+/// What was tried, and what of it succeeded although it must not.
+#[derive(Default)]
+struct Tries {
+    tried: u64,
+    wrong: Vec<String>,
+}
+
+impl Tries {
+    fn hold(&mut self, what: &str, is_refused: bool, said: &dyn std::fmt::Debug) {
+        self.tried += 1;
+        if !is_refused {
+            self.wrong.push(format!("{what}: {said:?}").chars().take(400).collect());
+        }
+    }
+
+    /// Nobody else's run is there, on any surface.
+    fn at_run(&mut self, client: &Client, id: &str) {
+        let path = |action: &str| format!("/api/v1/runs/{id}{action}");
+        for read in ["", "/events"] {
+            let answer = client.get(&path(read)).unwrap();
+            self.hold(&path(read), answer.status == 404, &answer);
+        }
+        for (act, body) in [
+            ("/approve", json!({ "approved": true })),
+            ("/cancel", json!({})),
+            ("/resume", json!({})),
+            ("/rollback", json!({})),
+        ] {
+            let answer = client.post(&path(act), &body).unwrap();
+            self.hold(&path(act), matches!(answer.status, 403 | 404), &answer);
+        }
+        for (query, field) in [
+            ("query ($r: ID!) { run(runId: $r) { runId } }", "run"),
+            (
+                "mutation ($r: ID!) { approveRun(runId: $r, approved: true) { runId } }",
+                "approveRun",
+            ),
+            ("mutation ($r: ID!) { cancelRun(runId: $r) { runId } }", "cancelRun"),
+        ] {
+            let answer = client.graphql(query, &json!({ "r": id })).unwrap();
+            let is_refused = answer["data"][field].is_null() && answer["errors"][0].is_object();
+            self.hold(query, is_refused, &answer);
+        }
+        for tool in ["run_get", "run_cancel"] {
+            let call = json!({ "name": tool, "arguments": { "run_id": id } });
+            let answer = client.mcp("tools/call", call).unwrap();
+            let is_refused = answer["result"]["isError"] == true || answer["error"].is_object();
+            self.hold(tool, is_refused, &answer);
+        }
+        for method in ["tasks/get", "tasks/cancel"] {
+            let answer = client.mcp(method, json!({ "taskId": id })).unwrap();
+            self.hold(method, answer["error"].is_object(), &answer);
+        }
+    }
+
+    /// Templates are changed by those who may.
+    fn at_templates(&mut self, client: &Client) {
+        let steps = json!([{ "id": "a", "tool": "echo" }]);
+        let template = json!({ "id": "mine", "composition": { "name": "m", "steps": steps } });
+        let all = "/api/v1/compositions/templates";
+        let one = format!("{all}/own");
+        for (verb, path, body) in
+            [("POST", all, &template), ("PUT", &one, &template), ("DELETE", &one, &json!(null))]
+        {
+            let answer = client.send(verb, path, &[], body).unwrap();
+            self.hold(&format!("{verb} {path}"), answer.status == 403, &answer);
+        }
+        let call = json!({ "name": "composition_create_template", "arguments": template });
+        let answer = client.mcp("tools/call", call).unwrap();
+        self.hold("composition_create_template", answer["error"].is_object(), &answer);
+        let query = "mutation ($t: TemplateRequest!) { createTemplate(template: $t) { id } }";
+        let answer = client.graphql(query, &json!({ "t": template })).unwrap();
+        self.hold("createTemplate", answer["errors"][0].is_object(), &answer);
+    }
+}
+
 /// D: runs, checkpoints and templates of somebody else are not there for a principal, on any surface.
 #[test]
 fn what_others_have_is_not_there() {
@@ -339,69 +419,27 @@ fn what_others_have_is_not_there() {
         client.post(EXECUTE, &json!({ "name": name, "input": { "content": content } })).unwrap()
     };
     let kept = run(&ada, "keep", "ada's secret of the blue whale").is(200);
-    let run_id = kept["run_id"].as_str().unwrap();
     let checkpoint = kept["output"]["id"].as_str().unwrap_or_else(|| panic!("{kept}"));
     let waiting = run(&ada, "forget", checkpoint).is(202);
-    let waiting = waiting["run_id"].as_str().unwrap();
-    let (mut tried, mut wrong) = (0, Vec::new());
-    let mut hold = |what: &str, is_refused: bool, said: &dyn std::fmt::Debug| {
-        tried += 1;
-        if !is_refused {
-            wrong.push(format!("{what}: {said:?}").chars().take(400).collect::<String>());
-        }
-    };
-    for id in [run_id, waiting] {
-        let path = |action: &str| format!("/api/v1/runs/{id}{action}");
-        for read in ["", "/events"] {
-            let answer = runner.get(&path(read)).unwrap();
-            hold(&path(read), answer.status == 404, &answer);
-        }
-        for (act, body) in [
-            ("/approve", json!({ "approved": true })),
-            ("/cancel", json!({})),
-            ("/resume", json!({})),
-            ("/rollback", json!({})),
-        ] {
-            let answer = runner.post(&path(act), &body).unwrap();
-            hold(&path(act), matches!(answer.status, 403 | 404), &answer);
-        }
-        let query = "query ($r: ID!) { run(runId: $r) { runId } }";
-        let answer = runner.graphql(query, &json!({ "r": id })).unwrap();
-        hold("GraphQL run", answer["data"]["run"].is_null(), &answer);
-        let mutation = "mutation ($r: ID!) { approveRun(runId: $r, approved: true) { runId } }";
-        let answer = runner.graphql(mutation, &json!({ "r": id })).unwrap();
-        hold("GraphQL approveRun", answer["data"]["approveRun"].is_null(), &answer);
-        let call = json!({ "name": "run_get", "arguments": { "run_id": id } });
-        let answer = runner.mcp("tools/call", call).unwrap();
-        hold(
-            "MCP run_get",
-            answer["result"]["isError"] == true || answer["error"].is_object(),
-            &answer,
-        );
-        let answer = runner.mcp("tasks/get", json!({ "taskId": id })).unwrap();
-        hold("MCP tasks/get", answer["error"].is_object(), &answer);
-    }
+    let mut tries = Tries::default();
+    tries.at_run(&runner, kept["run_id"].as_str().unwrap());
+    tries.at_run(&runner, waiting["run_id"].as_str().unwrap());
+    tries.at_templates(&runner);
     for (name, content) in [("recall", "secret of the blue whale"), ("list", "")] {
         let answer = run(&runner, name, content);
-        hold(name, !answer.body.contains("whale") && !answer.body.contains(checkpoint), &answer);
+        let is_hidden = !answer.body.contains("whale") && !answer.body.contains(checkpoint);
+        tries.hold(name, is_hidden, &answer);
     }
     let answer = run(&runner, "forget", checkpoint);
-    hold("forget", answer.json()["success"] == false, &answer);
-    let template = json!({ "id": "mine", "composition": { "name": "m", "steps": [{ "id": "a", "tool": "echo" }] } });
-    let templates = "/api/v1/compositions/templates";
-    let answer = runner.post(templates, &template).unwrap();
-    hold("POST template", answer.status == 403, &answer);
-    let answer = runner.send("PUT", &format!("{templates}/own"), &[], &template).unwrap();
-    hold("PUT template", answer.status == 403, &answer);
-    let answer = runner.send("DELETE", &format!("{templates}/own"), &[], &json!(null)).unwrap();
-    hold("DELETE template", answer.status == 403, &answer);
-    let call = json!({ "name": "composition_create_template", "arguments": template });
-    let answer = runner.mcp("tools/call", call).unwrap();
-    hold("MCP template", answer["error"].is_object(), &answer);
+    tries.hold("forget", answer.json()["success"] == false, &answer);
     let still = run(&ada, "recall", "secret of the blue whale");
-    hold("Ada's own", still.body.contains(checkpoint), &still);
-    say(&format!("reach: {tried} attempts on what others have, {} reached", wrong.len()));
-    nothing(&wrong);
+    assert!(still.body.contains(checkpoint), "{still:?}");
+    say(&format!(
+        "reach: {} attempts on what others have, {} reached",
+        tries.tried,
+        tries.wrong.len()
+    ));
+    nothing(&tries.wrong);
 }
 
 /// D: a token for metrics reads metrics, and nothing else on any route or surface.
