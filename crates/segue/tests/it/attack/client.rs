@@ -1,5 +1,6 @@
 //! A client for servers that die while they answer: an answer counts once all of its bytes were read.
 
+use std::fmt::Write as _;
 use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -56,7 +57,9 @@ impl Client {
             self.token,
             body.len()
         );
-        headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
+        for (name, value) in headers {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
         text = text + "\r\n" + body;
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(self.patience))?;

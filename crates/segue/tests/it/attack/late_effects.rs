@@ -27,7 +27,7 @@ const LANES: u64 = 2;
 const BATCH: u64 = 3;
 
 /// How long a run may take to end when nobody disturbs it any more.
-const END_MAX: Duration = Duration::from_secs(60);
+const END_MAX: Duration = Duration::from_mins(1);
 
 /// How long a run may stand still before somebody goes on with it by hand.
 const STILL_MAX: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ impl Lane {
             let next = Served::start(&self.world, "sqlite:s.db", &[]);
             kill(std::mem::replace(&mut self.served, next));
         }
-        self.adopt(&mut batch);
+        self.adopt(&batch);
         let views: Vec<(Run, Json)> = batch
             .into_iter()
             .filter_map(|run| {
@@ -133,7 +133,7 @@ impl Lane {
 
     /// Runs that began although their start was not acknowledged belong to the batch, too; work of a run
     /// that is not there belongs to nobody.
-    fn adopt(&mut self, batch: &mut [Run]) {
+    fn adopt(&mut self, batch: &[Run]) {
         let known = |id: &String| batch.iter().any(|run| run.id.as_ref() == Some(id));
         let strangers: Vec<String> =
             runs(&self.ledger.read()).into_iter().filter(|id| !known(id)).collect();
@@ -195,9 +195,10 @@ impl Lane {
         self.table.add("sum of lanes", "in doubt", 1);
         let marks = self.ledger.settled();
         let is_done = marks.iter().any(|mark| mark.what == "EFFECT" && mark.name == name);
-        let known = match is_done {
-            true => json!({ "step": step, "assume": "done", "value": value(name) }),
-            false => json!({ "step": step, "assume": "failed" }),
+        let known = if is_done {
+            json!({ "step": step, "assume": "done", "value": value(name) })
+        } else {
+            json!({ "step": step, "assume": "failed" })
         };
         let _ = self.client().post_async(&format!("/api/v1/runs/{id}/resume"), &known);
     }

@@ -4,6 +4,7 @@
 mod cases;
 mod health;
 
+use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -125,7 +126,7 @@ fn meet(case: &Case, patient: &mut Patient) -> Outcome {
 
 /// The code of the error that an answer names, or what is wrong with the answer.
 fn code_of(answer: &Answer) -> Result<String, String> {
-    let body: Json = serde_json::from_str(&answer.body).map_err(|error| error.to_string())?;
+    let body: Json = serde_json::from_str(&answer.body).map_err(|error| format!("{error}"))?;
     if answer.status == 200 && body["success"] == true {
         return Ok("success".to_owned());
     }
@@ -142,9 +143,10 @@ fn code_of(answer: &Answer) -> Result<String, String> {
 /// What is wrong with how `/healthz` was answered meanwhile.
 fn unhealthy(samples: &[Duration]) -> Option<String> {
     let (most, longest) = (quantile(samples, 990), quantile(samples, 1000));
-    let is_well = match is_long() {
-        true => longest <= HEALTH_MAX,
-        false => most <= HEALTH_MAX * BUSY_FACTOR && longest < STALL_MAX,
+    let is_well = if is_long() {
+        longest <= HEALTH_MAX
+    } else {
+        most <= HEALTH_MAX * BUSY_FACTOR && longest < STALL_MAX
     };
     (!is_well).then(|| format!("/healthz took {most:.0?} (99 %), {longest:.0?} at most"))
 }
@@ -160,8 +162,9 @@ fn poison_ends_in_an_error() {
         let Outcome { took, peak, health, code, wrong } = meet(case, &mut patient);
         let (most, longest) = (quantile(&health, 990), quantile(&health, 1000));
         let (peak, mark) = (peak / 1_000_000, if wrong.is_empty() { "" } else { "  WRONG" });
-        text += &format!(
-            "{:<42} {code:<22} {took:>8.1?} {peak:>6} MB {most:>8.0?} {longest:>8.0?}{mark}\n",
+        let _ = writeln!(
+            text,
+            "{:<42} {code:<22} {took:>8.1?} {peak:>6} MB {most:>8.0?} {longest:>8.0?}{mark}",
             case.name
         );
         all.extend(health);
@@ -226,7 +229,8 @@ fn reaches(served: &Served, run: &str, wanted: &[&str]) -> Result<String, String
     let client = Client::of(served, OPERATOR).waiting(CASE_MAX);
     let begun = Instant::now();
     loop {
-        let answer = client.get(&format!("/api/v1/runs/{run}")).map_err(|e| e.to_string())?;
+        let answer =
+            client.get(&format!("/api/v1/runs/{run}")).map_err(|error| format!("{error}"))?;
         let status = answer.json()["status"].as_str().unwrap_or_default().to_owned();
         if wanted.contains(&&*status) {
             return Ok(status);

@@ -156,7 +156,7 @@ struct Attempt {
 }
 
 fn attempt(what: &str, request: Json, reasons: &[&str]) -> Attempt {
-    let reasons = reasons.iter().map(ToString::to_string).collect();
+    let reasons = reasons.iter().map(|word| (*word).to_owned()).collect();
     Attempt { what: what.to_owned(), request, reasons, is_out_of_reach: false }
 }
 
