@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use self::cases::{CASES, Case, ENDLESS, ladder, numbers};
 use self::health::{Health, peak_bytes, quantile};
 use super::client::Client;
-use super::{OPERATOR, is_long, kill, kill_now, nothing, say};
+use super::{OPERATOR, is_long, kill, nothing, say};
 use crate::served::{Answer, Served};
 use crate::support::{Json, SEGUE, World, json, until};
 
@@ -170,8 +170,7 @@ fn poison_ends_in_an_error() {
         all.extend(health);
         if !wrong.is_empty() {
             findings.push(format!("{}: {}", case.name, wrong.join("; ")));
-            // The next case meets a server that is well.
-            kill_now(patient.served.pid());
+            // The next case meets a server that is well; this one is killed.
             patient = Patient::new();
         }
     }
@@ -262,7 +261,7 @@ const BASE: [&str; 4] = ["--config", "segue.yaml", "--store", "sqlite:s.db"];
 /// Everybody who shows runs says of this one that it is set aside; what does not.
 fn not_said_to_be_aside(world: &World, run: &str) -> Vec<String> {
     let shows: [&[&str]; 3] = [&["runs"], &["runs", "show", run], &["doctor"]];
-    let says = |args: &&[&str]| {
+    let says = |args: &[&str]| {
         let done = world.segue(&[&BASE[..], args].concat());
         (done.stdout + &done.stderr).contains("set aside")
     };
