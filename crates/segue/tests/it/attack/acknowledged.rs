@@ -6,6 +6,7 @@
 //! before the kill, by the same client and by another process.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Result;
 use std::time::{Duration, Instant};
 
@@ -433,5 +434,9 @@ fn a_full_store_acknowledges_nothing() {
 fn scrambled(text: &str) -> String {
     let seed = text.bytes().take(20).fold(7, |h: u64, b| h.wrapping_mul(31) ^ u64::from(b));
     let mut chance = Chance(seed);
-    (0..text.len() / 16).map(|_| format!("{:016x}", chance.next())).collect()
+    let mut scrambled = String::new();
+    while scrambled.len() < text.len() {
+        let _ = write!(scrambled, "{:016x}", chance.next());
+    }
+    scrambled
 }

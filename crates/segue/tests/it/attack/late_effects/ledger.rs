@@ -72,14 +72,14 @@ impl Ledger {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let ledger = ledger.clone();
-                std::thread::spawn(move || ledger.answer(stream));
+                std::thread::spawn(move || ledger.answer(&stream));
             }
         });
         port
     }
 
     /// One call. It is carried through although its caller may have gone; then nobody reads the answer.
-    fn answer(&self, stream: TcpStream) -> Option<()> {
+    fn answer(&self, stream: &TcpStream) -> Option<()> {
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -107,7 +107,8 @@ impl Ledger {
         let body = value(name).to_string();
         let length = body.len();
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
-        write!(&stream, "{head}\r\nContent-Length: {length}\r\n\r\n{body}").ok()
+        let mut writer = stream;
+        write!(writer, "{head}\r\nContent-Length: {length}\r\n\r\n{body}").ok()
     }
 
     /// Every line so far.
