@@ -20,6 +20,10 @@ planted:
 kill CYCLES="1000":
     SEGUE_KILL_CYCLES={{CYCLES}} cargo test --package segue --test it kill:: -- --nocapture
 
+# Attack the program from outside, the long form: CONTRIBUTING.md says how to read its tables
+attack:
+    SEGUE_ATTACK_LONG=1 cargo test --release --package segue --test it attack:: -- --nocapture --test-threads 1
+
 # How long 10,000 interrupted runs take to go on and end
 recover:
     cargo test --release --package segue-runtime --test it recover:: -- --ignored --nocapture
@@ -27,6 +31,10 @@ recover:
 # Many requests at once, slow connections and followers that never read
 load:
     cargo test --release --package segue --test it rest::load:: -- --ignored --nocapture --test-threads 1
+
+# Random documents, expressions, jq programs and schemas, each kind for so many minutes
+fuzz MINUTES="15":
+    scripts/fuzz $(({{MINUTES}} * 60))
 
 # Take the new snapshots after looking at them
 accept:

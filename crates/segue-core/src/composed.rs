@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::Code;
 use crate::id::ToolId;
@@ -32,18 +32,38 @@ pub struct Composed {
 }
 
 /// Says of arguments whether a call with them asks a person first.
-#[derive(Clone)]
-pub struct AsksWhen(Arc<dyn Fn(&Value) -> bool + Send + Sync>);
+#[derive(Clone, Default)]
+pub struct AsksWhen(Arc<OnceLock<Predicate>>);
+
+type Predicate = Arc<dyn Fn(&Value, &[Arc<str>]) -> bool + Send + Sync>;
 
 impl AsksWhen {
     /// Asks when this is true.
     pub fn new(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> AsksWhen {
-        AsksWhen(Arc::new(asks))
+        AsksWhen::unless_overwriting(move |args, _| asks(args))
     }
 
-    /// Whether a call with these arguments asks. Code that panics has not said that it does not.
-    pub fn asks(&self, args: &Value) -> bool {
-        std::panic::catch_unwind(AssertUnwindSafe(|| (self.0)(args))).unwrap_or(true)
+    /// Asks when this is true of arguments, and of what the composition that is run may overwrite
+    /// without asking.
+    pub fn unless_overwriting(
+        asks: impl Fn(&Value, &[Arc<str>]) -> bool + Send + Sync + 'static,
+    ) -> AsksWhen {
+        let asks: Predicate = Arc::new(asks);
+        AsksWhen(Arc::new(OnceLock::from(asks)))
+    }
+
+    /// Whether a call with these arguments asks. Code that panics has not said that it does not, and
+    /// code that is missing, because a plan was read from a store, has not either.
+    pub fn asks(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
+        let Some(asks) = self.0.get() else { return true };
+        std::panic::catch_unwind(AssertUnwindSafe(|| asks(args, overwrites))).unwrap_or(true)
+    }
+
+    /// Goes by the code of the same tool as it is here, where its own is missing.
+    pub fn bind(&self, here: &AsksWhen) {
+        if let Some(asks) = here.0.get() {
+            let _ = self.0.set(asks.clone());
+        }
     }
 }
 
@@ -221,7 +241,7 @@ pub fn part_call(caller: Caller<'_>, name: &str, args: &Value) -> Result<PartCal
         let message = format!("`{}` does not declare that it calls `{}`", tool.id, part.id);
         return Err(Failure::lasting(Code::ToolNotAllowed, message));
     }
-    let held_to = catalog.within().filter(|_| !takes_back);
+    let held_to = catalog.within().filter(|toolset| !takes_back && !toolset.is_whole());
     if let Some((code, message)) = held_to.and_then(|toolset| toolset.refusal(&part.id)) {
         return Err(Failure::lasting(code, message));
     }
@@ -238,6 +258,12 @@ pub fn part_call(caller: Caller<'_>, name: &str, args: &Value) -> Result<PartCal
 /// Why a part was not called after it asked.
 pub fn not_confirmed(part: &ToolSpec) -> Failure {
     Failure::lasting(Code::Denied, format!("`{}` was not confirmed", part.id))
+}
+
+/// Why a part is not called any more.
+pub fn run_stopped(part: &ToolSpec) -> Failure {
+    let message = format!("the run has stopped: `{}` is not called", part.id);
+    Failure::lasting(Code::Cancelled, message)
 }
 
 fn check_arguments(part: &ToolSpec, args: &Value) -> Result<(), Failure> {

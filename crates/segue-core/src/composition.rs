@@ -146,6 +146,8 @@ pub struct Composition {
     pub requires_context: Vec<Arc<str>>,
     /// One confirmation for the whole run.
     pub atomic: bool,
+    /// Patterns of files that a run may overwrite without asking, where its author may say so.
+    pub overwrites: Vec<Arc<str>>,
     /// For the whole run.
     pub timeout_ms: Option<Millis>,
     /// Steps at once.

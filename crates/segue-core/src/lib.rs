@@ -27,6 +27,7 @@
 //! ```
 
 pub mod access;
+mod budget;
 pub mod compile;
 pub mod composed;
 pub mod composition;
@@ -37,11 +38,13 @@ pub mod generate;
 pub mod id;
 pub mod interrupt;
 pub mod limits;
+pub mod pattern;
 pub mod plan;
 pub mod rehearsal;
 pub mod result;
 pub mod run;
 pub mod schema;
+pub mod secret;
 pub mod shape;
 pub mod template;
 pub mod testing;

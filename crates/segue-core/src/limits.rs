@@ -18,11 +18,12 @@ pub struct Limits {
     pub document_keys_max: usize,
     /// YAML aliases in one document.
     pub document_aliases_max: usize,
-    /// Nesting of JSON that comes from a tool or a caller.
+    /// Nesting of JSON that comes from a tool or a caller, and of what expressions make.
     pub value_depth_max: usize,
     /// Values in JSON that comes from a tool or a caller.
     pub value_nodes_max: usize,
-    /// Size of JSON that comes from a tool or a caller.
+    /// Size of JSON that comes from a tool or a caller, and of what expressions make; parts that are
+    /// shared count wherever they stand.
     pub value_bytes_max: usize,
     /// Length of one expression.
     pub expression_bytes_max: usize,
@@ -46,6 +47,10 @@ pub struct Limits {
     pub run_visits_max: u64,
     /// How long one attempt to take a step back may take, where its step says nothing.
     pub undo_timeout_ms: u64,
+    /// Size of the values of all steps of one run, each part counted wherever it stands.
+    pub run_value_bytes_max: usize,
+    /// How long a call that may write is awaited after its run stopped, where its step gives it no time.
+    pub settle_timeout_ms: u64,
     /// Calls that one run may make, attempts included.
     pub run_calls_max: u64,
     /// Calls that the code of a composed tool may make in one call of it.
@@ -178,7 +183,7 @@ impl Default for Limits {
             value_bytes_max: 64 * 1024 * 1024,
             expression_bytes_max: 16 * 1024,
             expression_depth_max: 128,
-            expression_fuel_max: 1_000_000,
+            expression_fuel_max: 10_000_000,
             expression_output_bytes_max: 16 * 1024 * 1024,
             steps_max: 20_000,
             nesting_depth_max: 8,
@@ -187,6 +192,8 @@ impl Default for Limits {
             step_visits_max: 100,
             run_visits_max: 10_000,
             undo_timeout_ms: 60_000,
+            run_value_bytes_max: 1024 * 1024 * 1024,
+            settle_timeout_ms: 30_000,
             run_calls_max: 1_000_000,
             part_calls_max: 10_000,
             concurrency_max: 1_024,

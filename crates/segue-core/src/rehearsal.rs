@@ -95,9 +95,10 @@ pub fn view(mut view: RunView, plan: &Plan) -> RunView {
     let mut effects = BTreeMap::new();
     collect(plan, 0, "", &mut effects);
     for step in &mut view.steps {
-        let Some((effect, is_real)) = effects.get(&without_iterations(&step.id)) else { continue };
-        let is_call = step.tool.is_some();
-        step.would = Some(EffectView { called: *is_real && step.attempts > 0, ..effect.clone() });
+        let Some((plan, planned)) = effects.get(&without_iterations(&step.id)) else { continue };
+        let (is_call, is_real) = (step.tool.is_some(), is_real(planned));
+        let effect = EffectView::of(plan, planned, Some(&step.input));
+        step.would = Some(EffectView { called: is_real && step.attempts > 0, ..effect });
         if is_call && !is_real && step.status == StepStatus::Success {
             // It was not made. What stood in for its value is what later steps were given.
             step.status = StepStatus::Pending;
@@ -116,12 +117,17 @@ pub fn view(mut view: RunView, plan: &Plan) -> RunView {
     view
 }
 
-/// What each step would do, and whether it is really called, by its path without iterations.
-fn collect(plan: &Plan, body: u32, outer: &str, into: &mut BTreeMap<String, (EffectView, bool)>) {
+/// Every step and its plan, by its path without iterations.
+fn collect<'a>(
+    plan: &'a Plan,
+    body: u32,
+    outer: &str,
+    into: &mut BTreeMap<String, (&'a Plan, &'a PlanStep)>,
+) {
     for planned in plan.steps_of(body) {
         let path = format!("{outer}{}", planned.step.id);
         let inside = format!("{path}/");
-        into.insert(path, (EffectView::of(plan, planned), is_real(planned)));
+        into.insert(path, (plan, planned));
         planned.bodies.iter().for_each(|body| collect(plan, *body, &inside, into));
         planned.nested.values().for_each(|nested| collect(nested, 0, &inside, into));
     }

@@ -1,8 +1,10 @@
 //! JSON Schemas: kept as they came, compiled when first needed, checked without copying values.
 //!
 //! Patterns run on the linear `regex` engine and remote references are never fetched, so a tool's
-//! schema can neither stall nor phone home.
+//! schema can neither stall nor phone home. What a schema would cost is known before it is compiled, and
+//! validation has a budget: each look at a value is an operation.
 
+mod cost;
 mod shared;
 mod stand_in;
 
@@ -12,12 +14,19 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 
+use crate::budget::{self, Stop};
+use crate::pattern::PATTERN_BYTES_MAX;
 use crate::types::Type;
 use crate::value::Value;
 use shared::Shared;
 
-/// Regular expressions in schemas may compile to at most this many bytes.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Operations of one validation, and how many more for each value inside the one at hand.
+const OPERATIONS_FREE: u64 = 1_000_000;
+const OPERATIONS_PER_VALUE: u64 = 16;
+const OPERATIONS_MAX: u64 = 30_000_000;
+
+/// Operations of saying why a value does not fit.
+const OPERATIONS_TELLING: u64 = 20_000;
 
 /// Violations reported for one value; the first ones say enough.
 const VIOLATIONS_MAX: usize = 8;
@@ -25,9 +34,16 @@ const VIOLATIONS_MAX: usize = 8;
 /// A JSON Schema.
 pub struct Schema {
     json: Value,
-    validator: OnceLock<Result<Validator<Shared>, Violation>>,
+    validator: OnceLock<Result<Compiled, Violation>>,
     ty: OnceLock<Type>,
     sensitive: OnceLock<Vec<Arc<str>>>,
+}
+
+/// A schema that can be held against values.
+struct Compiled {
+    validator: Validator<Shared>,
+    /// What a letter of a text costs: the places of the dearest pattern.
+    text_cost: u64,
 }
 
 /// One way in which a value does not fit its schema.
@@ -113,37 +129,62 @@ impl Schema {
 
     /// Every way in which `value` does not fit, at most a handful.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        let validator = match self.validator() {
-            Ok(validator) => validator,
-            Err(wrong) => {
-                let message = format!("the schema itself is wrong: {wrong}");
-                return vec![Violation { pointer: String::new(), message }];
-            }
+        let whole = |message: String| vec![Violation { pointer: String::new(), message }];
+        let compiled = match self.validator() {
+            Ok(compiled) => compiled,
+            Err(wrong) => return whole(format!("the schema itself is wrong: {wrong}")),
         };
-        if validator.is_valid(value) {
-            return Vec::new();
+        let values = (value.size() / std::mem::size_of::<Value>()) as u64;
+        let operations = values.saturating_mul(OPERATIONS_PER_VALUE).min(OPERATIONS_MAX);
+        let fits = || compiled.validator.is_valid(value);
+        match compiled.within(OPERATIONS_FREE + operations, fits) {
+            Ok(true) => return Vec::new(),
+            Ok(false) => {}
+            Err(stop) => return whole(format!("it cannot be held against its schema: {stop}")),
         }
-        validator
-            .iter_errors(value)
-            .take(VIOLATIONS_MAX)
-            .map(|error| Violation {
-                pointer: error.instance_path().as_str().to_owned(),
-                message: shorten(&said(error.kind(), error.to_string())),
-            })
-            .collect()
+        // Alternatives inside alternatives are all told of, each with its path, which is far dearer.
+        let errors = || compiled.violations(value);
+        compiled.within(OPERATIONS_TELLING + operations, errors).unwrap_or_else(|stop| {
+            whole(format!("it does not fit its schema, and how cannot be told: {stop}"))
+        })
     }
 
-    fn validator(&self) -> Result<&Validator<Shared>, Violation> {
-        let compiled = self.validator.get_or_init(|| {
-            jsonschema::options_for::<Shared>()
-                .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
-                .build(&serde_json::Value::from(&self.json))
-                .map_err(|error| Violation {
-                    pointer: error.instance_path().as_str().to_owned(),
-                    message: shorten(&error.to_string()),
-                })
-        });
+    fn validator(&self) -> Result<&Compiled, Violation> {
+        let compiled = self.validator.get_or_init(|| compile(&self.json));
         compiled.as_ref().map_err(Clone::clone)
+    }
+}
+
+fn compile(json: &Value) -> Result<Compiled, Violation> {
+    let whole = |message: String| Violation { pointer: String::new(), message };
+    let cost = cost::cost(json).map_err(|reason| whole(format!("it is too large: {reason}")))?;
+    let build = || {
+        jsonschema::options_for::<Shared>()
+            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
+            .build(&serde_json::Value::from(json))
+    };
+    let built = budget::caught(build).map_err(|stop| whole(stop.to_string()))?;
+    let validator = built.map_err(|error| Violation {
+        pointer: error.instance_path().as_str().to_owned(),
+        message: shorten(&error.to_string()),
+    })?;
+    Ok(Compiled { validator, text_cost: cost.places })
+}
+
+impl Compiled {
+    /// Has the library do something that may take so many operations.
+    fn within<T>(&self, operations: u64, work: impl FnOnce() -> T) -> Result<T, Stop> {
+        let work = || shared::with_text_cost(self.text_cost, work);
+        budget::metered(operations, usize::MAX, || budget::caught(work))
+    }
+
+    fn violations(&self, value: &Value) -> Vec<Violation> {
+        let errors = self.validator.iter_errors(value).take(VIOLATIONS_MAX);
+        let violation = |error: jsonschema::ValidationError<'_>| Violation {
+            pointer: error.instance_path().as_str().to_owned(),
+            message: shorten(&said(error.kind(), error.to_string())),
+        };
+        errors.map(violation).collect()
     }
 }
 
@@ -163,7 +204,7 @@ fn said(kind: &ValidationErrorKind, message: String) -> String {
 }
 
 /// A message quotes the value that does not fit; a long one is cut, at a character.
-fn shorten(message: &str) -> String {
+pub(crate) fn shorten(message: &str) -> String {
     const MESSAGE_CHARS_MAX: usize = 300;
     match message.char_indices().nth(MESSAGE_CHARS_MAX) {
         Some((cut, _)) => format!("{}…", &message[..cut]),
@@ -249,5 +290,97 @@ mod tests {
     #[test]
     fn a_wrong_schema_is_said_to_be_wrong() {
         assert!(schema(r#"{"type":"objekt"}"#).check().is_err());
+    }
+
+    /// Definitions that name the next one twice: a billion schemas in a kilobyte.
+    fn ladder(levels: usize, keyword: &str) -> Schema {
+        let rung = |level: usize| {
+            let next = Value::object([("$ref", format!("#/$defs/l{}", level + 1).into())]);
+            let rung = Value::object([(keyword, vec![next.clone(), next].into())]);
+            (Arc::from(format!("l{level}")), rung)
+        };
+        let rungs = (0..levels).map(rung).collect::<crate::value::Map>();
+        let mut defs = crate::value::Shared::new(rungs);
+        defs.insert(format!("l{levels}").into(), Value::object([("type", "string".into())]));
+        let first = Value::from("#/$defs/l0");
+        Schema::new(Value::object([("$ref", first), ("$defs", Value::Object(defs))]))
+    }
+
+    #[test]
+    fn a_ladder_of_references_is_refused_before_it_is_compiled() {
+        for keyword in ["anyOf", "oneOf", "allOf", "prefixItems"] {
+            let wrong = ladder(30, keyword).check().unwrap_err();
+            assert!(wrong.message.contains("too large"), "{wrong:?}");
+            assert!(!ladder(60, keyword).violations(&Value::Null).is_empty());
+            assert!(ladder(5, keyword).check().is_ok(), "{keyword}");
+        }
+        // By other names, too.
+        for name in ["$anchor", "$id"] {
+            let mut defs = crate::value::Map::new();
+            for level in 0..30 {
+                let next = format!("{}l{}", if name == "$anchor" { "#" } else { "" }, level + 1);
+                let next = Value::object([("$ref", next.into())]);
+                let rung = [
+                    (name, format!("l{level}").into()),
+                    ("anyOf", vec![next.clone(), next].into()),
+                ];
+                defs.insert(format!("d{level}").into(), Value::object(rung));
+            }
+            defs.insert("end".into(), Value::object([(name, "l30".into())]));
+            let first = if name == "$anchor" { "#l0" } else { "l0" };
+            let schema =
+                Schema::new(Value::object([("$ref", first.into()), ("$defs", defs.into())]));
+            assert!(schema.check().is_err(), "{name}");
+        }
+    }
+
+    /// What is small when compiled can still take for ever: each level of the value asks twice.
+    #[test]
+    fn validation_has_a_budget() {
+        let recursive = schema(
+            r##"{"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}],"$defs":{"a":
+               {"type":"array","items":{"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"},{"type":"null"}]}}}}"##,
+        );
+        let deep = (0..60).fold(Value::from(1), |inner, _| Value::from(vec![inner]));
+        assert!(!recursive.violations(&deep).is_empty());
+        let dear = schema(r#"{"type":"string","pattern":"^(a?){900}$"}"#);
+        let found = dear.violations(&Value::from("a".repeat(10 << 20)));
+        assert!(found[0].message.contains("operations"), "{found:?}");
+        assert!(dear.violations(&Value::from("a".repeat(100))).is_empty());
+        assert!(schema(r#"{"pattern":"((a?){1000}){1000}"}"#).check().is_err());
+    }
+
+    /// Circles and towers end on a small stack.
+    #[test]
+    fn no_schema_is_too_deep_for_the_stack() {
+        let chain = |length: usize| {
+            let link = |n: usize| {
+                let next = Value::object([("$ref", format!("#/$defs/l{}", n + 1).into())]);
+                (format!("l{n}"), Value::object([("allOf", vec![next].into())]))
+            };
+            let end = (
+                format!("l{length}"),
+                Value::object([("items", Value::object([("$ref", "#".into())]))]),
+            );
+            let defs = Value::object((0..length).map(link).chain([end]));
+            Schema::new(Value::object([("$ref", "#/$defs/l0".into()), ("$defs", defs)]))
+        };
+        let circles = [
+            r##"{"$ref":"#"}"##,
+            r##"{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}"##,
+            r##"{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/b"}},"b":{"if":{"$ref":"#/$defs/a"}}}}"##,
+            r##"{"$dynamicRef":"#x","$defs":{"x":{"$dynamicAnchor":"x","anyOf":[{"$dynamicRef":"#x"}]}}}"##,
+            r##"{"properties":{"a":{"$ref":"#"}},"additionalProperties":{"$ref":"#"},"unevaluatedProperties":{"$ref":"#"}}"##,
+        ];
+        let value = (0..64).fold(Value::from(1), |inner, _| Value::from(vec![inner]));
+        let work = move || {
+            for length in [1, 10, 14, 31, 100, 5_000] {
+                let _ = chain(length).violations(&value);
+            }
+            for circle in circles {
+                let _ = schema(circle).violations(&value);
+            }
+        };
+        std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
     }
 }

@@ -220,7 +220,17 @@ impl ToolSpec {
 
     /// Whether a call with these arguments asks a person first.
     pub fn asks(&self, args: &Value) -> bool {
-        self.asks_if(|own| own.asks(args))
+        self.asks_within(args, &[])
+    }
+
+    /// The same in a run that may overwrite such files without asking.
+    pub fn asks_within(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
+        self.asks_if(|own| own.asks(args, overwrites))
+    }
+
+    /// Whether it depends on the arguments of a call if it asks.
+    pub fn asks_sometimes(&self) -> bool {
+        self.needs_confirmation() && !self.asks_if(|_| false)
     }
 
     fn asks_if(&self, own: impl FnOnce(&AsksWhen) -> bool) -> bool {

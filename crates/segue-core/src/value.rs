@@ -7,6 +7,7 @@
 //! Not here: reading text ([`crate::compile::document`]), paths and expressions ([`crate::expr`]).
 
 mod de;
+mod shared;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,11 +17,7 @@ use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
 pub use de::from_value;
-
-/// What arrays and objects are called when they are serialised: as a newtype of this name, around what is
-/// shared. Formats write what is in it and nothing else. Whoever writes several values that stay where
-/// they are may go by its address, and write what they have in common once.
-pub const SHARED: &str = "$segue::shared";
+pub use shared::{Holds, Measure, Shared};
 
 /// The members of an object, in the order in which they were written.
 pub type Map = IndexMap<Arc<str>, Value>;
@@ -38,9 +35,9 @@ pub enum Value {
     /// Text.
     String(Arc<str>),
     /// A list of values.
-    Array(Arc<Vec<Value>>),
+    Array(Shared<Vec<Value>>),
     /// Named values; order is kept but does not matter to equality.
-    Object(Arc<Map>),
+    Object(Shared<Map>),
 }
 
 /// A JSON number that never loses a digit.
@@ -145,7 +142,8 @@ fn significant_digits(text: &str) -> (String, i64) {
     let dropped = i64::try_from(digits.len() - trimmed.len()).unwrap_or(0);
     let fraction_len = i64::try_from(fraction.len()).unwrap_or(0);
     let digits = trimmed.trim_start_matches('0').to_owned();
-    let power = if digits.is_empty() { 0 } else { exponent - fraction_len + dropped };
+    let power = exponent.saturating_sub(fraction_len).saturating_add(dropped);
+    let power = if digits.is_empty() { 0 } else { power };
     (digits, power)
 }
 
@@ -232,12 +230,12 @@ impl Value {
 
     /// An empty object.
     pub fn empty_object() -> Value {
-        Value::Object(Arc::new(Map::new()))
+        Map::new().into()
     }
 
     /// An object from its members.
     pub fn object<K: Into<Arc<str>>>(members: impl IntoIterator<Item = (K, Value)>) -> Value {
-        Value::Object(Arc::new(members.into_iter().map(|(k, v)| (k.into(), v)).collect()))
+        members.into_iter().map(|(k, v)| (k.into(), v)).collect::<Map>().into()
     }
 
     /// A member of an object by its name.
@@ -297,7 +295,7 @@ impl Value {
     }
 
     /// The items of an array.
-    pub fn as_array(&self) -> Option<&Arc<Vec<Value>>> {
+    pub fn as_array(&self) -> Option<&Shared<Vec<Value>>> {
         match self {
             Value::Array(items) => Some(items),
             _ => None,
@@ -305,7 +303,7 @@ impl Value {
     }
 
     /// The members of an object.
-    pub fn as_object(&self) -> Option<&Arc<Map>> {
+    pub fn as_object(&self) -> Option<&Shared<Map>> {
         match self {
             Value::Object(members) => Some(members),
             _ => None,
@@ -373,29 +371,45 @@ impl Value {
         }
     }
 
-    /// The number of bytes that this value holds, roughly; shared parts are counted each time.
-    ///
-    /// Stops counting beyond `limit`, so that a huge value costs no more than a large one.
-    pub fn size_up_to(&self, limit: usize) -> usize {
+    /// What the value is worth when it is written out in full: shared parts count wherever they stand.
+    pub fn measure(&self) -> Measure {
         let own = std::mem::size_of::<Value>();
         match self {
-            Value::Null | Value::Bool(_) | Value::Number(_) => own,
-            Value::String(text) => own + text.len(),
-            Value::Array(items) => items
-                .iter()
-                .try_fold(own, |sum, item| sum_within(sum, item, limit))
-                .unwrap_or_else(|sum| sum),
-            Value::Object(members) => members
-                .iter()
-                .try_fold(own, |sum, (key, item)| sum_within(sum + key.len(), item, limit))
-                .unwrap_or_else(|sum| sum),
+            Value::Null | Value::Bool(_) => Measure { bytes: own, depth: 0 },
+            Value::Number(Number::Written(text)) => Measure { bytes: own + text.len(), depth: 0 },
+            Value::Number(_) => Measure { bytes: own, depth: 0 },
+            Value::String(text) => Measure { bytes: own + text.len(), depth: 0 },
+            Value::Array(items) => items.measure(),
+            Value::Object(members) => members.measure(),
         }
     }
-}
 
-fn sum_within(sum: usize, item: &Value, limit: usize) -> Result<usize, usize> {
-    let sum = sum + item.size_up_to(limit.saturating_sub(sum));
-    if sum > limit { Err(sum) } else { Ok(sum) }
+    /// The number of bytes that this value holds, roughly; shared parts are counted each time.
+    pub fn size(&self) -> usize {
+        self.measure().bytes
+    }
+
+    /// Changes what a JSON Pointer points at, if there is something.
+    pub fn change_at(&mut self, pointer: &str, change: &dyn Fn(&Value) -> Value) {
+        let Some(rest) = pointer.strip_prefix('/') else {
+            *self = change(self);
+            return;
+        };
+        let end = rest.find('/').unwrap_or(rest.len());
+        let name = rest[..end].replace("~1", "/").replace("~0", "~");
+        let go_on = |inner: Option<&mut Value>| {
+            inner.into_iter().for_each(|inner| inner.change_at(&rest[end..], change));
+        };
+        match self {
+            Value::Array(items) => {
+                items.update(|items| {
+                    go_on(name.parse().ok().and_then(|at: usize| items.get_mut(at)))
+                });
+            }
+            Value::Object(members) => members.update(|members| go_on(members.get_mut(&*name))),
+            _ => {}
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -454,8 +468,8 @@ impl PartialEq for Value {
             (Value::Bool(a), Value::Bool(b)) => a == b,
             (Value::Number(a), Value::Number(b)) => a == b,
             (Value::String(a), Value::String(b)) => a == b,
-            (Value::Array(a), Value::Array(b)) => Arc::ptr_eq(a, b) || a == b,
-            (Value::Object(a), Value::Object(b)) => Arc::ptr_eq(a, b) || a == b,
+            (Value::Array(a), Value::Array(b)) => a == b,
+            (Value::Object(a), Value::Object(b)) => a == b,
             _ => false,
         }
     }
@@ -527,13 +541,13 @@ impl From<Arc<str>> for Value {
 
 impl From<Vec<Value>> for Value {
     fn from(items: Vec<Value>) -> Value {
-        Value::Array(Arc::new(items))
+        Value::Array(items.into())
     }
 }
 
 impl From<Map> for Value {
     fn from(members: Map) -> Value {
-        Value::Object(Arc::new(members))
+        Value::Object(members.into())
     }
 }
 
@@ -582,8 +596,8 @@ impl Serialize for Value {
                 raw.map_err(serde::ser::Error::custom)?.serialize(serializer)
             }
             Value::String(text) => serializer.serialize_str(text),
-            Value::Array(items) => serializer.serialize_newtype_struct(SHARED, &**items),
-            Value::Object(members) => serializer.serialize_newtype_struct(SHARED, &**members),
+            Value::Array(items) => items.serialize(serializer),
+            Value::Object(members) => members.serialize(serializer),
         }
     }
 }
@@ -631,11 +645,5 @@ mod tests {
         assert_eq!(a, b);
         assert_eq!(a.to_canonical_json(), b.to_canonical_json());
         assert_eq!(a.to_json(), r#"{"b":1,"a":null}"#);
-    }
-
-    #[test]
-    fn counting_stops_at_the_limit() {
-        let big = Value::from(vec![Value::from("x".repeat(1000)); 1000]);
-        assert!(big.size_up_to(5_000) < 10_000);
     }
 }

@@ -1,6 +1,7 @@
 //! What crosses a surface: the only published JSON shapes.
 
 mod time;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use crate::composition::{Body, Dialect, Flow, Step, StepKind, Target, Undo, Ways};
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
-use crate::tool::Impact;
-use crate::value::{Map, Value};
+use crate::tool::{Impact, ToolSpec};
+use crate::value::{Map, Shared, Value};
 
 pub use time::{Timestamp, parse_rfc3339, rfc3339};
+pub use wait::{CoveredView, WaitView};
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -161,7 +163,7 @@ pub struct RunView {
     /// The composition's result.
     pub output: Value,
     /// Every output key with its value.
-    pub results: Arc<Map>,
+    pub results: Shared<Map>,
     /// What went wrong.
     pub errors: Vec<ErrorView>,
     /// What was noticed.
@@ -189,25 +191,6 @@ pub struct RunView {
     pub duration_ms: u64,
     /// The hash of the plan.
     pub plan_hash: Option<Arc<str>>,
-}
-
-/// A question that a run waits for.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct WaitView {
-    /// The step that asks.
-    pub step: Arc<str>,
-    /// `run`: may an atomic composition run; `call`: may a tool be called; `approval`: what an `approve` step asks; `doubt`: did a call do
-    /// its work.
-    pub kind: &'static str,
-    /// The tool, of a call.
-    pub tool: Option<Arc<str>>,
-    /// The question, in words.
-    pub message: Arc<str>,
-    /// What the tool is called with.
-    pub args: Value,
-    /// JSON Schema of the data that belongs to a yes, of an approval that wants some.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Value>,
 }
 
 /// One step of a run.
@@ -256,13 +239,13 @@ pub struct EffectView {
 }
 
 impl EffectView {
-    /// What a step of a plan would do.
-    pub fn of(plan: &Plan, planned: &PlanStep) -> EffectView {
+    /// What a step of a plan would do, with what it is given as far as that is known.
+    pub fn of(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> EffectView {
         let is_container = !planned.bodies.is_empty() || !planned.nested.is_empty();
         EffectView {
             effect: planned.effect,
             rollback: RollbackView::of(&planned.step, is_container),
-            confirms: confirms(plan, planned),
+            confirms: confirms(plan, planned, given),
             called: false,
         }
     }
@@ -427,6 +410,9 @@ pub struct PlanStepView {
     pub timeout_ms: Option<u64>,
     /// Whether it asks before it is called.
     pub confirms: bool,
+    /// Whether that depends on what it is given.
+    #[serde(skip)]
+    pub confirms_sometimes: bool,
     /// The bodies inside, each with its steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bodies: Vec<PlanBodyView>,
@@ -635,14 +621,16 @@ impl PlanStepView {
             when: step.when.as_ref().map(|when| when.text().trim().to_owned()),
             output_key: step.output_key.as_ref().map(|(key, _)| key.clone()),
             timeout_ms: step.timeout_ms,
-            confirms: confirms(plan, planned),
+            confirms: confirms(plan, planned, None),
+            confirms_sometimes: !confirms(plan, planned, Some(&Value::Null)),
             bodies,
         }
     }
 }
 
-/// Whether a tool that a run may call on its way forward asks first, or what would take that back.
-fn confirms(plan: &Plan, planned: &PlanStep) -> bool {
+/// Whether a tool that a run may call on its way forward asks first, with this or with something, or what
+/// would take that back.
+fn confirms(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> bool {
     let step = &planned.step;
     let candidates = 0..=u16::try_from(step.fallback.len()).unwrap_or(u16::MAX);
     if plan.takes_back() && candidates.into_iter().any(|candidate| planned.undo_asks(candidate)) {
@@ -653,7 +641,11 @@ fn confirms(plan: &Plan, planned: &PlanStep) -> bool {
         _ => None,
     };
     let tools = own.into_iter().chain(&step.fallback).filter_map(|call| call.tool.as_ref());
-    tools.into_iter().any(|tool| tool.composition.is_none() && tool.may_ask())
+    let asks = |tool: &ToolSpec| match given {
+        Some(args) if tool.composed.is_none() && tool.asks_sometimes() => tool.asks(args),
+        _ => tool.may_ask(),
+    };
+    tools.into_iter().any(|tool| tool.composition.is_none() && asks(tool))
 }
 
 impl RollbackView {

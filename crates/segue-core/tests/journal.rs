@@ -14,7 +14,7 @@ use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::run::{Entry, Fact, Failure, Item, NodeId, Options, Started};
-use segue_core::value::{Map, Number, Value};
+use segue_core::value::{Map, Number, Shared, Value};
 use segue_core::view::RunStatus;
 
 fn any_text() -> impl Strategy<Value = Arc<str>> {
@@ -66,13 +66,15 @@ fn any_options() -> impl Strategy<Value = Options> {
     let strategy = prop::option::of(
         prop::sample::select(OnFailure::WORDS).prop_map(|word| OnFailure::parse(word).unwrap()),
     );
-    (any::<Option<u64>>(), any::<Option<u32>>(), strategy, any::<bool>(), any::<bool>()).prop_map(
-        |(timeout_ms, max_concurrency, strategy, approved, consented)| Options {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (any::<Option<u64>>(), any::<Option<u32>>(), strategy, flags).prop_map(
+        |(timeout_ms, max_concurrency, strategy, (approved, consented, vouched))| Options {
             timeout_ms,
             max_concurrency,
             strategy,
             approved,
             consented,
+            vouched,
         },
     )
 }
@@ -138,7 +140,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Started(Box::new(started)),
         Fact::Opened { node, body: narrow, item: optional.then_some(item) },
         Fact::Entered { node, candidate, input: value.clone() },
-        Fact::Looped { node, items: Arc::new(vec![value.clone(), Value::Null]) },
+        Fact::Looped { node, items: vec![value.clone(), Value::Null].into() },
         Fact::Asked { node, candidate, args: args.clone() },
         Fact::Granted { node, by: text.clone() },
         Fact::Called { node, candidate, args: args.clone() },
@@ -146,7 +148,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Woke { node },
         Fact::GaveUp { node, failure: failure.clone() },
         Fact::Slept { node, until_ms },
-        Fact::Succeeded { node, output: output.clone(), given: optional.then(|| Arc::new(given)) },
+        Fact::Succeeded { node, output: output.clone(), given: optional.then(|| given.into()) },
         Fact::Tolerated { node, failure: failure.clone(), output: output.clone() },
         Fact::Failed { node, failure: failure.clone() },
         Fact::Skipped { node, reason: text, by_failure: flag },
@@ -298,5 +300,5 @@ fn values_are_shared_when_they_are_read() {
     let value = read_own_json(&written).unwrap().to_value();
     let Fact::Called { args, .. } = Entry::from_value(&value).unwrap().fact else { panic!() };
     let inside = value.get("fact").and_then(|f| f.get("called")).and_then(|c| c.get("args"));
-    assert!(Arc::ptr_eq(inside.unwrap().as_array().unwrap(), args.as_array().unwrap()));
+    assert!(Shared::ptr_eq(inside.unwrap().as_array().unwrap(), args.as_array().unwrap()));
 }

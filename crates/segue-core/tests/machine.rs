@@ -13,9 +13,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
+use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
+use segue_core::run::{Effect, Event, EventKind, Fact, Run};
 use segue_core::tool::Catalog;
+use segue_core::view::RunStatus;
 use support::world::{Outcome, World, simulate};
 use support::{cases, catalog, composition_of, with_compositions};
 
@@ -47,4 +50,37 @@ fn every_run_of_the_corpus_goes_as_written() {
         });
     }
     assert!(all.len() >= 30, "only {} cases", all.len());
+}
+
+/// B1: a run that is taken up to end stops before anything of the way forward is worked out, wherever
+/// its journal was cut. What was under way and may have written is in doubt; only undos are called.
+#[test]
+fn a_run_that_is_taken_up_to_end_works_nothing_out() {
+    let text = "name: poison\nsteps:\n  - { id: write, tool: 'misc:anything' }\n  - { id: bad, set: { x: '{{ write.a.b }}' }, depends_on: write }\noutput: '{{ bad.x }}'\n";
+    let (limits, catalog) = (Arc::new(Limits::default()), catalog());
+    let compiled = compile(&Source::new("poison.yaml", text), &catalog, &limits);
+    let plan = plan(&compiled.composition.unwrap(), &limits).unwrap();
+    let plan = Arc::new(plan);
+    let whole = simulate(&plan, &mut World::parse("{}"), &catalog).journal;
+    let failed = whole.iter().position(|entry| matches!(entry.fact, Fact::Failed { .. }));
+    for cut in 1..=failed.unwrap() {
+        for rolls_back in [false, true] {
+            let mut run = Run::replay(plan.clone(), limits.clone(), &whole[..cut]).unwrap();
+            let by = "ada".into();
+            let kind = EventKind::ResumedToEnd { by, rolls_back };
+            let turn = run.handle(Event { at_ms: 1_000, entropy: 0, kind });
+            let works_out = |fact: &Fact| match fact {
+                Fact::Called { .. } | Fact::Tolerated { .. } => true,
+                Fact::Succeeded { .. } => true,
+                Fact::Failed { failure, .. } => !failure.in_doubt,
+                _ => false,
+            };
+            let worked_out = turn.record.iter().find(|entry| works_out(&entry.fact));
+            assert!(worked_out.is_none(), "cut at {cut}: {worked_out:?}");
+            let calls = turn.perform.iter().any(|effect| matches!(effect, Effect::Call(_)));
+            assert!(!calls, "cut at {cut}: {:?}", turn.perform);
+            let ended = run.is_finished() || run.status() == RunStatus::Waiting;
+            assert!(ended, "cut at {cut}: {:?}", run.status());
+        }
+    }
 }

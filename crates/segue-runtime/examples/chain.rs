@@ -2,22 +2,14 @@
 //!
 //! `cargo run -p segue-runtime --example chain`
 
-use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_runtime::chains::ChainError;
 use segue_runtime::engine::Engine;
-use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::builtin::{self, BuiltinConfig};
 
 /// The state that a chain of two steps ends with.
 pub async fn final_state(text: &str) -> Result<Value, ChainError> {
-    let (engine, _) = Engine::builder()
-        .tools(builtin::tools(&BuiltinConfig {
-            files_root: ".".into(),
-            http_allow: Vec::new(),
-            checkpoints: CheckpointsAt::Memory,
-            limits: Limits::default(),
-        }))
-        .build();
+    let (engine, _) = Engine::builder().tools(builtin::tools(&BuiltinConfig::default())).build();
     let steps: Vec<Value> = serde_json::from_str(
         r#"[{"tool": "text_split", "inputs": {"text": "{{ state.text }}", "separator": " "},
              "on_success": {"map_outputs": {"parts": "words"}}},

@@ -3,10 +3,9 @@
 //! `cargo run -p segue-runtime --example engine`
 
 use segue_core::compile::source::Source;
-use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::builtin::{self, BuiltinConfig};
 
 const GREET: &str = "
 name: greet
@@ -19,12 +18,7 @@ output: '{{ hello.text }} ({{ size.chars }} characters)'
 
 /// What the composition gives for a name.
 pub async fn greet(name: &str) -> Result<Value, String> {
-    let tools = builtin::tools(&BuiltinConfig {
-        files_root: ".".into(),
-        http_allow: Vec::new(),
-        checkpoints: CheckpointsAt::Memory,
-        limits: Limits::default(),
-    });
+    let tools = builtin::tools(&BuiltinConfig::default());
     let (engine, unloaded) = Engine::builder().tools(tools).build();
     assert!(unloaded.is_empty(), "no compositions were given");
     // All findings at once, each with its place; no plan when one of them is an error.

@@ -18,7 +18,7 @@ use segue_runtime::store::{
     Lease, MemoryStore, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store,
     StoreError, TakeOver, ToolStats, Word,
 };
-use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::builtin::{self, BuiltinConfig};
 
 /// Keeps runs in memory, and notes each entry.
 #[derive(Default)]
@@ -65,6 +65,10 @@ impl Store for Audited {
         self.runs.release(lease).await
     }
 
+    async fn release_all(&self) -> Result<(), StoreError> {
+        self.runs.release_all().await
+    }
+
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
         self.runs.run(run_id).await
     }
@@ -89,6 +93,10 @@ impl Store for Audited {
         self.runs.take_word(number).await
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.runs.try_write().await
+    }
+
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         self.runs.prune(retention).await
     }
@@ -105,12 +113,7 @@ impl Store for Audited {
 /// The audit log of one run.
 pub async fn audited() -> Result<Vec<String>, String> {
     let store = Arc::new(Audited::default());
-    let tools = builtin::tools(&BuiltinConfig {
-        files_root: ".".into(),
-        http_allow: Vec::new(),
-        checkpoints: CheckpointsAt::Memory,
-        limits: Limits::default(),
-    });
+    let tools = builtin::tools(&BuiltinConfig::default());
     let (engine, _) = Engine::builder().tools(tools).store(store.clone()).build();
     let text = "name: small\nsteps:\n  - { id: one, tool: echo, parameters: { n: 1 } }\n";
     let (plan, findings) = engine.plan(&Source::new("small.yaml", text));

@@ -7,9 +7,11 @@ mod absent;
 mod call;
 mod ears;
 mod error;
+mod evaluations;
 mod load;
 mod played;
 mod stored;
+mod unreleased;
 mod waiting;
 mod words;
 
@@ -20,7 +22,7 @@ use futures_util::future::BoxFuture;
 use segue_core::access::Caller;
 use segue_core::compile::source::Source;
 use segue_core::compile::{self, Compiled};
-use segue_core::composition::{Dialect, Strategy};
+use segue_core::composition::{Composition, Dialect, Strategy};
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -48,9 +50,11 @@ pub use absent::Absent;
 pub use call::CallRequest;
 use call::Nested;
 pub use ears::Wish;
-pub(crate) use ears::{Ears, Heard, Listening};
+pub(crate) use ears::{Ears, Heard, Listening, ends};
 pub use error::EngineError;
+pub(crate) use evaluations::Evaluating;
 pub use stored::{Recovered, ResumeRequest, Stored};
+pub(crate) use unreleased::Unreleased;
 use waiting::Waiting;
 pub use words::{
     AskRequest, Meanwhile, PlanError, Planned, Reuse, Taken, is_request_id, source_of,
@@ -72,12 +76,15 @@ struct Inner {
     store: Arc<dyn Store>,
     ears: Arc<Ears>,
     waiting: Arc<Waiting>,
+    unreleased: Arc<Unreleased>,
     orphans: Arc<Orphans>,
     chance: Arc<Chance>,
     model: Option<Arc<dyn Model>>,
     /// What its tools are chosen by, once more for other compositions.
     toolset: Option<ToolsetBuilder>,
     absent: Absent,
+    /// Whether its compositions come from somebody who is not trusted.
+    has_foreign_compositions: bool,
     secrets: Secrets,
 }
 
@@ -97,6 +104,7 @@ pub struct EngineBuilder {
     toolset: Option<ToolsetBuilder>,
     model: Option<Arc<dyn Model>>,
     absent: Absent,
+    has_foreign_compositions: bool,
     before: Option<Engine>,
 }
 
@@ -135,6 +143,14 @@ impl EngineBuilder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> EngineBuilder {
         self.store = Some(store);
+        self
+    }
+
+    /// Says that compositions come from somebody who is not trusted: what they say of files that they
+    /// may overwrite does not count.
+    #[must_use]
+    pub fn foreign_compositions(mut self) -> EngineBuilder {
+        self.has_foreign_compositions = true;
         self
     }
 
@@ -247,7 +263,9 @@ impl EngineBuilder {
             }
             None => (Arc::default(), Arc::default(), Ears::new(store.clone())),
         };
-        let waiting = self.before.map(|before| before.inner.waiting.clone()).unwrap_or_default();
+        let before = self.before.as_ref().map(|before| &before.inner);
+        let waiting = before.map(|inner| inner.waiting.clone()).unwrap_or_default();
+        let unreleased = before.map(|inner| inner.unreleased.clone()).unwrap_or_default();
         let (wrappers, model) = (self.wrappers, self.model);
         let inner = Inner {
             registry,
@@ -258,11 +276,13 @@ impl EngineBuilder {
             store,
             ears,
             waiting,
+            unreleased,
             orphans,
             chance,
             model,
             toolset: self.toolset,
             absent: self.absent,
+            has_foreign_compositions: self.has_foreign_compositions,
             secrets,
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
@@ -471,10 +491,11 @@ impl Engine {
             Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
         };
         let mut started = self.started(&request.plan, input, request.context, request.options);
-        let is_drawn = request.run_id.is_none();
+        started.options.vouched |= self.vouches_for(&request.plan);
         started.run_id = request.run_id.unwrap_or(started.run_id);
         started.trace = request.trace;
         started.chain_id = chain_id.unwrap_or(started.chain_id);
+        let caller = request.caller.clone();
         started.caller = request.caller;
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         for given in [&started.input, &started.context] {
@@ -489,15 +510,16 @@ impl Engine {
             confirmer: request.confirmer,
             catalog: &inner.catalog,
             limits: &inner.limits,
-            compositions: &Nested { engine: self, registry },
+            compositions: &Nested { engine: self, registry, caller },
             observer: request.observer,
             chance: &inner.chance,
             expand,
             cancel: request.cancel,
             ears: &inner.ears,
+            unreleased: &inner.unreleased,
         };
         let run_id = started.run_id.clone();
-        let first = First::Start(Box::new(started), request.reused, is_drawn);
+        let first = First::Start(Box::new(started), request.reused);
         let driven = driver::drive(&mut run, first, drive).await;
         if let Err(error) = driven {
             return Err(stopped(store, run_id, error).await);
@@ -506,6 +528,18 @@ impl Engine {
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         inner.waiting.keep(run);
         Ok(view)
+    }
+
+    /// Whether a plan is one of a composition that this engine was given, and by whom it trusts.
+    fn vouches_for(&self, plan: &Plan) -> bool {
+        let Composition { name, source, overwrites, .. } = &*plan.composition;
+        let is_it = |own: &ToolSpec| {
+            let own = own.composition.as_ref();
+            own.is_some_and(|own| own.name == *name && own.source.text() == source.text())
+        };
+        !overwrites.is_empty()
+            && !self.inner.has_foreign_compositions
+            && self.inner.catalog.tools().any(|own| is_it(own))
     }
 
     /// Compiles and plans a composition that a run has made.
@@ -518,7 +552,12 @@ impl Engine {
         match run::admit(plan, input, &context) {
             Ok(input) => {
                 let started = self.started(plan, input, context, Options::default());
-                run::dry_run(plan, &started, &self.inner.limits)
+                let mut view = run::dry_run(plan, &started, &self.inner.limits);
+                for step in &mut view.steps {
+                    let input = std::mem::take(&mut step.input);
+                    step.input = self.inner.secrets.clean_value(input);
+                }
+                view
             }
             Err(errors) => Engine::refused(plan, errors),
         }

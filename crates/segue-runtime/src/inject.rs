@@ -307,6 +307,10 @@ impl Store for Mortal {
         self.inner.release(lease).await
     }
 
+    async fn release_all(&self) -> Result<(), StoreError> {
+        self.inner.release_all().await
+    }
+
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
         self.inner.run(run_id).await
     }
@@ -341,6 +345,10 @@ impl Store for Mortal {
 
     async fn take_word(&self, number: u64) -> Result<(), StoreError> {
         self.inner.take_word(number).await
+    }
+
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.inner.try_write().await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use segue_core::run::{Entry, Fact, NodeId, Run};
-use segue_core::view::duration;
+use segue_core::view::{StepStatus, duration};
 use segue_runtime::driver::now_ms;
 use segue_runtime::tools::Progress;
 use serde::Serialize;
@@ -25,14 +25,25 @@ pub enum Change {
     Failed(String),
     /// It was not needed.
     Skipped(String),
-    /// It was stopped.
+    /// It was stopped, and has done nothing.
     Cancelled,
+    /// Nobody knows whether it did its work, and nobody finds out any more; why.
+    InDoubt(String),
     /// What it did was taken back.
     Undone,
 }
 
 /// The change that an entry is to a person, if it is one.
 pub fn change(run: &Run, entry: &Entry) -> Option<(NodeId, Change)> {
+    if let (Some(StepStatus::InDoubt), Some(node)) =
+        (run.settled_as(&entry.fact), entry.fact.node())
+    {
+        let why = match &entry.fact {
+            Fact::Failed { failure, .. } => clean(&failure.message).into_owned(),
+            _ => "it was ended before it answered".to_owned(),
+        };
+        return Some((node, Change::InDoubt(why)));
+    }
     Some(match &entry.fact {
         Fact::Called { node, candidate, .. } | Fact::Entered { node, candidate, .. } => {
             (*node, Change::Started(run.tool_of(*node, *candidate)))
@@ -169,6 +180,7 @@ pub fn event(run: &Run, entry: &Entry) -> Option<Event> {
         Change::Failed(message) => ("step_failed", Some(message)),
         Change::Skipped(reason) => ("step_skipped", Some(reason)),
         Change::Cancelled => ("step_cancelled", None),
+        Change::InDoubt(why) => ("step_in_doubt", Some(why)),
         Change::Undone => ("step_rolled_back", None),
     };
     Some(Event {

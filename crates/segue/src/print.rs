@@ -85,12 +85,33 @@ fn plainly(finding: &Diagnostic, source: &Source) -> String {
     format!("{severity}[{code}]: {message}\n --> {}:{}:{}{help}", view.file, view.line, view.column)
 }
 
-/// Control characters of foreign texts never reach a terminal.
+/// A foreign text as people are shown it, wherever that is: what would command a terminal, turn around
+/// what stands beside it or not be seen at all is written out, as `\u{202e}`. Lines stay lines.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().any(|c| c.is_control() && c != '\n') {
-        return text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if !text.chars().any(is_hidden) {
+        return text.into();
     }
-    text.into()
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_hidden(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into()
+}
+
+/// Whether a character shows something else than itself, or nothing.
+fn is_hidden(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
+        // Zero width, directions, lines and paragraphs.
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
+        // Tags, and variants that no font has.
+        | '\u{e0000}'..='\u{e0fff}');
+    is_format || (c.is_control() && c != '\n')
 }
 
 /// The lines that a finding is about. Rendering looks at every line it is given, so a finding in

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::dialect::{self, Reading};
 use super::document::{self, Budget, write};
 use super::source::{Notation, Source, Span};
-use super::{check, resolve};
+use super::{check, contained, resolve};
 use crate::composition::Dialect;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
@@ -25,6 +25,11 @@ pub struct Converted {
 
 /// Writes a document as a native composition. YAML keeps its comments.
 pub fn convert(source: &Source, limits: &Limits) -> Converted {
+    contained(|| convert_text(source, limits))
+        .unwrap_or_else(|fault| Converted { text: None, diagnostics: vec![fault] })
+}
+
+fn convert_text(source: &Source, limits: &Limits) -> Converted {
     let root = match document::read(source, Budget::for_documents(limits)) {
         Ok(root) => root,
         Err(diagnostics) => return Converted { text: None, diagnostics },

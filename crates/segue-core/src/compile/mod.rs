@@ -12,8 +12,10 @@ mod resolve;
 pub mod source;
 mod typing;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::budget::panic_message;
 use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
@@ -46,6 +48,22 @@ impl Compiled {
 
 /// Compiles a text against the tools that are known.
 pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
+    contained(|| compile_text(source, catalog, limits))
+        .unwrap_or_else(|fault| Compiled { composition: None, diagnostics: vec![fault] })
+}
+
+/// Does what a text asks for. A fault of ours becomes a finding about that text, and nothing else: one
+/// document must not end a process that has others. Everything public that takes a text goes through here.
+fn contained<T>(read: impl FnOnce() -> T) -> Result<T, Diagnostic> {
+    // Nothing that a panic could leave half done outlives the call: a text is read into new values.
+    catch_unwind(AssertUnwindSafe(read)).map_err(|panic| {
+        let message = format!("Segue itself failed on this text: {}", panic_message(&*panic));
+        Diagnostic::error(Code::Internal, message, Span::default())
+            .help("this is a fault of Segue, not of the text: please report it, with the text")
+    })
+}
+
+fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
     let root = match document::read(source, Budget::for_documents(limits)) {
         Ok(root) => root,
         Err(diagnostics) => return Compiled { composition: None, diagnostics },
@@ -74,12 +92,19 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
 /// Reads only what a composition is called and what it takes, so that others can be checked
 /// against it before it is compiled itself.
 pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
-    let root = document::read(source, Budget::for_documents(limits)).ok()?;
-    dialect::read(source, &root, limits).composition
+    let read = || {
+        let root = document::read(source, Budget::for_documents(limits)).ok()?;
+        dialect::read(source, &root, limits).composition
+    };
+    contained(read).ok().flatten()
 }
 
 /// Reads what a template says of its composition, without compiling that.
 pub fn read_template(source: &Source, limits: &Limits) -> Result<Template, Vec<Diagnostic>> {
+    contained(|| template_of(source, limits)).unwrap_or_else(|fault| Err(vec![fault]))
+}
+
+fn template_of(source: &Source, limits: &Limits) -> Result<Template, Vec<Diagnostic>> {
     let root = document::read(source, Budget::for_documents(limits))?;
     let read = dialect::template::read(source, &root, limits);
     let (template, findings) = read.ok_or_else(|| {
@@ -94,13 +119,14 @@ pub fn read_template(source: &Source, limits: &Limits) -> Result<Template, Vec<D
 
 /// Reads a file with tests, and everything that is wrong with it by itself.
 pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Diagnostic>) {
-    match document::read(source, Budget::for_documents(limits)) {
+    let read = || match document::read(source, Budget::for_documents(limits)) {
         Ok(root) => {
             let (file, findings) = dialect::read_tests(source, &root, limits);
             (Some(file).filter(|_| findings.is_empty()), findings)
         }
         Err(findings) => (None, findings),
-    }
+    };
+    contained(read).unwrap_or_else(|fault| (None, vec![fault]))
 }
 
 /// What is known of a composition's result.
@@ -128,4 +154,19 @@ fn finish(
         diagnostics.push(finding);
     }
     Compiled { composition: composition.filter(|_| is_sound).map(Arc::new), diagnostics }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fault of ours is a finding about the text, and the process goes on.
+    #[test]
+    fn a_panic_is_a_finding() {
+        let fault = contained(|| -> u8 { panic!("planted {}", 1) }).unwrap_err();
+        assert_eq!(fault.code, Code::Internal);
+        assert_eq!(fault.severity, Severity::Error);
+        assert!(fault.message.contains("planted 1") && fault.help.is_some(), "{fault:?}");
+        assert_eq!(contained(|| 7), Ok(7));
+    }
 }

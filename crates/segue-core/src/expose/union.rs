@@ -1,14 +1,12 @@
 //! `anyOf` and `oneOf` → what a host takes of them.
 
-use std::sync::Arc;
-
 use super::back::Way;
 use super::convert::{Converted, Converter, Outcome, describe, nullable};
 use super::flatten::{Flat, words};
 use super::profile::is_annotation;
 use super::{Done, Meaning};
 use crate::schema::Schema;
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 
 /// Keywords with schemas in them, whose values may have a way back.
 const STRUCTURE: &[&str] =
@@ -96,7 +94,7 @@ impl Converter<'_> {
     /// A value or `null`, which can be said without a choice.
     fn or_null(
         &mut self,
-        branches: &Arc<Vec<Value>>,
+        branches: &Shared<Vec<Value>>,
         beside: &Map,
         keyword: &str,
         path: &str,

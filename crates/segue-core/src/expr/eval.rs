@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind, Logic};
 use super::{Root, Scope, filters};
+use crate::budget::{self, BYTES_PER_OPERATION, Stop};
 use crate::diagnostic::Code;
 use crate::limits::Limits;
 use crate::value::{Map, Number, Value};
@@ -13,7 +14,8 @@ use crate::value::{Map, Number, Value};
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalError {
-    /// `unresolved-reference`, `expression`, `limit`, or `policy-violation` for what was not kept.
+    /// `unresolved-reference`, `expression`, `limit`, `policy-violation` for what was not kept, or
+    /// `internal` for a fault of ours.
     pub code: Code,
     /// The place in the template's text.
     pub at: At,
@@ -53,12 +55,10 @@ impl EvalError {
         EvalError { code: Code::PolicyViolation, at: ast.at, message }
     }
 
-    pub(super) fn too_large(at: At, limits: &Limits) -> EvalError {
-        let message = format!(
-            "the expression makes more than {} bytes of data",
-            limits.expression_output_bytes_max
-        );
-        EvalError { code: Code::Limit, at, message }
+    /// The evaluation was ended before it was done.
+    pub(super) fn stopped(at: At, stop: &Stop) -> EvalError {
+        let code = if matches!(stop, Stop::Fault(_)) { Code::Internal } else { Code::Limit };
+        EvalError { code, at, message: stop.to_string() }
     }
 }
 
@@ -69,8 +69,20 @@ pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Valu
     if let Some(found) = eval_whole_path(ast, scope) {
         return found;
     }
-    let mut evaluator = Evaluator::new(scope, limits);
-    evaluator.eval(ast)
+    Evaluator { scope, limits, locals: Vec::new() }.eval(ast)
+}
+
+/// Refuses a value that is more than may be walked and written.
+pub(super) fn fits(value: Value, at: At, limits: &Limits) -> Result<Value> {
+    let measure = value.measure();
+    let stop = if measure.bytes > limits.value_bytes_max {
+        Stop::Bytes(limits.value_bytes_max)
+    } else if measure.depth > limits.value_depth_max {
+        Stop::Depth(limits.value_depth_max)
+    } else {
+        return Ok(value);
+    };
+    Err(EvalError::stopped(at, &stop))
 }
 
 /// The value that a plain path leads to, if it can be used; `None` when the tree is something else.
@@ -121,53 +133,23 @@ fn position(index: i64, len: usize) -> Option<usize> {
     usize::try_from(from_start).ok()
 }
 
-/// One evaluation and what it has used up.
+/// One evaluation. What it has used up is the budget's to know.
 pub(super) struct Evaluator<'a> {
     scope: &'a dyn Scope,
     limits: &'a Limits,
-    fuel: u64,
-    bytes_left: usize,
     /// Parameters of the lambdas around the current place, innermost last.
     locals: Vec<(Arc<str>, Value)>,
 }
 
-impl<'a> Evaluator<'a> {
-    fn new(scope: &'a dyn Scope, limits: &'a Limits) -> Evaluator<'a> {
-        Evaluator {
-            scope,
-            limits,
-            fuel: limits.expression_fuel_max,
-            bytes_left: limits.expression_output_bytes_max,
-            locals: Vec::new(),
-        }
-    }
-
+impl Evaluator<'_> {
     /// Pays for `bytes` of new data.
     pub(super) fn charge(&mut self, at: At, bytes: usize) -> Result<()> {
-        match self.bytes_left.checked_sub(bytes) {
-            Some(left) => {
-                self.bytes_left = left;
-                self.burn(at, 1 + (bytes as u64) / 256)
-            }
-            None => Err(EvalError::too_large(at, self.limits)),
-        }
+        budget::charge(bytes).map_err(|stop| EvalError::stopped(at, &stop))
     }
 
     /// Pays for `work` operations.
     pub(super) fn burn(&mut self, at: At, work: u64) -> Result<()> {
-        match self.fuel.checked_sub(work) {
-            Some(left) => {
-                self.fuel = left;
-                Ok(())
-            }
-            None => {
-                let message = format!(
-                    "the expression takes more than {} operations",
-                    self.limits.expression_fuel_max
-                );
-                Err(EvalError { code: Code::Limit, at, message })
-            }
-        }
+        budget::spend(work).map_err(|stop| EvalError::stopped(at, &stop))
     }
 
     fn eval(&mut self, ast: &Ast) -> Result<Value> {
@@ -175,6 +157,11 @@ impl<'a> Evaluator<'a> {
         if let Some(found) = eval_whole_path(ast, self.scope) {
             return found;
         }
+        let value = self.compute(ast)?;
+        fits(value, ast.at, self.limits)
+    }
+
+    fn compute(&mut self, ast: &Ast) -> Result<Value> {
         match &ast.kind {
             Kind::Const(value) => Ok(value.clone()),
             Kind::Name { name, .. } => self.local(ast, name),
@@ -251,7 +238,7 @@ impl<'a> Evaluator<'a> {
                 })?);
             }
         }
-        self.charge(ast.at, base.size_up_to(self.bytes_left + 1))?;
+        self.charge(ast.at, base.size())?;
         match &base {
             Value::Array(items) => Ok(slice_indices(items.len(), numbers, ast.at)?
                 .map(|index| items[index].clone())
@@ -283,7 +270,8 @@ impl<'a> Evaluator<'a> {
         let mut left = self.eval(first)?;
         for (op, operand) in rest {
             let right = self.eval(operand)?;
-            self.burn(operand.at, (left.size_up_to(1 << 20) / 256) as u64)?;
+            let size = left.size().saturating_add(right.size());
+            self.burn(operand.at, (size / BYTES_PER_OPERATION) as u64)?;
             if !compare(*op, &left, &right, operand.at)? {
                 return Ok(Value::Bool(false));
             }
@@ -295,8 +283,7 @@ impl<'a> Evaluator<'a> {
     fn arithmetic(&mut self, op: Arithmetic, left: &Value, right: &Value, at: At) -> Result<Value> {
         match (op, left, right) {
             (Arithmetic::Concat, _, _) => {
-                let room = self.bytes_left + 1;
-                self.charge(at, left.size_up_to(room) + right.size_up_to(room))?;
+                self.charge(at, left.size().saturating_add(right.size()))?;
                 Ok(format!("{left}{right}").into())
             }
             (Arithmetic::Add, Value::String(a), Value::String(b)) => {
@@ -408,8 +395,8 @@ impl<'a> Evaluator<'a> {
         args.iter().map(|arg| Ok((arg.name.clone(), self.eval(&arg.value)?))).collect()
     }
 
-    pub(super) fn bytes_left(&self) -> usize {
-        self.bytes_left
+    pub(super) fn limits(&self) -> &Limits {
+        self.limits
     }
 
     pub(super) fn error(at: At, message: impl Into<String>) -> EvalError {

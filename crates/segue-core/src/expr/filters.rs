@@ -12,15 +12,16 @@ use minijinja::{Environment, Value as Jinja};
 
 use super::ast::At;
 use super::eval::{EvalError, Evaluator};
-use super::jq::Jq;
+use super::jq::{Jq, JqError};
+use crate::budget::{self, BYTES_PER_OPERATION};
 use crate::diagnostic::nearest;
-use crate::value::{Map, Number, Value};
+use crate::value::{Map, Number, Shared, Value};
 
 /// Arguments, some of them by name.
 pub(super) type Args = [(Option<Arc<str>>, Value)];
 
 /// The largest number that a filter takes as a width, a count or the like.
-const FILTER_NUMBER_MAX: i64 = 10_000;
+const FILTER_NUMBER_MAX: u32 = 10_000;
 
 /// Bytes that a single character of text may cost when a filter takes the text apart.
 const BYTES_PER_CHAR: usize = 32;
@@ -135,14 +136,14 @@ pub(super) fn apply(
         ("replace", [(None, from), (None, to)]) => return replace(evaluator, at, input, from, to),
         ("join", _) => return join(evaluator, at, input, args),
         ("json_query", [(None, Value::String(program))]) => {
-            let jq =
-                Jq::compile(program).map_err(|error| Evaluator::error(at, error.to_string()))?;
-            let value = jq.run(input, evaluator.bytes_left());
-            return value.map_err(|error| Evaluator::error(at, error.to_string()));
+            let wrong = |error: JqError| error.at(at);
+            return Jq::compile(program)
+                .and_then(|jq| jq.run_within(input, evaluator.limits()))
+                .map_err(wrong);
         }
         ("length" | "count", []) => return length(at, input),
         ("tojson", []) => {
-            evaluator.charge(at, input.size_up_to(evaluator.bytes_left() + 1))?;
+            evaluator.charge(at, input.size())?;
             return Ok(input.to_json().into());
         }
         _ => {}
@@ -154,9 +155,15 @@ pub(super) fn apply(
     evaluator.charge(at, cost_of_taking_apart(name, input, args))?;
     let mut jinja_args = vec![to_jinja(input, at)?];
     jinja_args.extend(arguments(args, at)?);
-    let mut state = environment().empty_state();
-    let result = state.apply_filter(name, &jinja_args).map_err(|error| failure(at, &error))?;
-    from_jinja(&result, evaluator, at, 0)
+    library(at, || {
+        let result = environment().empty_state().apply_filter(name, &jinja_args);
+        from_jinja(&result.map_err(|error| failure(at, &error))?, evaluator, at, 0)
+    })
+}
+
+/// Has MiniJinja do something, within the budget.
+fn library<T>(at: At, work: impl FnOnce() -> Result<T, EvalError>) -> Result<T, EvalError> {
+    budget::caught(work).unwrap_or_else(|stop| Err(EvalError::stopped(at, &stop)))
 }
 
 pub(super) fn perform_test(
@@ -169,11 +176,28 @@ pub(super) fn perform_test(
     if !TESTS.contains(&name) {
         return Err(unknown(at, "test", name, TESTS));
     }
-    evaluator.burn(at, 1)?;
+    evaluator.burn(at, 1 + (input.size() / BYTES_PER_OPERATION) as u64)?;
+    if name == "divisibleby" {
+        refuse_zero(at, args)?;
+    }
     let mut jinja_args = vec![to_jinja(input, at)?];
     jinja_args.extend(arguments(args, at)?);
-    let mut state = environment().empty_state();
-    state.perform_test(name, &jinja_args).map_err(|error| failure(at, &error))
+    library(at, || {
+        let verdict = environment().empty_state().perform_test(name, &jinja_args);
+        verdict.map_err(|error| failure(at, &error))
+    })
+}
+
+/// The library would divide by it.
+fn refuse_zero(at: At, args: &Args) -> Result<(), EvalError> {
+    let is_zero = |value: &Value| match value {
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        other => other.as_bool() == Some(false),
+    };
+    if args.iter().any(|(_, value)| is_zero(value)) {
+        return Err(Evaluator::error(at, "nothing is divisible by zero"));
+    }
+    Ok(())
 }
 
 pub(super) fn call_function(
@@ -206,7 +230,11 @@ fn failure(at: At, error: &minijinja::Error) -> EvalError {
 }
 
 fn refuse_huge_numbers(at: At, name: &str, args: &Args) -> Result<(), EvalError> {
-    let huge = |value: &Value| value.as_i64().is_some_and(|n| n.abs() > FILTER_NUMBER_MAX);
+    // A number beyond all floats is huge, too.
+    let huge = |value: &Value| {
+        matches!(value, Value::Number(number)
+            if number.as_f64().is_none_or(|n| n.abs() > f64::from(FILTER_NUMBER_MAX)))
+    };
     let grows = matches!(name, "indent" | "batch" | "slice" | "tojson" | "round" | "pprint");
     if grows && args.iter().any(|(_, value)| huge(value)) {
         let message = format!("`{name}` takes numbers up to {FILTER_NUMBER_MAX}");
@@ -217,7 +245,9 @@ fn refuse_huge_numbers(at: At, name: &str, args: &Args) -> Result<(), EvalError>
 
 /// What a filter may cost at most, beyond its input.
 fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
-    let size = input.size_up_to(1 << 30);
+    let size = input.size();
+    let numbers = args.iter().filter_map(|(_, value)| value.as_u64());
+    let number = usize::try_from(numbers.max().unwrap_or(0)).unwrap_or(usize::MAX);
     match (name, input) {
         (
             "split" | "lines" | "list" | "sort" | "unique" | "batch" | "slice" | "map" | "select"
@@ -225,17 +255,17 @@ fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
             Value::String(text),
         ) => text.len().saturating_mul(BYTES_PER_CHAR),
         ("indent", Value::String(text)) => {
-            let width = args.first().and_then(|(_, value)| value.as_u64()).unwrap_or(0);
             let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
-            size + lines.saturating_mul(usize::try_from(width).unwrap_or(usize::MAX))
+            size.saturating_add(lines.saturating_mul(number))
         }
-        ("batch" | "slice", _) => size.saturating_add(
-            args.first()
-                .and_then(|(_, value)| value.as_u64())
-                .and_then(|count| usize::try_from(count).ok())
-                .unwrap_or(0)
-                .saturating_mul(std::mem::size_of::<Value>()),
-        ),
+        // Each value begins a line, which is as far in as it is deep.
+        ("tojson" | "pprint", _) => {
+            let (lines, depth) = (size / std::mem::size_of::<Value>(), input.measure().depth);
+            size.saturating_add(lines.saturating_mul(depth).saturating_mul(number.max(4)))
+        }
+        ("batch" | "slice", _) => {
+            size.saturating_add(number.saturating_mul(std::mem::size_of::<Value>()))
+        }
         _ => size,
     }
 }
@@ -282,12 +312,8 @@ fn join(
         [(_, Value::String(separator))] => separator,
         _ => return Err(Evaluator::error(at, "`join` takes one separator, as text")),
     };
-    let room = evaluator.bytes_left() + 1;
-    let size = items.iter().try_fold(0usize, |sum, item| {
-        let sum = sum + separator.len() + item.size_up_to(room);
-        if sum > room { Err(sum) } else { Ok(sum) }
-    });
-    evaluator.charge(at, size.unwrap_or_else(|size| size))?;
+    let separators = separator.len().saturating_mul(items.len());
+    evaluator.charge(at, input.size().saturating_add(separators))?;
     let parts: Vec<String> = items.iter().map(ToString::to_string).collect();
     Ok(parts.join(separator).into())
 }
@@ -347,7 +373,7 @@ fn to_jinja_inner(value: &Value) -> Jinja {
     to_jinja(value, At::default()).unwrap_or_else(|_| Jinja::from(value.to_json()))
 }
 
-struct SharedArray(Arc<Vec<Value>>);
+struct SharedArray(Shared<Vec<Value>>);
 
 impl fmt::Debug for SharedArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -361,6 +387,7 @@ impl Object for SharedArray {
     }
 
     fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        budget::tick(1);
         self.0.get(key.as_usize()?).map(to_jinja_inner)
     }
 
@@ -369,7 +396,7 @@ impl Object for SharedArray {
     }
 }
 
-struct SharedObject(Arc<Map>);
+struct SharedObject(Shared<Map>);
 
 impl fmt::Debug for SharedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -379,6 +406,7 @@ impl fmt::Debug for SharedObject {
 
 impl Object for SharedObject {
     fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
+        budget::tick(1);
         self.0.get(key.as_str()?).map(to_jinja_inner)
     }
 

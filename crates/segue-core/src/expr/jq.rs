@@ -1,24 +1,42 @@
 //! `json_query`: jq programs over our values.
 //!
-//! jq is a full language. What could run for ever or make data out of nothing — definitions,
-//! `range`, `repeat`, `until`, unbounded recursion, the clock, the environment — is refused when a
-//! program is compiled, so that what remains ends by itself.
+//! jq is a full language. What could run for ever in a way that nobody can count — definitions, and what
+//! the library defines through itself without a bound — and what reads the world is refused when a program
+//! is compiled. What remains is counted: see [`counted`].
+
+mod counted;
+mod natives;
 
 use std::fmt;
 
-use jaq_core::load::parse::Term;
+use jaq_core::load::parse::{Def, Term};
 use jaq_core::load::{self, Arena, File, Loader, lex::StrPart};
 use jaq_core::path::Part;
-use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
-use jaq_json::Val;
+use jaq_core::{Compiler, Ctx, Vars, data, native};
 
+use super::ast::At;
+use super::eval::EvalError;
+use crate::budget::{self, BYTES_PER_OPERATION, Stop};
+use crate::compile::document::read_json_value;
+use crate::diagnostic::Code;
 use crate::limits::Limits;
+use crate::schema::shorten;
 use crate::value::Value;
+use counted::Counted;
 
 /// Results that one program may give.
 const RESULTS_MAX: usize = 100_000;
 
-/// Filters of jq that read the world or need not end.
+/// Brackets inside each other in a program. The library recurses over them.
+const NESTING_MAX: usize = 32;
+
+/// Brackets and dots in a program: each may lead on along a path.
+const STEPS_MAX: usize = 500;
+
+/// Operators and words in a program: each may be inside the one before it.
+const PARTS_MAX: usize = 128;
+
+/// Filters of jq that need not end.
 const REFUSED: &[&str] = &[
     "range",
     "repeat",
@@ -38,59 +56,105 @@ const REFUSED: &[&str] = &[
     "strflocaltime",
 ];
 
+/// What the library's own definitions call that reads the world, or ends the process.
+const WORLDLY: &[&str] =
+    &["env", "now", "halt", "debug_empty", "stderr_empty", "localtime", "strflocaltime"];
+
+/// Definitions of the library that are left out: of what is worldly, and of what we do ourselves.
+const LEFT_OUT: &[&str] = &["halt", "halt_error", "debug", "stderr", "join"];
+
 /// A compiled jq program.
 pub struct Jq {
-    filter: jaq_core::Filter<data::JustLut<Val>>,
+    filter: jaq_core::Filter<data::JustLut<Counted>>,
 }
 
 /// Why a program cannot be compiled or has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JqError(String);
+pub enum JqError {
+    /// The program is wrong, or says so itself.
+    Wrong(String),
+    /// It was ended before it was done.
+    Stopped(String),
+    /// A fault of ours.
+    Fault(String),
+}
 
 impl fmt::Display for JqError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            JqError::Wrong(message) | JqError::Stopped(message) | JqError::Fault(message) => {
+                f.write_str(message)
+            }
+        }
     }
 }
 
 impl std::error::Error for JqError {}
 
+impl From<Stop> for JqError {
+    fn from(stop: Stop) -> JqError {
+        match stop {
+            Stop::Fault(_) => JqError::Fault(stop.to_string()),
+            _ => JqError::Stopped(stop.to_string()),
+        }
+    }
+}
+
+impl JqError {
+    /// What kind of failure this is.
+    pub fn code(&self) -> Code {
+        match self {
+            JqError::Wrong(_) => Code::Expression,
+            JqError::Stopped(_) => Code::Limit,
+            JqError::Fault(_) => Code::Internal,
+        }
+    }
+
+    pub(super) fn at(self, at: At) -> EvalError {
+        EvalError { code: self.code(), at, message: self.to_string() }
+    }
+}
+
+fn wrong(message: impl Into<String>) -> JqError {
+    JqError::Wrong(message.into())
+}
+
 impl Jq {
     /// Compiles a program, refusing what is unbounded.
     pub fn compile(program: &str) -> Result<Jq, JqError> {
-        refuse_unbounded(program)?;
-        let defs = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
-        let funs = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
-        let arena = Arena::default();
-        let file = File { code: program, path: () };
-        let modules = Loader::new(defs)
-            .load(&arena, file)
-            .map_err(|_| JqError(format!("`{program}` is not a jq program")))?;
-        let filter = Compiler::default().with_funs(funs).compile(modules).map_err(|errors| {
-            let names: Vec<String> = errors
-                .iter()
-                .flat_map(|(_, undefined)| undefined.iter().map(|(name, _)| format!("`{name}`")))
-                .collect();
-            JqError(format!("jq does not know {}", names.join(", ")))
-        })?;
-        Ok(Jq { filter })
+        refuse_deep(program)?;
+        budget::caught(|| compile(program))?
     }
 
-    /// Runs the program: one result is itself, several are an array, none is `null`.
-    pub fn run(&self, input: &Value, bytes_max: usize) -> Result<Value, JqError> {
+    /// Runs the program by itself: one result is itself, several are an array, none is `null`.
+    pub fn run(&self, input: &Value, limits: &Limits) -> Result<Value, JqError> {
+        budget::metered(limits.expression_fuel_max, limits.value_bytes_max, || {
+            self.run_within(input, limits)
+        })
+    }
+
+    /// The same in an evaluation that has a budget.
+    pub(super) fn run_within(&self, input: &Value, limits: &Limits) -> Result<Value, JqError> {
+        budget::caught(|| self.results(input, limits))?
+    }
+
+    fn results(&self, input: &Value, limits: &Limits) -> Result<Value, JqError> {
+        budget::tick((input.size() / BYTES_PER_OPERATION) as u64);
         let input = jaq_json::read::parse_single(input.to_json().as_bytes())
-            .map_err(|error| JqError(format!("the input is not JSON: {error}")))?;
-        let ctx = Ctx::<data::JustLut<Val>>::new(&self.filter.lut, Vars::new([]));
+            .map_err(|error| wrong(format!("the input is not JSON: {error}")))?;
+        let ctx = Ctx::<data::JustLut<Counted>>::new(&self.filter.lut, Vars::new([]));
         let mut results = Vec::new();
-        let mut bytes = 0;
-        for result in self.filter.id.run((ctx, input)).map(unwrap_valr) {
-            let text = result.map_err(|error| JqError(format!("jq: {error}")))?.to_string();
-            bytes += text.len();
-            if bytes > bytes_max || results.len() >= RESULTS_MAX {
-                return Err(JqError("jq gives more results than may be kept".to_owned()));
+        for result in self.filter.id.run((ctx, Counted::new(input))) {
+            // An exception that is no error is a `break` or a `halt` without a place, which no program has.
+            let result = result.map_err(|exception| match exception.get_err() {
+                Ok(error) => wrong(shorten(&format!("jq: {error}"))),
+                Err(_) => wrong("jq: the program ends itself"),
+            })?;
+            if results.len() >= RESULTS_MAX {
+                return Err(JqError::Stopped(format!("jq gives more than {RESULTS_MAX} results")));
             }
-            let value = crate::compile::document::read_json_value(&text, &Limits::default());
-            results.push(value.map_err(|finding| JqError(finding.message))?);
+            let value = read_json_value(&result.to_string(), limits);
+            results.push(value.map_err(|finding| wrong(finding.message))?);
         }
         Ok(match results.len() {
             0 => Value::Null,
@@ -100,12 +164,73 @@ impl Jq {
     }
 }
 
+fn compile(program: &str) -> Result<Jq, JqError> {
+    refuse_unbounded(program)?;
+    let is_kept = |def: &Def<&'static str>| !LEFT_OUT.contains(&def.name);
+    let defs = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs()).filter(is_kept);
+    let is_safe = |name: &str| !WORLDLY.contains(&name) && !natives::NAMES.contains(&name);
+    let funs = jaq_core::funs().chain(jaq_std::funs()).filter(|(name, ..)| is_safe(name));
+    let funs = funs.chain(natives::all().into_iter().map(native::run));
+    let arena = Arena::default();
+    let file = File { code: program, path: () };
+    let modules = Loader::new(defs)
+        .load(&arena, file)
+        .map_err(|_| wrong(format!("`{program}` is not a jq program")))?;
+    let filter = Compiler::default().with_funs(funs).compile(modules).map_err(|errors| {
+        let names: Vec<String> = errors
+            .iter()
+            .flat_map(|(_, undefined)| undefined.iter().map(|(name, _)| format!("`{name}`")))
+            .collect();
+        wrong(format!("jq does not know {}", names.join(", ")))
+    })?;
+    Ok(Jq { filter })
+}
+
+/// Refuses programs over whose parts the library would recurse too deep. Counting too much refuses what
+/// nobody could read anyway.
+fn refuse_deep(program: &str) -> Result<(), JqError> {
+    let bytes_max = Limits::default().expression_bytes_max;
+    if program.len() > bytes_max {
+        return Err(JqError::Stopped(format!("a jq program has at most {bytes_max} bytes")));
+    }
+    let (mut open, mut deepest, mut operators) = (Vec::new(), 0, 0);
+    for byte in program.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => open.push(byte),
+            b')' | b']' | b'}' => drop(open.pop()),
+            // Between the members of an object it nests nothing.
+            b',' if open.last() == Some(&b'{') => {}
+            b'|' | b',' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' | b'?' | b'!' => {
+                operators += 1;
+            }
+            _ => {}
+        }
+        deepest = deepest.max(open.len());
+    }
+    let is_nesting = |word: &&str| {
+        matches!(
+            *word,
+            "if" | "elif" | "try" | "reduce" | "foreach" | "label" | "as" | "and" | "or" | "def"
+        )
+    };
+    let words = program.split(|c: char| !c.is_alphanumeric() && c != '_').filter(is_nesting);
+    let parts = operators + words.count();
+    let steps = program.bytes().filter(|byte| b"([{.".contains(byte)).count();
+    if deepest > NESTING_MAX || parts > PARTS_MAX || steps > STEPS_MAX {
+        return Err(JqError::Stopped(format!(
+            "a jq program nests at most {NESTING_MAX} brackets, and has at most {PARTS_MAX} operators and \
+             {STEPS_MAX} brackets and dots"
+        )));
+    }
+    Ok(())
+}
+
 /// Refuses what need not end. Only calls are looked at, so a field may have any name.
 fn refuse_unbounded(program: &str) -> Result<(), JqError> {
     let term = load::parse(program, |parser| parser.term())
-        .ok_or_else(|| JqError(format!("`{program}` is not a jq program")))?;
+        .ok_or_else(|| wrong(format!("`{program}` is not a jq program")))?;
     match refused_call(&term) {
-        Some(name) => Err(JqError(format!("jq's `{name}` is not allowed here: it need not end"))),
+        Some(name) => Err(wrong(format!("jq's `{name}` is not allowed here: it need not end"))),
         None => Ok(()),
     }
 }
@@ -154,9 +279,14 @@ mod tests {
     use super::*;
 
     fn run(program: &str, input: &str) -> Result<String, String> {
+        run_with(program, input, &Limits::default())
+    }
+
+    fn run_with(program: &str, input: &str, limits: &Limits) -> Result<String, String> {
         let input: Value = serde_json::from_str(input).unwrap();
         let jq = Jq::compile(program).map_err(|error| error.to_string())?;
-        jq.run(&input, 1 << 20).map(|value| value.to_json()).map_err(|error| error.to_string())
+        let value = jq.run(&input, limits);
+        value.map(|value| value.to_json()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -174,5 +304,159 @@ mod tests {
         }
         assert!(run(".a[", "1").unwrap_err().contains("not a jq program"));
         assert!(run("nosuch", "1").unwrap_err().contains("nosuch"));
+    }
+
+    /// Programs that were seen to take a server down, and their kin.
+    #[test]
+    fn every_program_ends_within_its_budget() {
+        let numbers: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+        let input = format!("[{}]", numbers.join(","));
+        let nested = "[".repeat(100_000);
+        for program in [
+            ". as $a | $a[] as $x | $a[] as $y | $a[] as $z | $a[] as $w | empty",
+            ". as $a | [$a[] as $x | $a[] as $y | $a[] as $z | $x]",
+            "reduce .[] as $x (\"xxxxxxxx\"; . + .)",
+            "reduce .[] as $x ([1]; . + .)",
+            "reduce .[] as $x ([1]; [., .]) | tojson | length",
+            "reduce .[] as $x ([1]; [., .]) | . == [.]",
+            "reduce .[] as $x ([1]; [., .]) as $a | reduce .[] as $x ([1]; [., .]) as $b | $a == $b",
+            "reduce .[] as $x ({}; {a: ., b: .}) | [..] | length",
+            "reduce .[] as $x ({}; {a: ., b: .}) | contains({a: {b: 2}})",
+            "reduce .[] as $x (0; [.])",
+            "reduce .[] as $x (0; {a: .})",
+            "reduce .[] as $x ([]; .[0] = .)",
+            "reduce .[] as $x ({}; .a.a.a = .)",
+            "reduce .[] as $x ({}; setpath([\"a\"]; .))",
+            "reduce .[] as $x (3; . * .)",
+            "\"x\" * 1000000000",
+            "\"x\" * 1000000000000000000000",
+            "1000000000 * \"x\"",
+            "(\"x\" * 1000000) | explode | map([., .]) | length",
+            "[limit(1000000000; .[] | .)] as $a | [$a[] as $x | $a[] as $y | $a[] as $z | 1]",
+            "(\"a\" * 1000000) | test(\"(a?){1000}\")",
+            "(\"a\" * 1000000) | [splits(\"\")] | length",
+            "(\"a\" * 100000) | gsub(\"a\"; \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\") | gsub(\"a\"; \"bbbbbbbbb\")",
+            "(\"a\" * 1000000) | [match(\"a\"; \"g\")] | length",
+            "(\"a\" * 10000000) | @json | @base64 | @uri | @html | @sh",
+            "(\"a\" * 4000000) | . / \"\"",
+            "(\"a\" * 4000000) | indices(\"a\") | length",
+            "[.[] | tostring] | map(. * 100000) | join(\"\")",
+            "[paths] | length | [., .]",
+            "tojson | [., .] | map(fromjson) | map(tojson) | length",
+            ".[1000000000] = 1",
+            ".[1e9] = 1",
+            "[.[]] | .[-1000000000] = 1",
+            ".[:1000000000] = [1]",
+            "setpath([1000000000]; 1)",
+            "[range(0; 1000000000)]",
+            "group_by([.]) | unique_by([.]) | sort_by([., .]) | min_by(.) | flatten",
+            "[.[] as $x | .[] as $y | {($x|tostring): $y}] | add | to_entries | from_entries",
+            "walk([., .])",
+            "walk(if type == \"number\" then [., .] else . end) | walk([., .]) | walk([., .])",
+            "[splits(\"a\"; null)]",
+            "first(.[] | select(false)), last(.[]), nth(5; .[]), isempty(.[])",
+            "1 as $x | 2 as $y | [$x, $y, $__loc__]",
+            "ltrimstr(1), rtrimstr(\"x\"), startswith(\"x\")",
+            "[1114112, -1, 55296] | implode",
+            "-9223372036854775808 | -. , . % -1, . / -1, floor, abs, length, tojson",
+            "9223372036854775807 + 1 | . * . | . * . | tostring | length",
+            "nan, infinite, -infinite | tojson, tostring, floor?, length",
+            "1e1000 | ., floor, tojson, -. , . + 1",
+            "[., \"a\", {}] | transpose?",
+            "mktime, gmtime, todate, strftime(\"%Y %q %999999d\"), strptime(\"%Y\")",
+            "1e300 | todate, gmtime, strftime(\"%Y\")",
+            "ldexp(1; 1e9), scalb(1; 1e9), significand, frexp, pow(10; 1e9), jn(1000000000; 1.0)",
+            "limit(-1; .[]), limit(1e300; .[]), skip(1e300; .[]), first(empty)",
+            "try error(\"x\") catch ., error({}), (try error catch .)",
+            "label $f | .[] | if . > 10 then break $f else . end",
+            "@text \"\\(.)\\(.)\\(.)\", @csv, @tsv",
+            "getpath([\"a\", 0, \"b\"]), delpaths([[0], [1]]), del(.[]), to_entries, with_entries(.)",
+            "input_line_number, $ENV, env.PATH, now, halt, input, inputs, debug, stderr",
+            "tostream, [tostream] | fromstream(.[]), getpath(1), splits(1), ascii(65), implode",
+            "{(.): 1}, {([1]): 2}, .[[1]], .[{}], .[\"a\"]",
+            "bsearch(5), bsearch({}), has(5), has(\"a\"), in([1]), inside([1]), index(1), rindex([1, 2])",
+            &nested,
+            &"(".repeat(5_000),
+            &".|".repeat(5_000),
+            &"-".repeat(5_000),
+            &"try ".repeat(3_000),
+            &"if . then ".repeat(1_000),
+            &". as $x | ".repeat(1_000),
+            &"reduce . as $x (".repeat(60),
+            &format!("\"{}\"", "\\(".repeat(3_000)),
+            "\"\\u{110000}\" | \"\u{2028}é–\"",
+        ] {
+            // Whatever comes out, it is no fault of ours, and it comes out.
+            let limits = Limits { expression_fuel_max: 100_000, ..Limits::default() };
+            if let Err(message) = run_with(program, &input, &limits) {
+                let shown: String = program.chars().take(60).collect();
+                assert!(!message.contains("inside Segue"), "{shown}: {message}");
+            }
+        }
+        for text in [&nested, &"{\"a\":".repeat(100_000)] {
+            let input = Value::from(text.as_str());
+            let jq = Jq::compile("fromjson").unwrap();
+            let error = jq.run(&input, &Limits::default()).unwrap_err().to_string();
+            assert!(error.contains("cannot parse") && error.len() < 2_000, "{error}");
+        }
+    }
+
+    /// What is just allowed needs no more stack than a thread has.
+    #[test]
+    fn the_deepest_programs_run_on_a_small_stack() {
+        let around = |open: &str, close: &str, times: usize| {
+            format!("{}.{}", open.repeat(times), close.repeat(times))
+        };
+        let programs = [
+            around(".|", "", PARTS_MAX - 1),
+            around(".,", "", PARTS_MAX - 1),
+            around("1+", "", PARTS_MAX - 1),
+            around("", "|.", PARTS_MAX - 1),
+            around("", "?", PARTS_MAX - 1),
+            around("[", "]", NESTING_MAX),
+            around("(", ")", NESTING_MAX),
+            around("{a:", "}", NESTING_MAX),
+            around("[.[]?|", "]", NESTING_MAX),
+            around("map(", ")", NESTING_MAX),
+            around("try ", "", PARTS_MAX - 1),
+            around("-", "", PARTS_MAX - 1),
+            around(". as $x|", "", PARTS_MAX / 2 - 1),
+            around("label $x|", "", PARTS_MAX / 2 - 1),
+            around("if . then ", " else . end", PARTS_MAX - 1),
+            around("first(limit(3;", "))", NESTING_MAX / 2),
+            around("reduce . as $x (.;", ")", NESTING_MAX),
+            around("\"\\(", ")\"", NESTING_MAX),
+            around(".a", "", STEPS_MAX - 1),
+            around("", "[0]", STEPS_MAX - 1),
+        ];
+        for program in programs {
+            // A stack that overflows says the name of its thread.
+            let name: String = program.chars().take(20).collect();
+            let work = move || drop(run(&program, r#"{"a":[1]}"#));
+            let thread = std::thread::Builder::new().name(name).stack_size(2 << 20).spawn(work);
+            thread.unwrap().join().unwrap();
+        }
+    }
+
+    /// Programs of ordinary size stay what they were.
+    #[test]
+    fn ordinary_programs_are_within_their_budget() {
+        let items: Vec<String> = (0..2_000)
+            .map(|n| format!(r#"{{"id":{n},"name":"name {n}","tags":["a","b"]}}"#))
+            .collect();
+        let input = format!("[{}]", items.join(","));
+        for (program, expected) in [
+            ("map(select(.id % 2 == 0)) | length", "1000"),
+            ("[.[].name] | join(\", \") | length", "20888"),
+            ("group_by(.id % 10) | map(length) | add", "2000"),
+            ("map(.tags[]) | unique | join(\"\")", "\"ab\""),
+            ("sort_by(.name) | .[0].id", "0"),
+            ("map({key: (.id | tostring), value: .name}) | from_entries | keys | length", "2000"),
+            ("[.[] | select(.name | test(\"^name 1\\\\d$\"))] | length", "10"),
+            ("reduce .[] as $x (0; . + $x.id)", "1999000"),
+            ("[.[].name] | map(gsub(\"name\"; \"n\")) | last", "\"n 1999\""),
+        ] {
+            assert_eq!(run(program, &input).unwrap(), expected, "{program}");
+        }
     }
 }

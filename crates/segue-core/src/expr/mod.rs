@@ -25,6 +25,7 @@ pub use infer::{Finding, TypeScope};
 pub use jq::{Jq, JqError};
 pub use parse::ParseError;
 
+use crate::budget;
 use crate::compile::source::{Source, Span};
 use crate::diagnostic::Code;
 use crate::limits::Limits;
@@ -155,8 +156,17 @@ impl Expr {
 
     /// The value of the expression.
     pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
-        eval::eval(&self.ast, scope, limits)
+        budgeted(limits, || eval::eval(&self.ast, scope, limits))
     }
+}
+
+/// One evaluation: of an expression, or of everything that a template holds.
+fn budgeted<T>(
+    limits: &Limits,
+    work: impl FnOnce() -> Result<T, EvalError>,
+) -> Result<T, EvalError> {
+    budget::look().map_err(|stop| EvalError::stopped(At::default(), &stop))?;
+    budget::metered(limits.expression_fuel_max, limits.expression_output_bytes_max, work)
 }
 
 /// The string that an expression stands in, and where that is.
@@ -228,7 +238,7 @@ impl Template {
 
     /// The value, with every hole filled.
     pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
-        self.fill(limits, &mut |expr| expr.eval(scope, limits))
+        budgeted(limits, || self.fill(limits, &mut |expr| eval::eval(&expr.ast, scope, limits)))
     }
 
     /// The same, where references without a value stay as they were written; `kept` is told of them.
@@ -238,13 +248,14 @@ impl Template {
         limits: &Limits,
         kept: &mut Vec<Arc<str>>,
     ) -> Result<Value, EvalError> {
-        self.fill(limits, &mut |expr| match expr.eval(scope, limits) {
+        let mut hole = |expr: &Expr| match eval::eval(&expr.ast, scope, limits) {
             Err(error) if error.code == Code::UnresolvedReference => {
                 kept.push(expr.written().into());
                 Ok(Value::from(expr.written()))
             }
             other => other,
-        })
+        };
+        budgeted(limits, || self.fill(limits, &mut hole))
     }
 
     fn fill(
@@ -255,18 +266,18 @@ impl Template {
         match self {
             Template::Literal(value) => Ok(value.clone()),
             Template::Expr(expr) => hole(expr),
-            Template::Text(pieces) => fill_text(pieces, limits, hole),
+            Template::Text(pieces) => fill_text(pieces, hole),
             Template::Array(items) => {
                 let items: Result<Vec<Value>, EvalError> =
                     items.iter().map(|item| item.fill(limits, hole)).collect();
-                items.map(Value::from)
+                eval::fits(items?.into(), At::default(), limits)
             }
             Template::Object(members) => {
                 let mut map = Map::with_capacity(members.len());
                 for (key, member) in members {
                     map.insert(key.clone(), member.fill(limits, hole)?);
                 }
-                Ok(map.into())
+                eval::fits(map.into(), At::default(), limits)
             }
         }
     }
@@ -333,7 +344,6 @@ impl Template {
 
 fn fill_text(
     pieces: &[Piece],
-    limits: &Limits,
     hole: &mut dyn FnMut(&Expr) -> Result<Value, EvalError>,
 ) -> Result<Value, EvalError> {
     use fmt::Write as _;
@@ -343,10 +353,8 @@ fn fill_text(
             Piece::Text(part) => text.push_str(part),
             Piece::Expr(expr) => {
                 let value = hole(expr)?;
-                let left = limits.expression_output_bytes_max.saturating_sub(text.len());
-                if value.size_up_to(left) > left {
-                    return Err(EvalError::too_large(expr.ast.at, limits));
-                }
+                budget::charge(value.size())
+                    .map_err(|stop| EvalError::stopped(expr.ast.at, &stop))?;
                 let _ = write!(text, "{value}");
             }
         }
@@ -430,5 +438,7 @@ fn resolve_from(
     outcome
 }
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;

@@ -171,7 +171,8 @@ fn too_deep(at: At, limits: &Limits) -> ParseError {
 
 fn syntax_error(error: &minijinja::Error, text: &str, base: usize) -> ParseError {
     let range = error.range().unwrap_or(0..text.len());
-    let (start, end) = (range.start.min(text.len()), range.end.min(text.len()));
+    // The parser may point into the middle of a sign.
+    let (start, end) = (text.floor_char_boundary(range.start), text.ceil_char_boundary(range.end));
     let message = error.detail().unwrap_or("the expression cannot be read").to_owned();
     let found = ParseError::new(base + start, base + end.max(start), message);
     if text.contains("&&") || text.contains("||") {
@@ -201,21 +202,21 @@ fn plain_path(text: &str, base: usize) -> Option<Ast> {
     let mut path = Ast { at: at(base, base + first_len), kind: name };
     let mut rest = first_len;
     while rest < text.len() {
-        let opening = text.as_bytes()[rest];
-        let inner = &text[rest + 1..];
+        // Both openings are one byte; any other sign, of however many, ends the attempt.
+        let (opening, inner) = text[rest..].split_at_checked(1)?;
         let len = match opening {
-            b'.' => inner.find(|c| !is_name(c)).unwrap_or(inner.len()),
-            b'[' => inner.find(']')?,
+            "." => inner.find(|c| !is_name(c)).unwrap_or(inner.len()),
+            "[" => inner.find(']')?,
             _ => return None,
         };
         let part = &inner[..len];
         let base_path = Box::new(path);
         let kind = match (opening, part.parse::<u32>()) {
             (_, Ok(index)) => index_kind(base_path, index),
-            (b'.', Err(_)) if !part.is_empty() => Kind::Field(base_path, part.into()),
+            (".", Err(_)) if !part.is_empty() => Kind::Field(base_path, part.into()),
             _ => return None,
         };
-        rest += 1 + len + usize::from(opening == b'[');
+        rest += 1 + len + usize::from(opening == "[");
         path = Ast { at: at(base, base + rest), kind };
     }
     Some(path)

@@ -31,7 +31,7 @@ fn resolve(ast: &mut Ast, params: &mut Vec<Arc<str>>) {
     }
 }
 
-fn parse(text: &str) -> Result<Template, ParseError> {
+pub(super) fn parse(text: &str) -> Result<Template, ParseError> {
     let mut template = Template::parse(&text.into(), Span::default(), &Limits::default())?;
     template.exprs_mut(&mut |expr| resolve(expr.ast_mut(), &mut Vec::new()));
     Ok(template)
@@ -216,4 +216,34 @@ fn places_point_into_the_text() {
         });
     });
     assert_eq!(places, ["alpha.beta", "alpha", "gamma", "delta.x", "delta"]);
+}
+
+/// Signs that take several bytes, at every place of expressions of every kind: each text is read or
+/// refused, and what is refused is named at a place between two signs.
+#[test]
+fn signs_of_several_bytes_stand_anywhere() {
+    let signs = ["\u{a0}", "–", "’", "€", "ü", "🦀", "\u{2028}", "\u{feff}", "\u{301}"];
+    for text in [
+        "{{ a.b[0].c-d }}",
+        "{{ a }}{{ b }}",
+        "{{a[1]}}",
+        "{{ a.0 | default('x', true) }}",
+        "{{ l | filter(lambda x: x.v > 1) | map(lambda y: y ~ \"q\") }}",
+        "{{ -1 ** 2 if not a else {'k': [1, (2)]}[1:2] }}",
+        "{{ a && b || c ? d : e }}",
+        "x {{ '\\\\' }} y {{ 'it\\'s' }}",
+    ] {
+        let places = text.char_indices().map(|(place, _)| place).chain([text.len()]);
+        for (place, sign) in places.flat_map(|place| signs.map(|sign| (place, sign))) {
+            let mut text = text.to_owned();
+            text.insert_str(place, sign);
+            if let Err(error) = parse(&text) {
+                let At { start, end } = error.at;
+                assert!(text.get(start as usize..end as usize).is_some(), "{text}: {error:?}");
+            }
+            let _ = eval(&text, r#"{"a":{"b":[{"c-d":1}]},"l":[{"v":2}]}"#);
+            let limits = Limits::default();
+            let _ = Template::parse_condition(&text.as_str().into(), Span::default(), &limits);
+        }
+    }
 }

@@ -15,7 +15,7 @@ use super::{Plan, plan};
 use crate::compile::compile;
 use crate::compile::document::read_own_json;
 use crate::compile::source::Source;
-use crate::composed::Composed;
+use crate::composed::{AsksWhen, Composed};
 use crate::composition::{Composition, Step, ToolCall, Undo};
 use crate::diagnostic::Severity;
 use crate::id::ToolId;
@@ -82,6 +82,10 @@ struct BundledTool {
     annotations: Annotations,
     rollback: DeclaredRollback,
     confirm: Confirm,
+    /// Whether it depends on arguments. Code cannot be packed: until it is found again, every call
+    /// asks that may have to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    asks_when: bool,
     scopes: Vec<Arc<str>>,
     tags: Vec<Arc<str>>,
     /// The position of the composition behind it.
@@ -116,6 +120,16 @@ impl Plan {
             compositions: packing.compositions.into_iter().map(|(_, bundled)| bundled).collect(),
         };
         serde_json::to_string(&bundle).expect("every part of a bundle has a form in JSON")
+    }
+
+    /// Goes by the code of tools as they are here, where a bundle could not hold it.
+    pub fn bind(&self, here: &Catalog) {
+        for (id, tool) in self.called() {
+            let live = here.get(&id).and_then(|live| live.asks_when.as_ref());
+            if let (Some(asks_when), Some(live)) = (&tool.asks_when, live) {
+                asks_when.bind(live);
+            }
+        }
     }
 }
 
@@ -155,11 +169,6 @@ impl Packing {
         }
         let composition = tool.composition.as_ref().map(|inner| self.composition(inner));
         let composed = tool.composed.as_ref().map(|composed| self.parts(composed));
-        // Code cannot be packed: without it, every call asks that may have to.
-        let confirm = match (tool.confirm, &tool.asks_when) {
-            (Confirm::ByEffect, Some(_)) => Confirm::Always,
-            (confirm, _) => confirm,
-        };
         let bundled = BundledTool {
             id: tool.id.clone(),
             description: tool.description.clone(),
@@ -167,7 +176,8 @@ impl Packing {
             output: tool.output.as_ref().map_or(Value::Null, |schema| schema.json().clone()),
             annotations: tool.annotations,
             rollback: rollback.clone(),
-            confirm,
+            confirm: tool.confirm,
+            asks_when: tool.asks_when.is_some(),
             scopes: tool.scopes.clone(),
             tags: tool.tags.clone(),
             composition,
@@ -279,6 +289,10 @@ fn unpacked(
         return Ok(tool.clone());
     }
     let mut tool = spec(own, compiled)?;
+    // The same code, however often the tool stands in the bundle.
+    if let Some(known) = tools.iter().flatten().find(|known| known.id == tool.id) {
+        tool.asks_when = tool.asks_when.and_then(|own| known.asks_when.clone().or(Some(own)));
+    }
     if let Some(composed) = &own.composed {
         let mut parts = BTreeMap::new();
         for part in &composed.parts {
@@ -316,7 +330,7 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         annotations: bundled.annotations,
         rollback: bundled.rollback.clone(),
         confirm: bundled.confirm,
-        asks_when: None,
+        asks_when: bundled.asks_when.then(AsksWhen::default),
         scopes: bundled.scopes.clone(),
         tags: bundled.tags.clone(),
         // Who may call it was decided when it was planned.

@@ -136,6 +136,11 @@ impl PlanStep {
         self.unvouched_undo(candidate).is_some_and(asks)
     }
 
+    /// Whether what a call of the step does can be taken back, where it is not a composition.
+    pub(crate) fn can_be_undone(&self, candidate: u16) -> bool {
+        self.undo(candidate).is_some_and(is_undoable)
+    }
+
     fn undo(&self, candidate: u16) -> Option<&Undo> {
         match candidate.checked_sub(1) {
             None => Some(&self.step.undo),

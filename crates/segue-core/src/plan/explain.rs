@@ -115,7 +115,8 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
             notes.push(undo);
         }
         if step.confirms {
-            notes.push("asks first".to_owned());
+            let word = if step.confirms_sometimes { "may ask first" } else { "asks first" };
+            notes.push(word.to_owned());
         }
         let what = step.tool.as_deref().unwrap_or(step.kind).to_owned();
         let name = format!("{indent}{}", step.id);

@@ -219,7 +219,7 @@ pub fn composition_tool(composition: &Arc<Composition>) -> ToolSpec {
     let mut spec = ToolSpec::new(id, composition.description.clone(), input);
     // A type that unfolds what it is made of again and again says no more than that it is large.
     let output = compile::output_type(composition).to_schema();
-    if output.size_up_to(OUTPUT_SCHEMA_BYTES_MAX) <= OUTPUT_SCHEMA_BYTES_MAX {
+    if output.size() <= OUTPUT_SCHEMA_BYTES_MAX {
         spec.output = Some(Arc::new(Schema::new(output)));
     }
     spec.annotations = annotations_of(composition);
@@ -463,6 +463,8 @@ impl Plan {
         let max_calls = max_calls.map(|max| ("max_tool_calls", Value::from(u64::from(max))));
         let keeps = composition.unresolved == Unresolved::Keep;
         let keeps = keeps.then(|| ("unresolved", Value::from("keep")));
+        let overwrites = &composition.overwrites;
+        let overwrites = (!overwrites.is_empty()).then(|| ("overwrites", texts(overwrites)));
         let meaning = [
             ("name", Value::String(composition.name.clone())),
             ("input", composition.input.as_ref().map_or(Value::Null, |s| s.json().clone())),
@@ -487,7 +489,7 @@ impl Plan {
                     .into(),
             ),
         ];
-        Value::object(meaning.into_iter().chain(max_calls).chain(keeps))
+        Value::object(meaning.into_iter().chain(max_calls).chain(keeps).chain(overwrites))
     }
 }
 

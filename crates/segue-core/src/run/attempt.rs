@@ -8,11 +8,12 @@ use super::journal::{Fact, Failure, NodeId};
 use super::node::Node;
 use super::retry;
 use super::scope::FrameScope;
+use super::settle;
 use super::{Answer, CallId, Effect, TimerId};
 use crate::composition::{FailureAction, ItemFailure, Step, StepKind, Strategy};
 use crate::diagnostic::Code;
 use crate::tool::{Impact, ToolSpec};
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 
 /// Why a chain ended where its author may not have expected it.
 const STOPS_BY_DEFAULT: &str = "without `on_failure` a failed step stops the chain; `action: continue` goes on, `next` goes \
@@ -51,13 +52,12 @@ impl Moment<'_> {
                 let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), is_read);
                 self.attempt_failed(node, &step, candidate, Arc::new(failure));
             }
-            Answer::Ended => {
-                let record = self.state.record(node);
-                let before = record.was_in_doubt || record.has_acted;
-                let in_doubt = before || tool.annotations.impact() != Impact::Reads;
-                self.record(Fact::Cancelled { node, in_doubt });
+            Answer::Ended if tool.annotations.impact() != Impact::Reads => {
+                let message = format!("`{}` did not answer, and was awaited no longer", tool.id);
+                let failure = Arc::new(settle::unanswered(message, None));
+                self.attempt_failed(node, &step, candidate, failure);
             }
-            Answer::Unsent => {
+            Answer::Ended | Answer::Unsent => {
                 let record = self.state.record(node);
                 let in_doubt = record.was_in_doubt || record.has_acted;
                 self.record(Fact::Cancelled { node, in_doubt });
@@ -92,7 +92,7 @@ impl Moment<'_> {
         step: &Step,
         tool: &ToolSpec,
         output: Value,
-    ) -> Outcome<(Value, Option<Arc<Map>>)> {
+    ) -> Outcome<(Value, Option<Shared<Map>>)> {
         if let Some(violation) =
             tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next())
         {
@@ -123,13 +123,24 @@ impl Moment<'_> {
         Ok((output, given))
     }
 
+    /// Refuses a value that would make those of the run more than can be shown and kept.
+    fn room_for(&self, output: &Value) -> Outcome<()> {
+        let max = self.limits.run_value_bytes_max;
+        if self.state.value_bytes.saturating_add(output.size()) <= max {
+            return Ok(());
+        }
+        let message = format!("the values of this run would take more than {max} bytes");
+        Err(Failure::lasting(Code::Limit, message))
+    }
+
     /// The names that `map_outputs` and `transform` give.
     pub(super) fn given(
         &self,
         node: NodeId,
         step: &Step,
         output: &Value,
-    ) -> Outcome<Option<Arc<Map>>> {
+    ) -> Outcome<Option<Shared<Map>>> {
+        self.room_for(output)?;
         if step.on_success.map_outputs.is_empty() && step.on_success.transform.is_empty() {
             return Ok(None);
         }
@@ -147,7 +158,7 @@ impl Moment<'_> {
             let value = template.eval(&scope, self.limits).map_err(evaluation)?;
             given.insert(name.clone(), value);
         }
-        Ok(Some(Arc::new(given)))
+        Ok(Some(given.into()))
     }
 
     /// Retries; then doubt is cleared up; then fallbacks; then the step has failed.
@@ -184,7 +195,7 @@ impl Moment<'_> {
         }
         let failure = exhausted(&failure, step, tries, budget, may_retry).map_or(failure, Arc::new);
         let in_doubt = failure.in_doubt || self.state.record(node).was_in_doubt;
-        if in_doubt && !stopped && tool.composition.is_none() {
+        if in_doubt && tool.composition.is_none() {
             return self.doubt(node, step, candidate, failure);
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();

@@ -346,8 +346,11 @@ impl Moment<'_> {
             (false, RunStatus::Partial) if !by_hand => RunStatus::Partial,
             (false, _) => RunStatus::RolledBack,
         };
-        let output = self.result(0, false).unwrap_or_default();
-        let output = if status == RunStatus::Partial { output } else { Value::Null };
+        // Nothing else has a result, and nothing is worked out for it.
+        let output = match status {
+            RunStatus::Partial => self.result(0, false).unwrap_or_default(),
+            _ => Value::Null,
+        };
         // A wish is no failure: after it the run failed as it had failed before, or not at all.
         let cause = self.state.activation_of(0).back.as_ref().map(|back| back.cause.clone());
         let failure = if by_hand { self.state.failure.clone() } else { cause };

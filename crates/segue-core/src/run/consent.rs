@@ -78,7 +78,7 @@ impl State {
 
     /// Whether a failure takes back what is done in a body: by the word of its composition, or of one
     /// around it.
-    fn may_go_back(&self, frame: u32) -> bool {
+    pub(super) fn may_go_back(&self, frame: u32) -> bool {
         let mut at = Some(self.frame(frame).activation);
         while let Some(activation) = at.map(|at| &self.activations[at as usize]) {
             if activation.takes_back() {
@@ -95,6 +95,13 @@ impl State {
         let planned = self.planned(node);
         let asks = self.may_go_back(node.frame) && planned.undo_asks(candidate);
         planned.unvouched_undo(candidate).filter(|_| asks)
+    }
+
+    /// Files that the run may overwrite without asking: those that its own composition names, where
+    /// that is the operator's.
+    fn overwrites(&self) -> &[Arc<str>] {
+        let is_vouched = self.options().is_some_and(|options| options.vouched);
+        if is_vouched { &self.plan_of(0).composition.overwrites } else { &[] }
     }
 
     /// Whether nobody is asked, whatever is called.
@@ -163,7 +170,10 @@ impl Moment<'_> {
         }
         let by_itself = match self.state.planned(node).nested.get(&candidate) {
             Some(nested) => nested.asks_once_within(self.state.may_go_back(node.frame)),
-            None => spec(candidate_call(step, candidate)).asks(args),
+            None => {
+                let tool = spec(candidate_call(step, candidate));
+                tool.asks_within(args, self.state.overwrites())
+            }
         };
         by_itself || self.state.asking_undo(node, candidate).is_some()
     }

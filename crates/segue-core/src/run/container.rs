@@ -154,7 +154,7 @@ impl Moment<'_> {
         if let Some(more) = self.given(node, step, &output)? {
             given.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
-        self.record(Fact::Succeeded { node, output, given: Some(Arc::new(given)) });
+        self.record(Fact::Succeeded { node, output, given: Some(given.into()) });
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use super::forward::{Moment, Outcome, candidate_call, error_value, evaluation, s
 use super::journal::{Fact, Failure, NodeId};
 use super::retry;
 use super::scope::FrameScope;
+use super::settle;
 use super::{Answer, Call, CallId, Effect, Purpose, TimerId};
 use crate::composed;
 use crate::composition::{Backoff, Probe, Step};
@@ -36,7 +37,9 @@ impl Moment<'_> {
         }
         match &step.probe {
             // A probe asks about the step's own tool; of fallbacks it knows nothing.
-            Some(probe) if candidate == 0 => self.call_probe(node, step, probe, failure),
+            Some(probe) if candidate == 0 && !self.is_taken_up => {
+                self.call_probe(node, step, probe, failure)
+            }
             _ => self.ask_person(node, failure),
         }
     }
@@ -71,6 +74,9 @@ impl Moment<'_> {
             covers_parts: composed::covers(spec(&probe.call), self.all_is_allowed(node)),
             follows: None,
         }));
+        if self.state.is_stopped(node) {
+            self.limit_settling(node);
+        }
     }
 
     /// Why a probe is not called: whoever would be asked about it may as well tell what it would.
@@ -116,17 +122,14 @@ impl Moment<'_> {
                 Err(failure) => failure,
             },
             Answer::Ended | Answer::Unsent => {
-                return self.record(Fact::Cancelled { node, in_doubt: true });
+                Failure::lasting(Code::Cancelled, "it was ended before it answered")
             }
             Answer::TimedOut => retry::timed_out(step.timeout_ms.unwrap_or(0), true),
             Answer::Failure(failure) => failure,
         };
-        // Everything around has ended: nobody waits for an answer any more.
-        if self.state.frame(node.frame).stopped.is_some() {
-            return self.record(Fact::Cancelled { node, in_doubt: true });
-        }
         let probes = self.state.record(node).probe_tries;
-        if failure.retryable && probes < PROBES_MAX {
+        // Nothing rests in a body that has stopped.
+        if failure.retryable && probes < PROBES_MAX && !self.state.is_stopped(node) {
             let backoff = Backoff::default();
             let delay = retry::delay_ms(&backoff, &failure, probes + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
@@ -188,8 +191,8 @@ impl Moment<'_> {
     }
 
     fn ask_person(&mut self, node: NodeId, failure: Arc<Failure>) {
-        if self.state.frame(node.frame).stopped.is_some() {
-            return self.record(Fact::Cancelled { node, in_doubt: true });
+        if !self.asks_after_stop(node) {
+            return self.fail_with(node, failure);
         }
         self.record(Fact::Doubted { node, failure });
         self.ask(node);
@@ -231,12 +234,16 @@ impl Moment<'_> {
     pub(super) fn call_lost(&mut self, node: NodeId, candidate: u16, unfound: Option<&str>) {
         let step = self.state.step(node).clone();
         let tool = spec(candidate_call(&step, candidate)).clone();
-        if is_repeatable(&step, &tool) {
+        let stopped = self.state.is_stopped(node);
+        if stopped && self.state.calls_a_read(node) {
+            let in_doubt = !self.only_reads(node);
+            return self.record(Fact::Cancelled { node, in_doubt });
+        }
+        if is_repeatable(&step, &tool) && !stopped {
             return self.record(Fact::Lost { node });
         }
         let message = format!("the engine stopped before `{}` had answered", tool.id);
-        let mut failure = Failure::passing(Code::InDoubt, and_then(message, unfound));
-        failure.in_doubt = true;
+        let failure = settle::unanswered(message, unfound);
         self.doubt(node, &step, candidate, Arc::new(failure));
     }
 }

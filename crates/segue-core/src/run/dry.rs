@@ -11,6 +11,7 @@ use crate::value::Value;
 use crate::view::{EffectView, RunStatus, RunView, StepStatus, StepView};
 
 use super::journal::Started;
+use super::redact::redact_dry;
 
 /// Resolves all that is known before anything runs: each step's arguments as far as the input
 /// decides them; what depends on an earlier step stays as it was written.
@@ -29,6 +30,7 @@ pub fn dry_run(plan: &Plan, started: &Started, limits: &Limits) -> RunView {
         ..RunView::default()
     };
     add_body(plan, 0, "", &scope, limits, &mut view);
+    redact_dry(plan, started, &mut view);
     view
 }
 
@@ -43,7 +45,7 @@ fn add_body(
     for planned in plan.steps_of(body) {
         let id: Arc<str> = format!("{prefix}{}", planned.step.id).into();
         let mut step = step_view(&planned.step, id.clone(), scope, limits);
-        step.would = Some(EffectView::of(plan, planned));
+        step.would = Some(EffectView::of(plan, planned, Some(&step.input)));
         view.steps.push(step);
         for inner in &planned.bodies {
             add_body(plan, *inner, &format!("{id}/"), scope, limits, view);

@@ -25,6 +25,9 @@ pub(super) struct Moment<'a> {
     pub(super) limits: &'a Limits,
     pub(super) at_ms: u64,
     pub(super) entropy: u64,
+    /// Whether the run was only just read and is to end: nothing of it is under way, and nothing of
+    /// the way forward is worked out.
+    pub(super) is_taken_up: bool,
     pub(super) turn: Turn,
 }
 
@@ -44,6 +47,7 @@ impl Moment<'_> {
             EventKind::Expanded { node, outcome } => self.expanded(node, outcome),
             EventKind::RollBack { by } => self.roll_back_by_hand(by),
             EventKind::Resumed => self.resumed(),
+            EventKind::ResumedToEnd { by, rolls_back } => self.resumed_to_end(by, rolls_back),
             EventKind::Fired(TimerId::Run) => self.run_timed_out(),
             EventKind::Fired(TimerId::Step(node)) => self.fired(node),
             EventKind::Fired(TimerId::Undo(node)) => self.undo_rested(node),
@@ -71,12 +75,17 @@ impl Moment<'_> {
 
     /// Says when the run has taken too long.
     pub(super) fn limit_run(&mut self) {
-        let own = self.state.options().and_then(|options| options.timeout_ms);
-        if let Some(timeout) = own.or(self.state.plan_of(0).composition.timeout_ms) {
-            // A clock that was set back must not give it more time than it has.
-            let at_ms = self.state.started_ms.min(self.at_ms).saturating_add(timeout);
+        if let Some(at_ms) = self.run_deadline() {
             self.turn.perform.push(Effect::Wake { timer: TimerId::Run, at_ms });
         }
+    }
+
+    /// When the run has taken too long, if it ever does.
+    pub(super) fn run_deadline(&self) -> Option<u64> {
+        let own = self.state.options().and_then(|options| options.timeout_ms);
+        let timeout = own.or(self.state.plan_of(0).composition.timeout_ms)?;
+        // A clock that was set back must not give it more time than it has.
+        Some(self.state.started_ms.min(self.at_ms).saturating_add(timeout))
     }
 
     /// Starts what can start and ends what is over, until nothing more follows.
@@ -300,10 +309,12 @@ impl Moment<'_> {
     fn end_node(&mut self, node: NodeId, failure: &Arc<Failure>) {
         let record = self.state.record(node);
         match record.node {
-            Node::Calling { .. } | Node::Probing { .. } => {
-                let attempt = record.attempts;
-                self.turn.perform.push(Effect::End(CallId { node, attempt }));
-            }
+            Node::Calling { .. } => self.end_call(node),
+            // What it finds out is worth its time: it says what there is to take back.
+            Node::Probing { .. } => self.limit_settling(node),
+            // Whoever cancels has the question before them, and leaves it.
+            Node::Doubtful { .. }
+                if failure.code != Code::Cancelled && self.asks_after_stop(node) => {}
             Node::Asking { .. }
             | Node::Granted { .. }
             | Node::Resting { .. }
@@ -327,7 +338,7 @@ impl Moment<'_> {
         }
     }
 
-    fn run_timed_out(&mut self) {
+    pub(super) fn run_timed_out(&mut self) {
         if self.state.status != RunStatus::Running || self.state.frame_is_closed(0) {
             return;
         }
@@ -336,7 +347,8 @@ impl Moment<'_> {
         self.stop(0, &Arc::new(failure));
     }
 
-    /// One attempt of a step without a call of its own took longer than it may.
+    /// One attempt of a step without a call of its own took longer than it may, or a call was awaited
+    /// long enough after a stop.
     fn attempt_timed_out(&mut self, call: CallId) {
         let CallId { node, attempt } = call;
         let record = self.state.record(node);
@@ -348,6 +360,7 @@ impl Moment<'_> {
         let failure = retry::timed_out(timeout, true);
         match record.node {
             Node::Sleeping | Node::Paused | Node::Expanding => self.fail(node, failure),
+            Node::Calling { .. } | Node::Probing { .. } => self.settling_timed_out(node),
             Node::Asking { .. } => self.approval_timed_out(node, &step),
             Node::Undoing { .. } => self.undo_timed_out(node),
             Node::Open { .. } => {
@@ -359,12 +372,31 @@ impl Moment<'_> {
         }
     }
 
-    fn cancel(&mut self, by: Arc<str>) {
+    pub(super) fn cancel(&mut self, by: Arc<str>) {
         let is_over = self.state.status != RunStatus::Running || self.state.frame_is_closed(0);
         if !is_over && self.may_stop(0) {
             self.record(Fact::CancelAsked { by });
             let failure = Failure::lasting(Code::Cancelled, "the run was cancelled");
             self.stop(0, &Arc::new(failure));
+        } else if !is_over && self.state.activation_of(0).back.is_none() {
+            self.leave_doubts(by);
+        }
+    }
+
+    /// Whoever cancels a run that has stopped does not want to find out what became of its calls:
+    /// they stay in doubt.
+    fn leave_doubts(&mut self, by: Arc<str>) {
+        let frames = 0..u32::try_from(self.state.frames.len()).unwrap_or(u32::MAX);
+        let nodes = frames.flat_map(|frame| self.state.nodes_of(frame));
+        let doubtful: Vec<NodeId> = nodes
+            .filter(|node| matches!(self.state.record(*node).node, Node::Doubtful { .. }))
+            .filter(|node| self.state.is_stopped(*node))
+            .collect();
+        if !doubtful.is_empty() {
+            self.record(Fact::CancelAsked { by });
+        }
+        for node in doubtful {
+            self.record(Fact::Cancelled { node, in_doubt: true });
         }
     }
 

@@ -113,10 +113,6 @@ impl Moment<'_> {
 
     /// A call was not found again: it is lost like any other.
     pub(super) fn seek_ended(&mut self, node: NodeId, candidate: u16, why: &str) {
-        if self.state.frame(node.frame).stopped.is_some() {
-            let in_doubt = !self.only_reads(node);
-            return self.record(Fact::Cancelled { node, in_doubt });
-        }
         self.call_lost(node, candidate, Some(why));
     }
 }

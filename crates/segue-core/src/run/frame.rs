@@ -10,7 +10,7 @@ use super::node::Node;
 use crate::composition::Strategy;
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan};
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 
 /// One activation of a composition: the run's own, or one that a step entered.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ pub(super) struct Record {
     pub(super) args: Value,
     /// How the call at hand is found again.
     pub(super) trail: Trail,
-    pub(super) given: Option<Arc<Map>>,
+    pub(super) given: Option<Shared<Map>>,
     /// The activations of its bodies.
     pub(super) frames: Vec<u32>,
     /// The activations of compositions that take it back.
@@ -223,7 +223,7 @@ pub(super) struct Record {
     /// References in its arguments that have no value and were kept.
     pub(super) kept: Vec<Arc<str>>,
     /// The items of a loop.
-    pub(super) items: Option<Arc<Vec<Value>>>,
+    pub(super) items: Option<Shared<Vec<Value>>>,
 }
 
 impl Record {

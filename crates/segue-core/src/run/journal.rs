@@ -13,7 +13,7 @@ use crate::access::Caller;
 use crate::composition::{Millis, Strategy};
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan};
-use crate::value::{Map, Value, from_value};
+use crate::value::{Map, Shared, Value, from_value};
 use crate::view::RunStatus;
 
 /// The number of the form in which entries are written down.
@@ -97,6 +97,9 @@ pub struct Options {
     /// composition. What is not declared is refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub consented: bool,
+    /// The composition is the operator's: what it says of files that it may overwrite counts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub vouched: bool,
 }
 
 /// Why a step failed.
@@ -199,7 +202,7 @@ pub enum Fact {
         /// The step.
         node: NodeId,
         /// The items.
-        items: Arc<Vec<Value>>,
+        items: Shared<Vec<Value>>,
     },
     /// The whole run waits for a yes.
     ConsentAsked,
@@ -354,7 +357,7 @@ pub enum Fact {
         output: Value,
         /// Names that it gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        given: Option<Arc<Map>>,
+        given: Option<Shared<Map>>,
     },
     /// A step has the value that it had in an earlier run; nothing was done for it.
     Reused {
@@ -364,7 +367,7 @@ pub enum Fact {
         output: Value,
         /// Names that it gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        given: Option<Arc<Map>>,
+        given: Option<Shared<Map>>,
     },
     /// A step failed, and its author had a value ready for that.
     Tolerated {

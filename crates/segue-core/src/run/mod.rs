@@ -28,6 +28,7 @@ mod rerun;
 mod retry;
 mod schedule;
 mod scope;
+mod settle;
 mod state;
 mod trace;
 mod tries;
@@ -44,15 +45,16 @@ pub use rerun::Reused;
 pub(crate) use retry::delay_ms;
 pub use trace::{SpanId, Spanned, Trace};
 
+use crate::access::Caller;
 use crate::composition::{StepKind, Undo};
 use crate::id::ToolId;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
 use crate::plan::{Declared, Plan};
 use crate::schema::Schema;
-use crate::tool::ToolSpec;
+use crate::tool::{Impact, ToolSpec};
 use crate::value::Value;
-use crate::view::{AttemptView, DecisionView, RunStatus, RunView};
+use crate::view::{AttemptView, DecisionView, RunStatus, RunView, StepStatus};
 use state::State;
 
 /// One execution of a plan.
@@ -80,7 +82,8 @@ pub enum TimerId {
     Step(NodeId),
     /// The end of a rest between two attempts to take a step back.
     Undo(NodeId),
-    /// The end of the time that one attempt of a step has, where no call says so by itself.
+    /// The end of the time that one attempt of a step has, where no call says so by itself; and of
+    /// the time that a call is awaited after its run stopped.
     Attempt(CallId),
 }
 
@@ -146,6 +149,13 @@ pub enum EventKind {
     },
     /// The run was read from its journal, and nothing of it is under way.
     Resumed,
+    /// The same, and the run is to end: that counts before anything of the way forward is worked out.
+    ResumedToEnd {
+        /// Who wants it.
+        by: Arc<str>,
+        /// Whether what was done is to be taken back, too.
+        rolls_back: bool,
+    },
     /// A time has come.
     Fired(TimerId),
     /// Somebody wants the run to end.
@@ -175,6 +185,9 @@ pub enum Answer {
 pub enum Effect {
     /// Call a tool.
     Call(Call),
+    /// Ask a call that is under way to start nothing more, and go on listening: it may write, and
+    /// what it answers counts. One that has not been sent is not sent.
+    Settle(CallId),
     /// End a call that is under way; its answer is awaited nevertheless.
     End(CallId),
     /// Ask a person.
@@ -261,6 +274,8 @@ pub struct UndoCall {
     pub tool: ToolId,
     /// What it would be called with, as it is written.
     pub args: Value,
+    /// What that does to the world.
+    pub effect: Impact,
 }
 
 /// What is asked.
@@ -281,6 +296,10 @@ pub enum QuestionKind {
         tool: ToolId,
         /// What it would be called with.
         args: Value,
+        /// What that does to the world.
+        effect: Impact,
+        /// Whether that can be taken back.
+        is_undoable: bool,
         /// What it may call in turn: its own code, or the steps of an atomic composition.
         parts: Vec<Declared>,
         /// What would take it back, where that is asked for too.
@@ -361,9 +380,10 @@ impl Run {
             limits: &self.limits,
             at_ms: event.at_ms,
             entropy: event.entropy,
+            is_taken_up: false,
             turn: std::mem::take(turn),
         };
-        moment.handle(event.kind);
+        crate::budget::interruptible(&self.interrupt, || moment.handle(event.kind));
         *turn = moment.turn;
     }
 
@@ -390,6 +410,11 @@ impl Run {
     /// Its own id; empty before it begins.
     pub fn run_id(&self) -> &str {
         self.state.started.as_ref().map_or("", |started| &started.run_id)
+    }
+
+    /// Who began it, where somebody came in to do so.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.state.started.as_ref()?.caller.as_ref()
     }
 
     /// The trace that it is told of in, if it is.
@@ -456,6 +481,12 @@ impl Run {
     /// Every attempt that the journal of this run tells of.
     pub fn attempts(&self, journal: &[Entry]) -> Vec<AttemptView> {
         tries::attempts(&self.state, |node, candidate| self.tool_of(node, candidate), journal)
+    }
+
+    /// How a fact leaves its step, if it settles one. Every text and event takes it from here: a call
+    /// that may have done its work is in doubt, and never cancelled.
+    pub fn settled_as(&self, fact: &Fact) -> Option<StepStatus> {
+        self.state.settled_as(fact)
     }
 
     /// The keys of the calls that were announced and are not answered.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::journal::{Fact, Failure};
+use super::journal::{Fact, Failure, NodeId};
+use super::state::State;
+use crate::diagnostic::Code;
 use crate::value::Value;
 use crate::view::StepStatus;
 
@@ -221,6 +223,12 @@ impl Node {
                 Before { output: Some(output), failure: Some(failure) }
             }
             Node::Failed { failure } => Before { output: None, failure: Some(failure) },
+            // Taken back or not, nobody knows what it did: that stays in the result.
+            Node::Cancelled { in_doubt: true } => {
+                let failure = Failure::lasting(Code::InDoubt, "it was ended before it answered");
+                let failure = Arc::new(Failure { in_doubt: true, ..failure });
+                Before { output: None, failure: Some(failure) }
+            }
             Node::Undoing { before }
             | Node::UndoResting { before }
             | Node::UndoFailed { before, .. } => before,
@@ -285,14 +293,50 @@ impl Node {
             | Node::Open { .. } => StepStatus::Running,
             Node::Doubtful { .. } => StepStatus::InDoubt,
             Node::Done { .. } => StepStatus::Success,
-            Node::Failed { failure } if failure.in_doubt => StepStatus::InDoubt,
-            Node::Tolerated { .. } | Node::Failed { .. } => StepStatus::Failed,
+            Node::Failed { failure } => failed_as(failure),
+            Node::Tolerated { .. } => StepStatus::Failed,
             Node::Skipped { .. } => StepStatus::Skipped,
-            Node::Cancelled { in_doubt: true } => StepStatus::InDoubt,
-            Node::Cancelled { in_doubt: false } => StepStatus::Cancelled,
+            Node::Cancelled { in_doubt } => ended_as(*in_doubt),
             Node::Undoing { .. } | Node::UndoResting { .. } => StepStatus::Running,
             Node::Undone { .. } => StepStatus::RolledBack,
             Node::UndoFailed { .. } => StepStatus::RollbackFailed,
         }
+    }
+}
+
+/// What a step is that failed for good: in doubt where its call may have done its work.
+fn failed_as(failure: &Failure) -> StepStatus {
+    if failure.in_doubt { StepStatus::InDoubt } else { StepStatus::Failed }
+}
+
+/// What a step is that was ended: in doubt where its call may have done its work.
+fn ended_as(in_doubt: bool) -> StepStatus {
+    if in_doubt { StepStatus::InDoubt } else { StepStatus::Cancelled }
+}
+
+impl State {
+    /// How a step stands. One that was stopped is in doubt when something inside it is.
+    pub(super) fn status_of(&self, node: NodeId) -> StepStatus {
+        let record = self.record(node);
+        match &record.node {
+            Node::Cancelled { in_doubt } => ended_as(*in_doubt || self.doubts_inside(node)),
+            other => other.status(),
+        }
+    }
+
+    /// How a fact leaves its step, if it settles one.
+    pub(super) fn settled_as(&self, fact: &Fact) -> Option<StepStatus> {
+        Some(match fact {
+            Fact::Succeeded { .. } | Fact::Reused { .. } => StepStatus::Success,
+            Fact::Tolerated { .. } => StepStatus::Failed,
+            Fact::Failed { failure, .. } => failed_as(failure),
+            Fact::Skipped { .. } => StepStatus::Skipped,
+            Fact::Cancelled { node, in_doubt } => ended_as(*in_doubt || self.doubts_inside(*node)),
+            _ => return None,
+        })
+    }
+
+    fn doubts_inside(&self, node: NodeId) -> bool {
+        self.record(node).frames.iter().any(|frame| self.has_doubt(*frame))
     }
 }

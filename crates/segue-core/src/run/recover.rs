@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::doubt::and_then;
 use super::forward::{Moment, spec};
-use super::journal::{Fact, Failure, NodeId};
+use super::journal::{Failure, NodeId};
 use super::node::Node;
 use super::{Effect, Event, EventKind, Run, TimerId};
-use crate::composition::{StepKind, Strategy, Undo};
+use crate::composition::{Strategy, Undo};
 use crate::diagnostic::Code;
 use crate::plan::Pinned;
 use crate::view::RunStatus;
@@ -43,6 +43,21 @@ impl Run {
 }
 
 impl Moment<'_> {
+    /// The run was read from its journal, and is to end. It stops before anything of it is worked out:
+    /// that may be what ended the engine before.
+    pub(super) fn resumed_to_end(&mut self, by: Arc<str>, rolls_back: bool) {
+        self.is_taken_up = true;
+        if rolls_back {
+            self.roll_back_by_hand(by);
+        } else if self.run_deadline().is_some_and(|deadline| deadline <= self.at_ms) {
+            // What was to happen while nobody was there happened before.
+            self.run_timed_out();
+        } else {
+            self.cancel(by);
+        }
+        self.resumed();
+    }
+
     /// The run was read from its journal by an engine that knows nothing of it yet.
     pub(super) fn resumed(&mut self) {
         if self.state.status != RunStatus::Running {
@@ -61,15 +76,12 @@ impl Moment<'_> {
 
     fn resume(&mut self, node: NodeId) {
         let record = self.state.record(node);
-        let ends = self.state.frame(node.frame).stopped.is_some();
         match record.node {
-            // It was asked to end, and nobody will hear its answer.
-            Node::Calling { .. } | Node::Probing { .. } if ends => {
-                let in_doubt = !self.only_reads(node);
-                self.record(Fact::Cancelled { node, in_doubt });
-            }
-            Node::Calling { candidate } if self.state.can_seek(node) => {
+            Node::Calling { candidate } if self.is_worth_seeking(node) => {
                 self.seek_call(node, candidate);
+                if self.state.is_stopped(node) {
+                    self.limit_settling(node);
+                }
             }
             Node::Calling { candidate } => self.call_lost(node, candidate, None),
             Node::Probing { candidate } => {
@@ -99,6 +111,14 @@ impl Moment<'_> {
             Node::Undoing { .. } => self.undo_lost(node, None),
             _ => {}
         }
+    }
+
+    /// Whether a call can be found again, and whether anybody still wants its answer. A run that is
+    /// to end is not kept by one: its tools need not be there.
+    fn is_worth_seeking(&self, node: NodeId) -> bool {
+        let is_wanted =
+            !self.state.is_stopped(node) || !self.is_taken_up && !self.state.calls_a_read(node);
+        is_wanted && self.state.can_seek(node)
     }
 
     fn wake_again(&mut self, node: NodeId) {
@@ -135,11 +155,8 @@ impl Moment<'_> {
     }
 
     pub(super) fn only_reads(&self, node: NodeId) -> bool {
-        let step = self.state.step(node);
-        let StepKind::Tool(_) = step.kind else { return true };
         let record = self.state.record(node);
-        let tool = spec(super::forward::candidate_call(step, record.candidate));
-        let reads = tool.annotations.impact() == crate::tool::Impact::Reads;
+        let reads = self.state.calls_a_read(node);
         reads && record.doubt.is_none() && !record.was_in_doubt && !record.has_acted
     }
 }

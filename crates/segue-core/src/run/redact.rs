@@ -14,9 +14,10 @@ use super::state::State;
 use crate::composition::StepKind;
 use crate::diagnostic::Code;
 use crate::expr::{Ast, Kind, Root, Template};
-use crate::plan::Plan;
+use crate::plan::{BodyIndex, Plan};
 use crate::schema::escape;
-use crate::value::{Map, Value};
+use crate::secret::Finder;
+use crate::value::{Map, Shared, Value};
 use crate::view::RunView;
 
 /// What stands in the place of such a value.
@@ -35,6 +36,8 @@ const TEXT_BYTES_MIN: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Sensitive {
     texts: BTreeSet<Arc<str>>,
+    /// The same, in every form in which they may come back.
+    finder: Finder,
     /// Numbers, as they are written.
     numbers: BTreeSet<String>,
 }
@@ -52,7 +55,7 @@ impl Sensitive {
     fn learn_all(&mut self, value: &Value) {
         match value {
             Value::String(text) if text.len() >= TEXT_BYTES_MIN && &**text != SENSITIVE => {
-                self.texts.insert(text.clone());
+                self.learn_text(text.clone());
             }
             Value::Number(number) => {
                 let written = number.to_string();
@@ -66,13 +69,16 @@ impl Sensitive {
         }
     }
 
+    fn learn_text(&mut self, text: Arc<str>) {
+        if !self.texts.contains(&text) {
+            self.finder.add(&text);
+            self.texts.insert(text);
+        }
+    }
+
     /// A text without what must not be written down; nothing when there is nothing of it.
     pub(super) fn text(&self, text: &str) -> Option<String> {
-        let found = self.texts.iter().filter(|secret| text.contains(&***secret));
-        let mut clean: Option<String> = None;
-        for secret in found {
-            clean = Some(clean.as_deref().unwrap_or(text).replace(&**secret, SENSITIVE));
-        }
+        let mut clean = self.finder.replace(text, SENSITIVE);
         for number in &self.numbers {
             clean = without_number(clean.as_deref().unwrap_or(text), number).or(clean);
         }
@@ -154,7 +160,7 @@ impl State {
     /// Remembers a text that must not be written down.
     pub(super) fn hide(&mut self, text: String) {
         self.has_sensitive = true;
-        self.sensitive.texts.insert(text.into());
+        self.sensitive.learn_text(text.into());
     }
 
     /// Remembers what of a step's value must not be written down.
@@ -196,11 +202,14 @@ impl State {
                 *shown = self.written(node, output);
             }
         }
-        view.results = Arc::new(self.sensitive.map(&results));
+        view.results = Shared::new(self.sensitive.map(&results));
         view.state = self.sensitive.map(&view.state);
         let has_own_output = self.plan_of(0).composition.output.is_some();
         if !has_own_output && matches!(view.output, Value::Object(_)) {
             view.output = Value::Object(view.results.clone());
+        }
+        for step in &mut view.steps {
+            step.input = self.sensitive.value(&step.input);
         }
         let of_steps = view.steps.iter_mut().filter_map(|step| step.error.as_mut());
         for error in view.errors.iter_mut().chain(of_steps) {
@@ -261,14 +270,14 @@ impl State {
             }
             Fact::Succeeded { output, given, .. } | Fact::Reused { output, given, .. } => {
                 own(output);
-                *given = given.as_ref().map(|given| Arc::new(self.sensitive.map(given)));
+                *given = given.as_ref().map(|given| Shared::new(self.sensitive.map(given)));
             }
             Fact::Tolerated { output, failure: why, .. } => {
                 own(output);
                 *why = failure(why);
             }
             Fact::Looped { items, .. } => {
-                *items = Arc::new(items.iter().map(|item| self.sensitive.value(item)).collect());
+                *items = Shared::new(items.iter().map(|item| self.sensitive.value(item)).collect());
             }
             Fact::Opened { item: Some(item), .. } => item.value = self.sensitive.value(&item.value),
             Fact::Rested { failure: why, .. }
@@ -318,6 +327,35 @@ fn without_number(text: &str, number: &str) -> Option<String> {
         }
     }
     (at > 0).then(|| clean + &text[at..])
+}
+
+/// The view of a dry run without what must not be shown: what it is given, and what its steps are.
+pub(super) fn redact_dry(plan: &Plan, started: &Started, view: &mut RunView) {
+    if !has_sensitive(plan) {
+        return;
+    }
+    let (mut sensitive, origins) = (Sensitive::default(), origins(plan));
+    sensitive.learn(&origins.input, &started.input);
+    sensitive.learn(&origins.context, &started.context);
+    for (step, pointers) in view.steps.iter_mut().zip(shown_pointers(plan, 0)) {
+        sensitive.learn(&pointers, &step.input);
+        pointers.iter().for_each(|pointer| blot(&mut step.input, pointer));
+    }
+    for step in &mut view.steps {
+        step.input = sensitive.value(&step.input);
+    }
+}
+
+/// What is sensitive of what the steps of a body are given, in the order in which a dry run shows them.
+fn shown_pointers(plan: &Plan, body: BodyIndex) -> Vec<Vec<Arc<str>>> {
+    let mut shown = Vec::new();
+    for planned in plan.steps_of(body) {
+        let mut pointers = planned.step.sensitive.clone();
+        pointers.extend(planned.nested.get(&0).into_iter().flat_map(|it| origins(it).input));
+        shown.push(pointers);
+        shown.extend(planned.bodies.iter().flat_map(|inner| shown_pointers(plan, *inner)));
+    }
+    shown
 }
 
 /// Whether a plan, or one inside, says of anything that it is sensitive.
@@ -433,14 +471,7 @@ fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
 
 /// Puts the mark where a pointer points at.
 fn blot(value: &mut Value, pointer: &str) {
-    let Some(target) = parts(pointer).try_fold(value, |at, part| match at {
-        Value::Array(items) => Arc::make_mut(items).get_mut(part.parse::<usize>().ok()?),
-        Value::Object(members) => Arc::make_mut(members).get_mut(&*part),
-        _ => None,
-    }) else {
-        return;
-    };
-    *target = Value::from(SENSITIVE);
+    value.change_at(pointer, &|_| Value::from(SENSITIVE));
 }
 
 fn parts(pointer: &str) -> impl Iterator<Item = String> {

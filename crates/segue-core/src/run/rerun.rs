@@ -11,7 +11,7 @@ use crate::composition::{Flow, Step};
 use crate::diagnostic::nearest;
 use crate::expr::{Ast, Kind, Root, StepIndex};
 use crate::plan::Plan;
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 
 /// A step's value out of an earlier run.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Reused {
     /// Its value.
     pub output: Value,
     /// Names that it gave.
-    pub given: Option<Arc<Map>>,
+    pub given: Option<Shared<Map>>,
 }
 
 impl Run {

@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) activations: Vec<Activation>,
     pub(super) frames: Vec<Frame>,
     pub(super) calls: u64,
+    /// What the values of all steps are worth when they are written out in full.
+    pub(super) value_bytes: usize,
     pub(super) seq: u64,
     /// Whether somebody has allowed the run.
     pub(super) consent: Consent,
@@ -69,6 +71,7 @@ impl State {
             activations: Vec::new(),
             frames: Vec::new(),
             calls: 0,
+            value_bytes: 0,
             seq: 0,
             consent: Consent::NotAsked,
             rollback_asked: None,
@@ -168,7 +171,7 @@ impl State {
     /// Makes a name known to the chain around a body; other dialects have no such names.
     fn name(&mut self, frame: u32, name: Arc<str>, value: Value) {
         if let Value::Object(names) = &mut self.activation_mut(frame).names {
-            Arc::make_mut(names).insert(name, value);
+            names.insert(name, value);
         }
     }
 
@@ -301,6 +304,7 @@ impl State {
             }
             Fact::Succeeded { node, given, output } => {
                 self.settle(*node, entry)?;
+                self.value_bytes = self.value_bytes.saturating_add(output.size());
                 self.learn(*node, output);
                 for (name, value) in given.iter().flat_map(|given| given.iter()) {
                     self.name(node.frame, name.clone(), value.clone());

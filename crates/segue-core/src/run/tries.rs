@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::journal::{Entry, Fact, Failure, NodeId};
 use super::state::State;
-use crate::view::{AttemptView, Timestamp};
+use crate::view::{AttemptView, StepStatus, Timestamp};
 
 /// The attempts of every step that calls a tool, in the order of the journal.
 pub(super) fn attempts(
@@ -30,6 +30,8 @@ pub(super) fn attempts(
             continue;
         }
         let Some((node, outcome, failure)) = ended(&entry.fact) else { continue };
+        let is_doubt = state.settled_as(&entry.fact) == Some(StepStatus::InDoubt);
+        let outcome = if is_doubt { "in_doubt" } else { outcome };
         if let Some(attempt) = open.remove(&node).and_then(|at| attempts.get_mut(at)) {
             attempt.duration_ms = Some(entry.at_ms.saturating_sub(attempt.started_at.0));
             attempt.outcome = outcome;

@@ -12,9 +12,12 @@ use super::state::State;
 use super::{Question, QuestionId, QuestionKind, UndoCall};
 use crate::composition::{StepKind, ToolCall};
 use crate::id::ToolId;
-use crate::value::{Map, Value};
+use crate::plan::Declared;
+use crate::tool::Impact;
+use crate::value::{Map, Shared, Value};
 use crate::view::{
-    DecisionView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView,
+    CoveredView, DecisionView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp,
+    WaitView,
 };
 
 /// What to do about a call in doubt.
@@ -68,11 +71,11 @@ pub(super) fn run_view(state: &State) -> RunView {
 }
 
 /// Every output key with its value. Where a composition says nothing else, that is its output.
-fn shared_results(state: &State) -> Arc<Map> {
+fn shared_results(state: &State) -> Shared<Map> {
     let has_own_output = state.plan_of(0).composition.output.is_some();
     match &state.output {
         Value::Object(output) if state.ended_ms > 0 && !has_own_output => output.clone(),
-        _ => Arc::new(results(state, 0)),
+        _ => results(state, 0).into(),
     }
 }
 
@@ -93,12 +96,7 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
         (Node::Asking { .. }, StepKind::Approve { schema, .. }) => {
             QuestionKind::Approval { message: args.to_string().into(), schema: schema.clone() }
         }
-        (Node::Asking { candidate }, _) => QuestionKind::Call {
-            tool: tool(*candidate),
-            args,
-            parts: declared(state, node, *candidate),
-            undo: state.asking_undo(node, *candidate).map(undo_call),
-        },
+        (Node::Asking { candidate }, _) => call_question(state, node, *candidate, args),
         (Node::Doubtful { candidate }, _) => {
             let message = record.doubt.as_ref().map_or_else(|| "".into(), |d| d.message.clone());
             let message = state.sensitive.text(&message).map_or(message, Arc::from);
@@ -110,9 +108,62 @@ pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
     Some(Question { id, step: state.path(node), kind })
 }
 
+/// Whether a tool may be called, and everything that a yes to it covers.
+fn call_question(state: &State, node: NodeId, candidate: u16, args: Value) -> QuestionKind {
+    let tool = spec(candidate_call(state.step(node), candidate));
+    let parts = declared(state, node, candidate);
+    let (effect, planned) = (tool.annotations.impact(), state.planned(node));
+    // What a composition did is taken back by its own steps.
+    let can_be_undone = match tool.composition {
+        Some(_) => parts.iter().all(|part| part.is_undoable),
+        None => planned.can_be_undone(candidate),
+    };
+    QuestionKind::Call {
+        tool: tool.id.clone(),
+        args,
+        effect,
+        is_undoable: effect <= Impact::Reads || can_be_undone,
+        parts,
+        undo: state.asking_undo(node, candidate).map(undo_call),
+    }
+}
+
+/// Everything that a yes to a question covers, what it calls first.
+fn covers(question: &QuestionKind) -> Vec<CoveredView> {
+    let of = |declared: &Declared| CoveredView {
+        tool: declared.tool.shared().clone(),
+        effect: declared.effect,
+        arguments: None,
+        can_be_undone: declared.is_undoable,
+        takes_back: declared.takes_back,
+    };
+    match question {
+        QuestionKind::Run { calls, .. } => calls.iter().map(of).collect(),
+        QuestionKind::Call { tool, args, effect, is_undoable, parts, undo } => {
+            let own = CoveredView {
+                tool: tool.shared().clone(),
+                effect: *effect,
+                arguments: Some(args.clone()),
+                can_be_undone: *is_undoable,
+                takes_back: false,
+            };
+            let undo = undo.as_ref().map(|UndoCall { tool, args, effect }| CoveredView {
+                tool: tool.shared().clone(),
+                effect: *effect,
+                arguments: Some(args.clone()),
+                can_be_undone: true,
+                takes_back: true,
+            });
+            std::iter::once(own).chain(parts.iter().map(of)).chain(undo).collect()
+        }
+        QuestionKind::Approval { .. } | QuestionKind::Doubt { .. } => Vec::new(),
+    }
+}
+
 /// A call that would take a step back, as it is written: what it reads is not known yet.
 fn undo_call(call: &ToolCall) -> UndoCall {
-    UndoCall { tool: spec(call).id.clone(), args: call.parameters.template.to_value() }
+    let (tool, args) = (spec(call), call.parameters.template.to_value());
+    UndoCall { tool: tool.id.clone(), args, effect: tool.annotations.impact() }
 }
 
 /// Who decided what and when, in the order of the journal.
@@ -148,7 +199,7 @@ pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<DecisionView> {
 }
 
 fn wait_view(question: &Question) -> WaitView {
-    let step = question.step.clone();
+    let (step, covers) = (question.step.clone(), covers(&question.kind));
     let text = |tool: &ToolId| Some(tool.shared().clone());
     match &question.kind {
         QuestionKind::Run { composition, input, .. } => WaitView {
@@ -157,12 +208,13 @@ fn wait_view(question: &Question) -> WaitView {
             tool: None,
             args: input.clone(),
             schema: None,
+            covers,
             step,
         },
         QuestionKind::Call { tool, args, undo, .. } => WaitView {
             message: match undo {
                 None => format!("may `{tool}` be called?").into(),
-                Some(UndoCall { tool: undo, args }) => {
+                Some(UndoCall { tool: undo, args, .. }) => {
                     let last = format!("and `{undo}` with {args} to take it back");
                     format!("may `{tool}` be called, {last}?").into()
                 }
@@ -171,6 +223,7 @@ fn wait_view(question: &Question) -> WaitView {
             tool: text(tool),
             args: args.clone(),
             schema: None,
+            covers,
             step,
         },
         QuestionKind::Approval { message, schema } => WaitView {
@@ -179,6 +232,7 @@ fn wait_view(question: &Question) -> WaitView {
             tool: None,
             args: Value::Null,
             schema: schema.as_ref().map(|form| form.json().clone()),
+            covers,
             step,
         },
         QuestionKind::Doubt { tool, args, message } => WaitView {
@@ -187,6 +241,7 @@ fn wait_view(question: &Question) -> WaitView {
             tool: text(tool),
             args: args.clone(),
             schema: None,
+            covers,
             step,
         },
     }
@@ -287,7 +342,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         _ => None,
     };
     let path = state.path(node);
-    let status = record.node.status();
+    let status = state.status_of(node);
     let began = record.started_ms > 0;
     StepView {
         id: path.clone(),

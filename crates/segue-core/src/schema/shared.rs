@@ -1,12 +1,39 @@
-//! Our shared values, as the validator reads them: borrowed, never converted.
+//! Our shared values, as the validator reads them: borrowed, never converted, and each look is paid for.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
 use jsonschema::json::{Array, Json, JsonNumber, Node, NodeIdentity, Object};
 use jsonschema::types::JsonType;
 
+use crate::budget::{BYTES_PER_OPERATION, tick};
 use crate::value::{Map, Number, Value};
+
+thread_local! {
+    /// What a letter of a text costs in the validation at hand.
+    static TEXT_COST: Cell<u64> = const { Cell::new(1) };
+}
+
+/// Does something while a letter of a text costs this much.
+pub(super) fn with_text_cost<T>(cost: u64, work: impl FnOnce() -> T) -> T {
+    let _before = Before(TEXT_COST.replace(cost));
+    work()
+}
+
+struct Before(u64);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        TEXT_COST.set(self.0);
+    }
+}
+
+/// Pays for a look at a text with a pattern.
+fn pay_for_text(text: &str) {
+    let steps = TEXT_COST.get().saturating_mul(text.len() as u64);
+    tick(1 + steps / BYTES_PER_OPERATION as u64);
+}
 
 /// The representation that [`jsonschema`] is told about.
 pub(super) struct Shared;
@@ -32,6 +59,7 @@ impl<'a> Node<'a, Shared> for &'a Value {
     type Number = &'a Number;
 
     fn as_object(&self) -> Option<&'a Map> {
+        tick(1);
         match self {
             Value::Object(members) => Some(members),
             _ => None,
@@ -39,6 +67,7 @@ impl<'a> Node<'a, Shared> for &'a Value {
     }
 
     fn as_array(&self) -> Option<&'a [Value]> {
+        tick(1);
         match self {
             Value::Array(items) => Some(items),
             _ => None,
@@ -47,7 +76,10 @@ impl<'a> Node<'a, Shared> for &'a Value {
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
         match self {
-            Value::String(text) => Some(Cow::Borrowed(text)),
+            Value::String(text) => {
+                pay_for_text(text);
+                Some(Cow::Borrowed(text))
+            }
             _ => None,
         }
     }
@@ -68,6 +100,7 @@ impl<'a> Node<'a, Shared> for &'a Value {
     }
 
     fn json_type(&self) -> JsonType {
+        tick(1);
         match self {
             Value::Null => JsonType::Null,
             Value::Bool(_) => JsonType::Boolean,
@@ -79,6 +112,7 @@ impl<'a> Node<'a, Shared> for &'a Value {
     }
 
     fn to_value(&self) -> Cow<'a, serde_json::Value> {
+        tick((self.size() / BYTES_PER_OPERATION) as u64);
         Cow::Owned(serde_json::Value::from(*self))
     }
 
@@ -135,6 +169,8 @@ impl<'a> Object<'a, Shared> for &'a Map {
     }
 
     fn members(&self) -> Self::MembersIter {
+        // Names are held against patterns, too.
+        self.keys().for_each(|key| pay_for_text(key));
         self.iter().map(|(key, value)| (&**key, value))
     }
 }

@@ -141,6 +141,8 @@ impl<'a> Play<'a> {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Call(call) => self.call(call),
+            // Its answer comes in its own time.
+            Effect::Settle(_) => {}
             Effect::End(call) => self.end(call),
             Effect::Ask(question) => {
                 let Some((granted, data)) = self.decide(&question) else { return };

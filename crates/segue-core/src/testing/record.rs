@@ -338,28 +338,12 @@ fn add_sensitive(plan: &Plan, body: u32, outer: &str, into: &mut BTreeMap<String
 
 /// Takes out what a JSON Pointer points at, and leaves something of the same kind.
 fn blank(value: &mut Value, pointer: &str) {
-    let mut at = value;
-    for part in pointer.split('/').skip(1) {
-        let part = part.replace("~1", "/").replace("~0", "~");
-        let inner = match at {
-            Value::Array(items) => {
-                let place = part.parse::<usize>().ok();
-                place.and_then(|place| Arc::make_mut(items).get_mut(place))
-            }
-            Value::Object(members) => Arc::make_mut(members).get_mut(&*part),
-            _ => None,
-        };
-        match inner {
-            Some(inner) => at = inner,
-            None => return,
-        }
-    }
-    *at = match at {
+    value.change_at(pointer, &|value| match value {
         Value::Null => Value::Null,
         Value::Bool(_) => Value::Bool(false),
         Value::Number(_) => Value::from(0),
         Value::String(_) => Value::from(crate::run::REDACTED),
         Value::Array(_) => Vec::new().into(),
         Value::Object(_) => Value::empty_object(),
-    };
+    });
 }

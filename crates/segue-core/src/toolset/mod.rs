@@ -12,10 +12,11 @@ mod rule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::access::INLINE;
 use crate::composition::Composition;
 use crate::diagnostic::Code;
 use crate::id::ToolId;
-use crate::tool::{Catalog, ToolSpec};
+use crate::tool::{COMPOSITION, Catalog, ToolSpec};
 
 pub use rule::{Filter, Pattern, Policy, Predicate};
 
@@ -55,6 +56,7 @@ pub struct ToolsetBuilder {
     filters: Vec<Filter>,
     policy: Policy,
     guards: Guards,
+    is_whole: bool,
 }
 
 /// Two are the same when they choose alike from the same tools.
@@ -67,6 +69,7 @@ impl PartialEq for ToolsetBuilder {
             && self.filters == other.filters
             && self.policy == other.policy
             && self.guards == other.guards
+            && self.is_whole == other.is_whole
             && tools(self) == tools(other)
     }
 }
@@ -112,6 +115,29 @@ impl ToolsetBuilder {
         self
     }
 
+    /// Has compositions come whole: one that is chosen may call what is not.
+    #[must_use]
+    pub fn with_whole_compositions(mut self) -> ToolsetBuilder {
+        self.is_whole = true;
+        self
+    }
+
+    /// Whether a tool passes its filters and its policy.
+    pub fn chooses(&self, tool: &ToolSpec) -> bool {
+        self.filters.iter().all(|filter| filter.keeps(tool)) && self.policy.allows(tool)
+    }
+
+    /// The toolset of whoever writes compositions for a host on stdio: what only reads, the served
+    /// compositions whole, and what the operator's toolset chooses.
+    pub fn inline(more: Option<&ToolsetBuilder>) -> ToolsetBuilder {
+        let mut filters = vec![Filter::Reads, Filter::Namespaces(vec![COMPOSITION.into()])];
+        filters.extend(more.map(|more| Filter::Chosen(Box::new(more.clone()))));
+        Toolset::builder(INLINE)
+            .filter(Filter::Any(filters))
+            .guards(more.map_or_else(Guards::default, |more| more.guards))
+            .with_whole_compositions()
+    }
+
     /// The toolset.
     pub fn build(self) -> Result<Toolset, NoSource> {
         let Some(source) = self.source else { return Err(NoSource { toolset: self.name }) };
@@ -127,7 +153,8 @@ impl ToolsetBuilder {
             allowed
         });
         let (tools, denied) = (Arc::new(tools), Arc::new(denied));
-        Ok(Toolset { name: self.name, tools, denied, guards: self.guards })
+        let (name, guards, is_whole) = (self.name, self.guards, self.is_whole);
+        Ok(Toolset { name, tools, denied, guards, is_whole })
     }
 }
 
@@ -149,13 +176,20 @@ pub struct Toolset {
     tools: Arc<BTreeMap<ToolId, Arc<ToolSpec>>>,
     denied: Arc<BTreeSet<ToolId>>,
     guards: Guards,
+    is_whole: bool,
 }
 
 impl Toolset {
     /// A new toolset's parts.
     pub fn builder(name: impl Into<Arc<str>>) -> ToolsetBuilder {
-        let (policy, guards) = (Policy::AllowAll, Guards::default());
-        ToolsetBuilder { name: name.into(), source: None, filters: Vec::new(), policy, guards }
+        ToolsetBuilder {
+            name: name.into(),
+            source: None,
+            filters: Vec::new(),
+            policy: Policy::AllowAll,
+            guards: Guards::default(),
+            is_whole: false,
+        }
     }
 
     /// What it is called.
@@ -219,6 +253,11 @@ impl Toolset {
         }
     }
 
+    /// Whether what its tools are made of may be used, although it is not in it.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// The same tools, with these bounds where they are narrower.
     #[must_use]
     pub fn bounded_by(mut self, other: Guards) -> Toolset {
@@ -252,6 +291,9 @@ impl Toolset {
     /// Why something that a composition calls may not be used, when it may not.
     pub(crate) fn refused_inside(&self, composition: &Composition) -> Option<(Code, String)> {
         let mut refusal = None;
+        if self.is_whole {
+            return None;
+        }
         composition.body.walk_calls(&mut |call| {
             if let (None, Some(tool)) = (&refusal, &call.tool) {
                 let inside = || self.refused_inside(tool.composition.as_ref()?);

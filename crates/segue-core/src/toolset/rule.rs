@@ -7,8 +7,10 @@ use std::sync::Arc;
 use crate::expr::{Root, Scope, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
-use crate::tool::ToolSpec;
+use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Value};
+
+use super::ToolsetBuilder;
 
 /// Somebody's own yes or no. It must be safe to ask from any thread, because toolsets are shared.
 #[derive(Clone)]
@@ -158,6 +160,12 @@ pub enum Filter {
     Deny(Vec<Pattern>),
     /// Tools of which somebody says yes.
     Custom(Predicate),
+    /// Tools that change nothing.
+    Reads,
+    /// Tools that this toolset would choose.
+    Chosen(Box<ToolsetBuilder>),
+    /// Tools that pass one of these.
+    Any(Vec<Filter>),
 }
 
 impl Filter {
@@ -176,6 +184,9 @@ impl Filter {
             Filter::Allow(patterns) => patterns.iter().any(fits),
             Filter::Deny(patterns) => !patterns.iter().any(fits),
             Filter::Custom(predicate) => (predicate.ask)(tool),
+            Filter::Reads => tool.annotations.impact() <= Impact::Reads,
+            Filter::Chosen(toolset) => toolset.chooses(tool),
+            Filter::Any(filters) => filters.iter().any(|filter| filter.keeps(tool)),
         }
     }
 }

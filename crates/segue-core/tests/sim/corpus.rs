@@ -55,18 +55,35 @@ impl Surroundings for Written {
         0
     }
 
-    fn fate(&self, call: &Call) -> Fate {
+    fn keeps_ledger(&self) -> bool {
+        false
+    }
+
+    fn fate(&self, call: &Call, _done_in: Option<u64>) -> Fate {
         let mut said = self.said.borrow_mut();
         let fate = said.entry((call.key.clone(), call.attempt)).or_insert_with(|| {
             let mut world = self.world.borrow_mut();
             let (latency, answer) = (world.latency(call), world.answer(call, &self.catalog));
             let handle = world.handle(call).map(|handle| (0, handle));
-            Fate { latency, answer, again: None, ends: Some(1), late: false, handle }
+            let (again, ends, late) = (None, Some(1), false);
+            let (lands, is_stopped, is_silent, deadline) = (None, false, false, None);
+            Fate {
+                latency,
+                answer,
+                again,
+                ends,
+                late,
+                handle,
+                lands,
+                is_stopped,
+                is_silent,
+                deadline,
+            }
         });
         fate.clone()
     }
 
-    fn reply(&self, question: &Question, asked: u32) -> Option<Reply> {
+    fn reply(&self, question: &Question, asked: u32, _done_in: Option<u64>) -> Option<Reply> {
         let mut replied = self.replied.borrow_mut();
         let reply = replied
             .entry((question.step.clone(), asked))
@@ -174,10 +191,11 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
             if let Some(Broken { promise, how, .. }) = broken.first() {
                 return Err(format!("{}: {promise}: {how}", at()));
             }
-            let in_doubt = story
-                .journal
-                .iter()
-                .any(|entry| matches!(entry.fact, Fact::Doubted { .. } | Fact::Probed { .. }));
+            let in_doubt = story.journal.iter().any(|entry| match &entry.fact {
+                Fact::Doubted { .. } | Fact::Probed { .. } => true,
+                Fact::Failed { failure, .. } => failure.in_doubt,
+                _ => false,
+            });
             // An undo that was lost is made again, and the world may answer otherwise; or it is
             // named as one that nobody knows of.
             let undo_lost = story.turns.windows(2).any(|turns| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::run::{Entry, Fact, Failure, NodeId, Run};
-use segue_core::value::Value;
+use segue_core::value::{Shared, Value};
 use segue_core::view::RunStatus;
 
 use crate::author::{self, Taste};
@@ -223,7 +223,7 @@ fn facts(node: NodeId, story: &Story, trace: &Trace) -> Vec<Fact> {
         Fact::Paused { node, until_ms },
         Fact::TimedOut { node, failure: failure.clone() },
         Fact::Slept { node, until_ms },
-        Fact::Looped { node, items: Arc::default() },
+        Fact::Looped { node, items: Shared::default() },
         Fact::Succeeded { node, output: Value::Null, given: None },
         Fact::Reused { node, output: Value::Null, given: None },
         Fact::Tolerated { node, failure: failure.clone(), output: Value::Null },

@@ -27,6 +27,7 @@ mod corpus;
 mod dice;
 mod draft;
 mod examine;
+mod ledger;
 mod legal;
 mod luck;
 mod model;

@@ -15,7 +15,8 @@ use segue_core::value::Value;
 use segue_core::view::RunView;
 
 use crate::dice::digest;
-use crate::world::{Surroundings, World};
+use crate::ledger::Ledger;
+use crate::world::{Fate, Surroundings, World};
 
 /// Turns after which a run that has not ended is taken for one that never ends.
 const TURNS_MAX: usize = 20_000;
@@ -34,6 +35,8 @@ pub(crate) enum Word {
     Cancel,
     /// The engine stopped, and another one goes on with what is written down.
     Resumed,
+    /// The same, by somebody who wants the run to end.
+    ResumedToEnd,
 }
 
 impl Word {
@@ -50,8 +53,21 @@ impl Word {
             Word::Fired(timer) => EventKind::Fired(timer),
             Word::Cancel => EventKind::Cancel { by: World::somebody() },
             Word::Resumed => EventKind::Resumed,
+            Word::ResumedToEnd => {
+                EventKind::ResumedToEnd { by: World::somebody(), rolls_back: false }
+            }
         };
         Event { at_ms, entropy, kind }
+    }
+
+    /// Whether another engine takes over.
+    pub(crate) fn resumes(&self) -> bool {
+        matches!(self, Word::Resumed | Word::ResumedToEnd)
+    }
+
+    /// Whether somebody wants the run to end.
+    pub(crate) fn cancels(&self) -> bool {
+        matches!(self, Word::Cancel | Word::ResumedToEnd)
     }
 }
 
@@ -81,6 +97,8 @@ pub(crate) struct Story {
     pub(crate) end: Option<RunView>,
     /// Whether it waits for a person who never answers.
     pub(crate) waits: bool,
+    /// What the world really has.
+    pub(crate) ledger: Ledger,
 }
 
 impl Story {
@@ -136,9 +154,8 @@ pub(crate) struct Stage<'a> {
     order: u64,
     /// Answers that are on their way, by call.
     answers: BTreeMap<CallId, Vec<u64>>,
-    /// Calls that do not end when asked.
-    stubborn: BTreeSet<CallId>,
-    ends: BTreeMap<CallId, u64>,
+    /// What becomes of the calls that were made.
+    fates: BTreeMap<CallId, Fate>,
     /// How often each step asked.
     asked: BTreeMap<NodeId, u32>,
     /// Turns after which the engine stops.
@@ -179,8 +196,7 @@ impl<'a> Stage<'a> {
             words: BTreeMap::new(),
             order: 0,
             answers: BTreeMap::new(),
-            stubborn: BTreeSet::new(),
-            ends: BTreeMap::new(),
+            fates: BTreeMap::new(),
             asked: BTreeMap::new(),
             crashes,
             story: Story {
@@ -191,6 +207,7 @@ impl<'a> Stage<'a> {
                 view: RunView::default(),
                 end: None,
                 waits: false,
+                ledger: Ledger::new(world.keeps_ledger()),
             },
         };
         stage.tell(0, Word::Start(Box::new(started)));
@@ -223,6 +240,7 @@ impl<'a> Stage<'a> {
         let (wall, entropy) = (self.world.wall(now, at), self.world.entropy(at));
         let after_the_end = self.run.is_finished();
         let turn = self.run.handle(word.event(wall, entropy));
+        self.story.ledger.disown(&word, &turn.record);
         self.perform(now, wall, &turn);
         let from = self.story.journal.len();
         self.story.journal.extend(turn.record);
@@ -244,13 +262,21 @@ impl<'a> Stage<'a> {
         let journal = &self.story.journal;
         self.run = Run::replay(self.plan.clone(), self.limits.clone(), journal)
             .expect("what a run has written can be read");
-        let pause = self.world.pause(self.story.turns.len());
-        self.tell(now + pause, Word::Resumed);
-        // People do not go away with the engine; what they want is heard when there is one again.
-        for (at, word) in words.into_values() {
-            if matches!(word, Word::Cancel) {
-                self.tell(at.max(now + pause), word);
-            }
+        let turn = self.story.turns.len();
+        let back = now + self.world.pause(turn);
+        // People do not go away with the engine; what they want is heard when there is one again,
+        // or brings it there.
+        let wanted = words.into_values().filter(|(_, word)| matches!(word, Word::Cancel));
+        let mut wanted: Vec<u64> = wanted.map(|(at, _)| at).collect();
+        let is_due = wanted.first().is_some_and(|at| *at <= back);
+        if is_due && self.world.entropy(turn) % 2 == 0 {
+            wanted.remove(0);
+            self.tell(back, Word::ResumedToEnd);
+        } else {
+            self.tell(back, Word::Resumed);
+        }
+        for at in wanted {
+            self.tell(at.max(back), Word::Cancel);
         }
     }
 
@@ -258,6 +284,7 @@ impl<'a> Stage<'a> {
         for effect in &turn.perform {
             match effect {
                 Effect::Call(call) => self.call(now, call),
+                Effect::Settle(call) => self.settle(now, *call),
                 Effect::End(call) => self.end(now, *call),
                 Effect::Ask(question) => self.ask(now, question),
                 Effect::Expand { node, document } => {
@@ -278,7 +305,8 @@ impl<'a> Stage<'a> {
         let QuestionId { node, seq } = question.id;
         let asked = self.asked.entry(node).or_default();
         *asked += 1;
-        let Some(reply) = self.world.reply(question, *asked) else { return };
+        let done_in = self.story.ledger.done_in(node, now);
+        let Some(reply) = self.world.reply(question, *asked, done_in) else { return };
         // Replies to what the step asked before have no place any more.
         self.words.retain(|_, (_, word)| !matches!(word, Word::Decided(at, ..) if *at == node));
         if let Some(after) = reply.contradicted {
@@ -289,7 +317,12 @@ impl<'a> Stage<'a> {
     }
 
     fn call(&mut self, now: u64, call: &Call) {
-        let fate = self.world.fate(call);
+        let done_in = self.story.ledger.done_in(call.id.node, now);
+        let mut fate = self.world.fate(call, done_in);
+        fate.deadline = call.timeout_ms.map(|timeout| now + timeout);
+        if let Some(after) = fate.lands {
+            self.story.ledger.expect(call, now + after);
+        }
         let mut answers = Vec::new();
         let in_time = call.timeout_ms.is_none_or(|timeout| fate.latency <= timeout);
         if let (false, Some(timeout)) = (in_time, call.timeout_ms) {
@@ -299,32 +332,56 @@ impl<'a> Stage<'a> {
             let word = Word::Answered(call.id, fate.answer.clone());
             answers.push(self.tell(now + fate.latency, word));
         }
-        if let Some((after, handle)) = fate.handle.filter(|_| call.follows.is_none()) {
+        if let Some((after, handle)) = fate.handle.clone().filter(|_| call.follows.is_none()) {
             self.tell(now + after, Word::Followed(call.id, handle));
         }
         if let Some(after) = fate.again {
-            let word = Word::Answered(call.id, fate.answer);
+            let word = Word::Answered(call.id, fate.answer.clone());
             answers.push(self.tell(now + after.max(fate.latency), word));
         }
         self.answers.insert(call.id, answers);
-        match fate.ends {
-            Some(after) => drop(self.ends.insert(call.id, after)),
-            None => drop(self.stubborn.insert(call.id)),
+        self.fates.insert(call.id, fate);
+    }
+
+    /// A call that may write is asked to settle: what had not left does not leave, some fall silent,
+    /// and the others go on to their answer.
+    fn settle(&mut self, now: u64, call: CallId) {
+        let Some(fate) = self.fates.get_mut(&call) else { return };
+        let is_unsent = fate.ends == Some(0) && !self.story.ledger.has_landed(call, now);
+        if is_unsent {
+            self.story.ledger.stop(call, now);
+            self.call_off(call);
+            self.tell(now, Word::Answered(call, Answer::Unsent));
+        } else if fate.is_silent {
+            fate.ends = Some(1);
+            let deadline = fate.deadline;
+            self.call_off(call);
+            if let Some(deadline) = deadline {
+                self.tell(deadline.max(now), Word::Answered(call, Answer::TimedOut));
+            }
         }
     }
 
-    /// A call is asked to end: most do soon, some answer first.
+    /// A call is given up: most end soon, some answer first, and some had not left yet.
     fn end(&mut self, now: u64, call: CallId) {
-        if self.stubborn.contains(&call) {
+        let Some(Fate { ends: Some(after), is_stopped, .. }) = self.fates.get(&call).cloned()
+        else {
             return;
+        };
+        self.call_off(call);
+        let is_unsent = after == 0 && !self.story.ledger.has_landed(call, now);
+        if is_unsent || is_stopped {
+            self.story.ledger.stop(call, now);
         }
+        let answer = if is_unsent { Answer::Unsent } else { Answer::Ended };
+        self.tell(now + after, Word::Answered(call, answer));
+    }
+
+    /// What was on its way from a call does not come.
+    fn call_off(&mut self, call: CallId) {
         for order in self.answers.remove(&call).unwrap_or_default() {
             self.words.remove(&order);
         }
-        let after = self.ends.get(&call).copied().unwrap_or(0);
-        // What ends at once had not left yet.
-        let answer = if after == 0 { Answer::Unsent } else { Answer::Ended };
-        self.tell(now + after, Word::Answered(call, answer));
     }
 
     fn finish(mut self) -> Story {

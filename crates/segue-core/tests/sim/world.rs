@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use segue_core::diagnostic::Code;
 use segue_core::plan::Plan;
-use segue_core::run::{Answer, Call, Failure, Options, Question, QuestionKind, Started};
+use segue_core::run::{Answer, Call, Failure, Options, Purpose, Question, QuestionKind, Started};
 use segue_core::value::Value;
 
 use crate::case;
@@ -17,6 +17,9 @@ use crate::dice::Dice;
 
 /// What the clock on the wall shows when nobody turns it.
 pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// The longest that a call takes to answer or to end.
+pub(crate) const LATENCY_MAX: u64 = 300;
 
 const TEN_YEARS_MS: u64 = 10 * 365 * 24 * 3600 * 1000;
 
@@ -34,6 +37,8 @@ pub(crate) struct World {
     /// When somebody cancels, and how often.
     cancels: Vec<u64>,
     latency_max: u64,
+    /// How long calls that write take at most.
+    writing_max: u64,
 }
 
 /// Everything around a run.
@@ -49,9 +54,15 @@ pub(crate) trait Surroundings {
     /// How long nobody is there after the engine stopped.
     fn pause(&self, turn: usize) -> u64;
     /// What becomes of a call: the same whenever it is asked.
-    fn fate(&self, call: &Call) -> Fate;
-    /// What is said when a step asks for the n-th time; nothing when nobody answers.
-    fn reply(&self, question: &Question, asked: u32) -> Option<Reply>;
+    /// `done_in`: when the work of its step is done, if it ever is, which a probe finds out.
+    fn fate(&self, call: &Call, done_in: Option<u64>) -> Fate;
+    /// What is said when a step asks for the n-th time; nothing when nobody answers. Who is asked
+    /// whether the work was done looks closely.
+    fn reply(&self, question: &Question, asked: u32, done_in: Option<u64>) -> Option<Reply>;
+    /// Whether it keeps a ledger of effects that its people and probes know.
+    fn keeps_ledger(&self) -> bool {
+        true
+    }
     /// The plan of a composition that was made at run time.
     fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure>;
 }
@@ -69,6 +80,14 @@ pub(crate) struct Fate {
     pub(crate) late: bool,
     /// What finds it again, and when whoever is called says so.
     pub(crate) handle: Option<(u64, Value)>,
+    /// When its effect lands, whatever becomes of the answer.
+    pub(crate) lands: Option<u64>,
+    /// Whether giving it up stops an effect that has not landed.
+    pub(crate) is_stopped: bool,
+    /// Whether it says nothing more once it is asked to settle.
+    pub(crate) is_silent: bool,
+    /// When its time is over, once it was made.
+    pub(crate) deadline: Option<u64>,
 }
 
 /// What becomes of one question.
@@ -100,6 +119,7 @@ impl World {
             jumpy: dice.one_in(3),
             cancels,
             latency_max: *dice.pick(&[1, 10, 25, 60]),
+            writing_max: *dice.pick(&[1, 10, 60, LATENCY_MAX, LATENCY_MAX]),
         }
     }
 
@@ -113,6 +133,7 @@ impl World {
             jumpy: false,
             cancels: Vec::new(),
             latency_max: 25,
+            writing_max: 25,
         }
     }
 
@@ -227,9 +248,13 @@ impl Surroundings for World {
         Dice::for_thing(self.seed, &format!("entropy {turn}")).roll()
     }
 
-    fn fate(&self, call: &Call) -> Fate {
+    fn fate(&self, call: &Call, done_in: Option<u64>) -> Fate {
         let mut dice = Dice::for_thing(self.seed, &format!("{} {}", call.key, call.attempt));
-        let latency = dice.below(self.latency_max);
+        let writes = !matches!(call.tool.name(), "read" | "plan");
+        let latency_max = if writes { self.writing_max } else { self.latency_max };
+        let latency = dice.below(latency_max);
+        let seen_in = done_in.filter(|_| call.purpose == Purpose::Probe);
+        let latency = latency.max(seen_in.unwrap_or(0));
         let again = (!self.mild && dice.one_in(12)).then(|| latency + dice.below(30));
         let ends = (!dice.one_in(3)).then(|| dice.below(4));
         let late = dice.one_in(2);
@@ -237,25 +262,42 @@ impl Surroundings for World {
             None => self.answer(call, &mut dice),
             Some(_) => self.found(call, &mut dice),
         };
+        let answer = true_to(call, answer, done_in.is_some());
         let handle = Dice::for_thing(self.seed, &format!("handle {}", call.key))
             .one_in(3)
             .then(|| (latency / 2, Value::from(&*call.key)));
-        Fate { latency, answer, again, ends, late, handle }
+        let lands = match &answer {
+            Answer::Value(_) => Some(dice.below(latency + 1)),
+            Answer::Failure(failure) if !failure.in_doubt => None,
+            _ => dice.one_in(2).then(|| dice.below(2 * latency_max + 40)),
+        };
+        // A call that is looked for was sent before: it is the same work.
+        let sends = writes && (call.follows.is_none() || matches!(answer, Answer::Value(_)));
+        let lands = lands.filter(|_| sends);
+        let (is_stopped, is_silent) = (dice.one_in(2), dice.one_in(3));
+        Fate {
+            latency,
+            answer,
+            again,
+            ends,
+            late,
+            handle,
+            lands,
+            is_stopped,
+            is_silent,
+            deadline: None,
+        }
     }
 
     /// What is said when a step asks for the n-th time. After some time a person is tired of it.
-    fn reply(&self, question: &Question, asked: u32) -> Option<Reply> {
+    fn reply(&self, question: &Question, asked: u32, done_in: Option<u64>) -> Option<Reply> {
         let name = format!("ask {} {:?} {asked}", question.step, question.id.node);
         let mut dice = Dice::for_thing(self.seed, &name);
-        let latency = dice.below(40);
         let is_doubt = matches!(question.kind, QuestionKind::Doubt { .. });
-        let granted = match (is_doubt, asked) {
-            (false, _) => self.mild || !dice.one_in(4),
-            (true, ..=3) => dice.one_in(2),
-            (true, _) => false,
-        };
+        let latency = dice.below(40).max(done_in.filter(|_| is_doubt).unwrap_or(0));
+        let granted = if is_doubt { done_in.is_some() } else { self.mild || !dice.one_in(4) };
         let contradicted = dice.one_in(8).then(|| latency + dice.below(20));
-        let data = match (is_doubt && granted, dice.below(4)) {
+        let data = match (is_doubt && granted && asked <= 3, dice.below(4)) {
             (false, _) | (true, 0) => Value::Null,
             (true, 1) => Value::from("nobody knows"),
             (true, _) => self.thing(&name, &Value::Null),
@@ -269,6 +311,23 @@ impl Surroundings for World {
 
     fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure> {
         case::expanded(document)
+    }
+}
+
+/// An answer that does not contradict what the world has: a probe tells the truth, where it tells
+/// anything, and whoever looks for a call that did its work does not hear that it failed.
+fn true_to(call: &Call, answer: Answer, is_done: bool) -> Answer {
+    match answer {
+        Answer::Value(Value::Object(mut found)) if call.purpose == Purpose::Probe => {
+            let n = found.get("n").and_then(Value::as_u64).unwrap_or(0) % 5;
+            let n = if is_done { 5 + n } else { n };
+            found.insert("n".into(), Value::from(n));
+            Answer::Value(Value::Object(found))
+        }
+        Answer::Failure(failure) if is_done && call.follows.is_some() => {
+            Answer::Failure(Failure { in_doubt: true, ..failure })
+        }
+        other => other,
     }
 }
 

@@ -131,6 +131,7 @@ impl Around for World {
                 approved: self.spec.get("decide").is_none()
                     || options.get("approved").and_then(Value::as_bool) == Some(true),
                 consented: false,
+                vouched: false,
             },
             plan_hash: None,
             engine: "test".into(),
@@ -292,6 +293,8 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                         EventKind::Answered { call: call.id, answer },
                     );
                 }
+                // Its answer comes in its own time.
+                Effect::Settle(_) => {}
                 // A call that is asked to end does so at once.
                 Effect::End(call) => {
                     push(&mut pending, at_ms, EventKind::Answered { call, answer: Answer::Ended });

@@ -3,107 +3,48 @@
 //! Record, then perform: a turn's entries are appended to the store before any of its effects
 //! begins. A failing store therefore starts nothing; it is waited for, but not for ever.
 
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Either, FutureExt, poll_fn, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use segue_core::diagnostic::Code;
+use segue_core::access::Caller;
 use segue_core::id::ToolId;
-use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{
-    Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, Purpose, Question, QuestionId,
-    Reused, Run, Spanned, Started, TimerId, Turn,
+    Answer, Call, CallId, Effect, Entry, Event, EventKind, Purpose, Question, QuestionId, Run,
+    Spanned, TimerId, Turn,
 };
 use segue_core::template;
-use segue_core::tool::Catalog;
-use segue_core::value::Value;
 use tokio::sync::oneshot;
-use tokio::time::Sleep;
 
-use super::{Chance, Confirmer, Decision, Observer, now_ms};
-use crate::engine::{Ears, Heard, Listening};
+use super::append::append;
+use super::calling::{Calling, Ending, Whose, leave, queue, unsent};
+use super::{Chance, Confirmer, Decision, Drive, Expand, First, Observer, Recorded, now_ms};
+use crate::engine::{Ears, Evaluating, Heard, Listening, ends};
 use crate::store::{Lease, Measured, NewRun, Record, Store, StoreError, run_ended, stopped_by};
-use crate::tools::gate::{Gate, Pass};
 use crate::tools::notes::{Note, Notes};
-use crate::tools::reach::{Around, Compositions, Standing};
-use crate::tools::{self, Registry, ToolError};
-
-/// How long to leave a store alone that could not be written: at first, and at most.
-const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
-const STORE_PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// What a driver needs to move a run.
-pub struct Drive<'a> {
-    /// What the run executes.
-    pub plan: Arc<Plan>,
-    /// The tools.
-    pub registry: &'a Registry,
-    /// Where calls wait for their turn.
-    pub gate: &'a Gate,
-    /// Where the journal goes.
-    pub store: &'a dyn Store,
-    /// Who is asked.
-    pub confirmer: &'a dyn Confirmer,
-    /// What is known of the tools.
-    pub catalog: &'a Catalog,
-    /// Every bound.
-    pub limits: &'a Limits,
-    /// What runs compositions that code calls.
-    pub(crate) compositions: &'a dyn Compositions,
-    /// Who watches.
-    pub observer: &'a dyn Observer,
-    /// Randomness.
-    pub chance: &'a Chance,
-    /// What compiles a composition that was made at run time.
-    pub expand: &'a Expand<'a>,
-    /// Resolves when the run should end, to who wants it.
-    pub cancel: BoxFuture<'a, Arc<str>>,
-    /// What else is wanted of it meanwhile.
-    pub(crate) ears: &'a Arc<Ears>,
-}
-
-/// Compiles and plans a composition that was made at run time, or says why it cannot.
-pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync + 'a;
-
-/// How a run is set in motion.
-pub enum First {
-    /// It begins, with what it takes over from an earlier one. The last is [`NewRun::is_drawn`].
-    Start(Box<Started>, Vec<Reused>, bool),
-    /// It was read from its journal, and goes on; then this happens.
-    Resume {
-        /// The right to write it.
-        lease: Lease,
-        /// Entries that are in the store.
-        written: u64,
-        /// What is wanted of it, in this order.
-        wishes: Vec<EventKind>,
-        /// The words in the store that some of these came by.
-        words: Vec<u64>,
-    },
-}
+use crate::tools::reach::Around;
 
 /// Moves a run until it is over, or until it waits for a person who is not there.
 pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), StoreError> {
-    let is_drawn = matches!(first, First::Start(.., true));
     let (run_id, lease, written, begins, wishes, words) = match first {
-        First::Start(started, reused, _) => {
+        First::Start(started, reused) => {
             let run_id = started.run_id.clone();
             (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
         }
-        First::Resume { lease, written, wishes, words } => {
-            (lease.run_id.clone(), Some(lease), written, EventKind::Resumed, wishes, words)
+        First::Resume { lease, written, mut wishes, words } => {
+            let begins = taken_up(run, &mut wishes);
+            (lease.run_id.clone(), Some(lease), written, begins, wishes, words)
         }
     };
     let notes = Arc::new(Notes::default());
+    let evaluating = drive.ears.evaluations.enter(&run_id, run.interrupt());
+    evaluating.set_deadline(deadline(&begins, &drive.plan));
     let mut driver = Driver {
         run,
         run_id,
-        is_drawn,
         plan: drive.plan,
         lease,
         measured: Vec::new(),
@@ -131,17 +72,28 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         listening: None,
         ears: drive.ears,
         written,
+        unacknowledged: Vec::new(),
+        evaluating,
+        is_leaving: false,
     };
-    driver.handle(begins);
-    if driver.lease.is_some() {
-        driver.catch_up();
+    let driven = driver.drive(begins, wishes, words, drive.cancel).await;
+    if let (Err(_), Some(lease)) = (&driven, driver.lease.take()) {
+        drive.unreleased.release(drive.store, lease).await;
     }
-    driver.answer_to(wishes).await?;
-    for word in words {
-        driver.throw_away(word).await;
+    driven
+}
+
+/// How a run that was read goes on. That it is to end counts before anything of it is worked out:
+/// that may be what ended the process before.
+fn taken_up(run: &Run, wishes: &mut Vec<EventKind>) -> EventKind {
+    let ends = |wish: &EventKind| {
+        matches!(wish, EventKind::Cancel { .. } | EventKind::RollBack { .. }) && !run.is_finished()
+    };
+    match wishes.iter().position(ends).map(|at| wishes.remove(at)) {
+        Some(EventKind::Cancel { by }) => EventKind::ResumedToEnd { by, rolls_back: false },
+        Some(EventKind::RollBack { by }) => EventKind::ResumedToEnd { by, rolls_back: true },
+        _ => EventKind::Resumed,
     }
-    driver.until_finished(drive.cancel).await?;
-    driver.leave().await
 }
 
 /// Asks somebody, until somebody else has answered.
@@ -157,15 +109,12 @@ async fn ask(
     }
 }
 
-/// What a panic leaves behind.
-type Panic = Box<dyn std::any::Any + Send>;
-
 /// Calls, questions and timers are all futures that end in an event. There are far more calls than
 /// others, so these have no box of their own.
 type UnderWay<'a> = FuturesUnordered<Either<Calling<'a>, BoxFuture<'a, Happened>>>;
 
 /// What a future ended in.
-enum Happened {
+pub(super) enum Happened {
     /// An event.
     Event(EventKind),
     /// A call that is under way has told something.
@@ -183,8 +132,6 @@ enum Happened {
 struct Driver<'a> {
     run: &'a mut Run,
     run_id: Arc<str>,
-    /// Whether it was drawn for this run.
-    is_drawn: bool,
     plan: Arc<Plan>,
     /// The right to write the run, once it has begun.
     lease: Option<Lease>,
@@ -206,7 +153,7 @@ struct Driver<'a> {
     /// What has happened and the run was not told yet.
     happened: Vec<Happened>,
     /// Ends a call that is under way. A list: there are few, and the first ones answer first.
-    ends: Vec<(CallId, oneshot::Sender<()>)>,
+    ends: Vec<(CallId, oneshot::Sender<Ending>)>,
     /// Questions that somebody is being asked; without its other half one is withdrawn.
     asked: Vec<(QuestionId, oneshot::Sender<()>)>,
     /// What is wanted of the run from outside; nobody listens before there is time to.
@@ -214,9 +161,34 @@ struct Driver<'a> {
     ears: &'a Arc<Ears>,
     /// Entries that are in the store.
     written: u64,
+    /// What the run was told from outside, and is not durable yet.
+    unacknowledged: Vec<Recorded>,
+    evaluating: Evaluating,
+    /// Whether the process ends, and what the run was told last is dropped.
+    is_leaving: bool,
 }
 
 impl<'a> Driver<'a> {
+    async fn drive(
+        &mut self,
+        begins: EventKind,
+        wishes: Vec<EventKind>,
+        words: Vec<u64>,
+        cancel: BoxFuture<'a, Arc<str>>,
+    ) -> Result<(), StoreError> {
+        self.handle(begins);
+        if self.lease.is_some() {
+            self.catch_up();
+        }
+        self.answer_to(wishes).await?;
+        self.observer.recorded(Recorded::Start);
+        for word in words {
+            self.throw_away(word).await;
+        }
+        self.until_finished(cancel).await?;
+        self.leave().await
+    }
+
     /// What was to happen while nobody was there happens first, in its order. So an answer that comes
     /// after the time of its question comes too late, whoever brings it.
     fn catch_up(&mut self) {
@@ -325,7 +297,10 @@ impl<'a> Driver<'a> {
                     let Some(Decision { granted, by, data }) = decision else { continue };
                     EventKind::Decided { question, granted, by, data }
                 }
-                Happened::Cancelled(by) => EventKind::Cancel { by },
+                Happened::Cancelled(by) => {
+                    self.unacknowledged.push(Recorded::Cancel);
+                    EventKind::Cancel { by }
+                }
                 Happened::Withdrawn => continue,
             };
             self.handle(event);
@@ -346,6 +321,10 @@ impl<'a> Driver<'a> {
         if let Some(word) = heard.word {
             self.throw_away(word).await;
         }
+        if let Some(recorded) = heard.recorded {
+            // Whoever told the run may be gone.
+            let _ = recorded.send(());
+        }
         Ok(())
     }
 
@@ -358,6 +337,7 @@ impl<'a> Driver<'a> {
     /// Nobody need answer this question any more.
     fn withdraw(&mut self, question: QuestionId) {
         self.asked.retain(|(asked, _)| *asked != question);
+        self.unacknowledged.push(Recorded::Answer(question));
     }
 
     /// Tells the run what happened. Not asynchronous: events are large, and a future would carry
@@ -366,12 +346,24 @@ impl<'a> Driver<'a> {
         if let EventKind::Answered { call, .. } = &kind {
             self.take_end(*call);
         }
+        if ends(&kind) {
+            self.evaluating.hears();
+        } else if let EventKind::Fired(TimerId::Run) = &kind {
+            self.evaluating.set_deadline(None);
+        }
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
+        self.evaluating.begin();
         self.run.handle_into(event, &mut self.turn);
+        self.is_leaving |= self.evaluating.end();
     }
 
     /// Writes down what became true, and does what follows from it.
     async fn carry_out(&mut self) -> Result<(), StoreError> {
+        if self.is_leaving {
+            // What was evaluated may have been interrupted, which is no fact about the run. Whoever
+            // moves it is about to drop it.
+            return std::future::pending().await;
+        }
         // Taken, and given back empty: there is a turn after every step, and it keeps its room.
         let Turn { mut record, mut perform } = std::mem::take(&mut self.turn);
         if !record.is_empty() {
@@ -382,7 +374,17 @@ impl<'a> Driver<'a> {
             self.written += written.len() as u64;
             self.observer.observe(self.run, &written);
             // Too late for those that nobody answered in time, or whose run is over.
-            self.asked.retain(|(question, _)| self.run.is_asked(*question));
+            let Driver { asked, run, unacknowledged, .. } = self;
+            asked.retain(|(question, _)| {
+                let stands = run.is_asked(*question);
+                if !stands {
+                    unacknowledged.push(Recorded::Answer(*question));
+                }
+                stands
+            });
+        }
+        for recorded in self.unacknowledged.drain(..) {
+            self.observer.recorded(recorded);
         }
         self.found.drain(..).for_each(|call| self.notes.mark_findable(call));
         for effect in perform.drain(..) {
@@ -421,8 +423,7 @@ impl<'a> Driver<'a> {
                 append(self.store, lease, record, patience).await?;
             }
             None => {
-                let Driver { run_id, plan, is_drawn, .. } = self;
-                let run = NewRun { run_id, plan, is_drawn: *is_drawn };
+                let run = NewRun { run_id: &self.run_id, plan: &self.plan };
                 self.lease = Some(self.store.create(run, record).await?);
             }
         }
@@ -433,10 +434,11 @@ impl<'a> Driver<'a> {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Call(call) => self.call(call),
+            Effect::Settle(call) => self.settle(call),
             Effect::End(call) => {
                 // An answer that is on its way already leaves nobody to tell.
                 if let Some(end) = self.take_end(call) {
-                    let _ = end.send(());
+                    let _ = end.send(Ending::Abandoned);
                 }
             }
             Effect::Ask(question) => {
@@ -449,7 +451,12 @@ impl<'a> Driver<'a> {
                 let event = EventKind::Expanded { node, outcome };
                 self.wait_for(std::future::ready(Happened::Event(event)));
             }
-            Effect::Wake { timer, at_ms } => self.wait_for(wake(timer, at_ms)),
+            Effect::Wake { timer, at_ms } => {
+                if timer == TimerId::Run {
+                    self.evaluating.set_deadline(Some(at_ms));
+                }
+                self.wait_for(wake(timer, at_ms));
+            }
         }
     }
 
@@ -476,13 +483,25 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// A call that may write starts nothing more, and its answer is awaited. It can be abandoned
+    /// afterwards.
+    fn settle(&mut self, call: CallId) {
+        self.notes.mark_settling(call);
+        if let Some((_, end)) = self.ends.iter_mut().find(|(id, _)| *id == call) {
+            let (next, ended) = oneshot::channel();
+            let end = std::mem::replace(end, next);
+            let _ = end.send(Ending::Settles(ended));
+        }
+    }
+
     fn whose(&self, call: CallId) -> Whose {
         let run_id = self.run_id.clone();
         let traceparent = self.run.trace().map(|trace| {
             let span = trace.span(&run_id, Spanned::Attempt(call));
             trace.traceparent(span)
         });
-        Whose { run_id, traceparent }
+        let owner = self.run.caller().and_then(Caller::owner).cloned();
+        Whose { run_id, owner, traceparent }
     }
 
     fn wait_for(&mut self, what: impl Future<Output = Happened> + Send + 'a) {
@@ -490,207 +509,22 @@ impl<'a> Driver<'a> {
     }
 
     /// What ends a call, out of those that are under way.
-    fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<()>> {
+    fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<Ending>> {
         self.notes.forget(call);
         let at = self.ends.iter().position(|(id, _)| *id == call)?;
         Some(self.ends.swap_remove(at).1)
     }
 }
 
-/// Adds to a run, and waits for a store that cannot be written now. Meanwhile nothing new begins,
-/// and calls that are under way go on: ending them would leave them in doubt.
-async fn append(
-    store: &dyn Store,
-    lease: &Lease,
-    record: Record<'_>,
-    patience: Duration,
-) -> Result<(), StoreError> {
-    let mut error = match store.append(lease, record).await {
-        Err(error @ StoreError::Unavailable { .. }) => error,
-        other => return other,
-    };
-    let until = tokio::time::Instant::now() + patience;
-    let mut pause = STORE_PAUSE_MIN;
-    while tokio::time::Instant::now() + pause <= until {
-        tokio::time::sleep(pause).await;
-        pause = STORE_PAUSE_MAX.min(pause * 2);
-        error = match store.append(lease, record).await {
-            Err(error @ StoreError::Unavailable { .. }) => error,
-            // Nobody else writes with this lease: it was written, and only the answer was lost.
-            Err(StoreError::Fenced { actual, .. })
-                if actual == record.expected + record.entries.len() as u64 =>
-            {
-                return Ok(());
-            }
-            other => return other,
-        };
-    }
-    Err(error)
+/// When the time of a run that begins is over: what it evaluates first has to end by then, too.
+fn deadline(begins: &EventKind, plan: &Plan) -> Option<u64> {
+    let EventKind::Rerun { started, .. } = begins else { return None };
+    let timeout_ms = started.options.timeout_ms.or(plan.composition.timeout_ms)?;
+    Some(now_ms().saturating_add(timeout_ms))
 }
 
 async fn wake(timer: TimerId, at_ms: u64) -> Happened {
     let wait = at_ms.saturating_sub(now_ms());
     tokio::time::sleep(Duration::from_millis(wait)).await;
     Happened::Event(EventKind::Fired(timer))
-}
-
-/// Whose call it is: the run, and where the call stands in its trace.
-struct Whose {
-    run_id: Arc<str>,
-    traceparent: Option<Arc<str>>,
-}
-
-/// Waits for a call's turn, and makes it.
-async fn queue(
-    around: Around<'_>,
-    whose: Whose,
-    call: Call,
-    is_retry: bool,
-    mut ended: oneshot::Receiver<()>,
-) -> Happened {
-    let pass = tokio::select! {
-        biased;
-        // First: what is ended here must not leave with the slot that another one's end has freed.
-        Ok(()) = &mut ended => return unsent(call.id, Answer::Unsent),
-        pass = around.gate.enter(&call.tool, is_retry) => pass,
-    };
-    match pass {
-        Ok(pass) => leave(around, whose, call, pass, ended).await,
-        Err(error) => unsent(call.id, Answer::Failure(error.into())),
-    }
-}
-
-/// The answer of a call that never left.
-fn unsent(call: CallId, answer: Answer) -> Happened {
-    Happened::Answered(EventKind::Answered { call, answer }, None)
-}
-
-/// Makes a call that may leave.
-fn leave<'a>(
-    around: Around<'a>,
-    whose: Whose,
-    call: Call,
-    pass: Pass<'a>,
-    ended: oneshot::Receiver<()>,
-) -> Calling<'a> {
-    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts, follows } =
-        call;
-    let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
-    let Whose { run_id, traceparent } = whose;
-    let request = tools::Call {
-        tool: tool.clone(),
-        args,
-        run_id,
-        step,
-        attempt,
-        key,
-        purpose,
-        traceparent,
-        asker: None,
-        follows,
-    };
-    let standing = Standing { call: id, covers_parts, is_part: false };
-    let work = around.make(known, request, standing);
-    let has_schema = known.spec.output.is_some();
-    Calling {
-        id,
-        tool,
-        has_schema,
-        work,
-        timeout_ms,
-        timer: None,
-        pass: Some(pass),
-        ended,
-        has_left: false,
-        notes: around.notes,
-    }
-}
-
-/// A call that is under way. It waits for the answer, the end of its time or its own end, whichever
-/// is first. Dropping the runner's future is what ends it.
-struct Calling<'a> {
-    id: CallId,
-    tool: ToolId,
-    has_schema: bool,
-    work: BoxFuture<'a, Result<Value, ToolError>>,
-    timeout_ms: Option<u64>,
-    /// Set when it leaves: its time counts from then, not from when it queues.
-    timer: Option<Pin<Box<Sleep>>>,
-    pass: Option<Pass<'a>>,
-    ended: oneshot::Receiver<()>,
-    has_left: bool,
-    notes: Option<&'a Arc<Notes>>,
-}
-
-impl Future for Calling<'_> {
-    type Output = Happened;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Happened> {
-        if !self.has_left && self.ended.try_recv().is_ok() {
-            return Poll::Ready(unsent(self.id, Answer::Unsent));
-        }
-        self.has_left = true;
-        // A panic of a tool is that call's failure and nobody else's.
-        let work = std::panic::catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(cx)));
-        let answer = match work {
-            Ok(Poll::Ready(outcome)) => answer(Ok(outcome)),
-            Err(panic) => answer(Err(panic)),
-            Ok(Poll::Pending) if self.is_late(cx) => {
-                // Whoever works on it is told to stop.
-                self.notes.into_iter().for_each(|notes| notes.forget(self.id));
-                Answer::TimedOut
-            }
-            Ok(Poll::Pending) => {
-                // Ended by us: it says nothing about the tool.
-                let ended = self.ended.poll_unpin(cx);
-                return ended.map(|_| unsent(self.id, Answer::Ended));
-            }
-        };
-        Poll::Ready(self.answered(answer))
-    }
-}
-
-impl Calling<'_> {
-    /// Whether its time is over.
-    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(timeout) = self.timeout_ms else { return false };
-        let sleep = || Box::pin(tokio::time::sleep(Duration::from_millis(timeout)));
-        self.timer.get_or_insert_with(sleep).poll_unpin(cx).is_ready()
-    }
-
-    fn answered(&mut self, answer: Answer) -> Happened {
-        let measured = self.pass.take().map(|pass| Measured {
-            tool: self.tool.clone(),
-            has_schema: self.has_schema,
-            took: pass.settle(is_heard(&answer)),
-            result: match &answer {
-                Answer::Value(value) => Ok(value.clone()),
-                Answer::Failure(failure) => Err(failure.code),
-                Answer::TimedOut | Answer::Ended | Answer::Unsent => Err(Code::Timeout),
-            },
-        });
-        Happened::Answered(EventKind::Answered { call: self.id, answer }, measured)
-    }
-}
-
-/// Whether the tool's source has shown that it is there.
-fn is_heard(answer: &Answer) -> bool {
-    match answer {
-        Answer::Value(_) => true,
-        Answer::Failure(failure) => !matches!(failure.code, Code::Unreachable | Code::InDoubt),
-        Answer::TimedOut | Answer::Ended | Answer::Unsent => false,
-    }
-}
-
-/// What a runner's word, or its panic, means.
-fn answer(outcome: Result<Result<Value, ToolError>, Panic>) -> Answer {
-    match outcome {
-        Ok(Ok(value)) => Answer::Value(value),
-        Ok(Err(error)) => Answer::Failure(error.into()),
-        Err(_) => {
-            let mut failure = Failure::lasting(Code::Internal, "the tool's own code panicked");
-            failure.in_doubt = true;
-            Answer::Failure(failure)
-        }
-    }
 }

@@ -1,16 +1,20 @@
 //! Drivers move a run: effects become calls, calls become events. They decide nothing.
 
+mod append;
+mod calling;
 mod chance;
+mod drive;
 mod local;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use segue_core::run::{CallId, Entry, Question, QuestionKind, Run};
+use segue_core::run::{CallId, Entry, Question, QuestionId, QuestionKind, Run};
 use segue_core::value::Value;
 
 pub use chance::{Chance, now_ms};
-pub use local::{Drive, Expand, First, drive};
+pub use drive::{Drive, Expand, First};
+pub use local::drive;
 
 use crate::tools::Progress;
 
@@ -67,6 +71,21 @@ pub trait Observer: Send + Sync {
 
     /// A run goes on whose journal is this. Nothing of it is new.
     fn resumed(&self, _run: &Run, _journal: &[Entry]) {}
+
+    /// Something that came from outside is durable, with everything that follows from it. Only now may
+    /// it be acknowledged.
+    fn recorded(&self, _what: Recorded) {}
+}
+
+/// What comes to a run from outside and is acknowledged once it is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// The run began, or goes on with everything that was wanted of it at that moment.
+    Start,
+    /// The wish that the run ends.
+    Cancel,
+    /// The answer to this question, or that nobody has to answer it any more.
+    Answer(QuestionId),
 }
 
 /// Looks away.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use segue_core::access::Caller;
 use segue_core::composed;
 use segue_core::diagnostic::Code;
 use segue_core::plan;
 use segue_core::run::{CallId, NodeId, Options, Purpose, Question, QuestionId, QuestionKind};
-use segue_core::tool::ToolSpec;
+use segue_core::tool::{Impact, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 
@@ -48,16 +49,24 @@ impl Engine {
             return Err(EngineError::Arguments { message: violation.to_string() });
         }
         let inner = &self.inner;
-        let nested = Nested { engine: self, registry: &inner.registry };
+        let nested = Nested { engine: self, registry: &inner.registry, caller: None };
         if spec.composition.is_some() {
             return Ok(nested.run(&spec, args, approved, confirmer).await?);
         }
         if !approved && spec.asks(&args) {
-            let (id, parts) = (spec.id.clone(), composed::declared(&spec));
+            let effect = spec.annotations.impact();
             let question = Question {
                 id: QuestionId { node: NodeId::RUN, seq: UNWRITTEN },
                 step: STEP.into(),
-                kind: QuestionKind::Call { tool: id, args: args.clone(), parts, undo: None },
+                kind: QuestionKind::Call {
+                    tool: spec.id.clone(),
+                    args: args.clone(),
+                    effect,
+                    // Outside a run nothing is taken back.
+                    is_undoable: effect <= Impact::Reads,
+                    parts: composed::declared(&spec),
+                    undo: None,
+                },
             };
             let decision = confirmer.confirm(&question).await;
             if !decision.is_some_and(|decision| decision.granted) {
@@ -75,6 +84,7 @@ impl Engine {
             attempt: 1,
             key,
             purpose: Purpose::Do,
+            owner: None,
             traceparent: None,
             asker: None,
             follows: None,
@@ -103,6 +113,8 @@ impl Engine {
 pub(crate) struct Nested<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) registry: &'a Registry,
+    /// Whose run the code is part of.
+    pub(crate) caller: Option<Caller>,
 }
 
 impl Compositions for Nested<'_> {
@@ -122,8 +134,9 @@ impl Compositions for Nested<'_> {
                 return Err(ToolError::refused(Code::Limit, message));
             };
             let options = Options { approved, ..Options::default() };
+            let caller = self.caller.clone();
             let request =
-                RunRequest { options, confirmer, ..RunRequest::new(Arc::new(plan), args) };
+                RunRequest { options, caller, confirmer, ..RunRequest::new(Arc::new(plan), args) };
             let expand = |document: &Value| engine.expand(document);
             let store = MemoryStore::default();
             let run = engine.run_with(request, self.registry, &store, &expand, None);

@@ -14,7 +14,9 @@ use segue_core::run::{EventKind, QuestionId};
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
+use super::evaluations::Evaluations;
 use crate::store::{Store, StoreError, Word};
 
 /// How long between two looks at the words in the store: at first, and at most.
@@ -76,12 +78,16 @@ pub(crate) struct Heard {
     pub(crate) event: EventKind,
     /// The word in the store that it came by.
     pub(crate) word: Option<u64>,
+    /// Told once what follows from it is durable; dropped when that never happens.
+    pub(crate) recorded: Option<oneshot::Sender<()>>,
 }
 
 /// The runs of this process that listen.
 pub(crate) struct Ears {
     open: Mutex<BTreeMap<Arc<str>, Ear>>,
     store: Arc<dyn Store>,
+    /// What they evaluate.
+    pub(crate) evaluations: Arc<Evaluations>,
 }
 
 struct Ear {
@@ -99,7 +105,7 @@ pub(crate) struct Listening {
 
 impl Ears {
     pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Ears> {
-        Arc::new(Ears { open: Mutex::default(), store })
+        Arc::new(Ears { open: Mutex::default(), store, evaluations: Arc::default() })
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Ear>> {
@@ -121,10 +127,21 @@ impl Ears {
         Listening { from, run_id: run_id.clone(), ears: self.clone() }
     }
 
-    /// Tells a run of this process what is wanted; false when none of that name listens.
-    pub(crate) fn tell(&self, run_id: &Arc<str>, event: EventKind) -> bool {
-        let open = self.open();
-        open.get(run_id).is_some_and(|ear| ear.to.send(Heard { event, word: None }).is_ok())
+    /// Tells a run of this process what is wanted; nothing when none of that name listens. The answer
+    /// comes once that is durable, and never when the run is left before.
+    pub(crate) fn tell(
+        &self,
+        run_id: &Arc<str>,
+        event: EventKind,
+    ) -> Option<oneshot::Receiver<()>> {
+        let (recorded, is_recorded) = oneshot::channel();
+        let ends = ends(&event);
+        let heard = Heard { event, word: None, recorded: Some(recorded) };
+        self.open().get(run_id)?.to.send(heard).ok()?;
+        if ends {
+            self.evaluations.stop(run_id);
+        }
+        Some(is_recorded)
     }
 
     /// The words in the store for a run that nobody drives yet, and what they want of it.
@@ -147,11 +164,19 @@ impl Ears {
             };
             ear.last = word.number;
             if let Some(event) = wish(&word) {
-                let _ = ear.to.send(Heard { event, word: Some(word.number) });
+                if ends(&event) {
+                    self.evaluations.stop(&word.run_id);
+                }
+                let _ = ear.to.send(Heard { event, word: Some(word.number), recorded: None });
             }
         }
         !open.is_empty()
     }
+}
+
+/// Whether an event ends what the run does, so that nobody waits for what it evaluates.
+pub(crate) fn ends(event: &EventKind) -> bool {
+    matches!(event, EventKind::Cancel { .. } | EventKind::RollBack { .. })
 }
 
 /// What a word wants. What nobody can read is left by nobody that is known here.

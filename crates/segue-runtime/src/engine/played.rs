@@ -22,6 +22,7 @@ impl Engine {
                 attempt: call.attempt,
                 key: call.key,
                 purpose: call.purpose,
+                owner: None,
                 traceparent: None,
                 asker: None,
                 follows: call.follows,

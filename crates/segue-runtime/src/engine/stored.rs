@@ -100,6 +100,7 @@ impl Engine {
         let unknown = || StoreError::Unknown { run_id: run_id.clone() };
         let row = store.run(run_id).await?.ok_or_else(unknown)?;
         let plan = store.plan(run_id, &self.inner.limits).await?;
+        plan.bind(&self.inner.catalog);
         let journal = store.load(run_id).await?;
         let run = Run::replay(plan.clone(), self.inner.limits.clone(), &journal)
             .map_err(|error| damaged(run_id, error.seq, error.to_string()))?;
@@ -116,6 +117,7 @@ impl Engine {
     /// Goes on with a run until it is over, or waits for a person who is not there.
     pub async fn resume(&self, request: ResumeRequest<'_>) -> Result<RunView, EngineError> {
         let store = &self.inner.store;
+        self.inner.unreleased.release_now(&**store, &request.run_id).await;
         let lease = store.take(&request.run_id, request.take_over).await?;
         match self.go_on(&lease, request).await {
             // Nothing of the run was touched: whoever comes next may take it.
@@ -132,14 +134,14 @@ impl Engine {
         }
     }
 
-    /// Tells whoever has a run what is wanted of it, and waits until that is heard. False when
-    /// nobody has it any more, so that one may go on with it oneself. Whoever hangs hears nothing: then
-    /// the word is taken back.
+    /// Tells the owner of a run what is wanted of it, and waits until that is durable. False when
+    /// the run has no owner any more, so that the caller may go on with it. An owner that hangs hears
+    /// nothing: then the word is taken back.
     pub async fn tell(&self, run_id: &Arc<str>, wish: &Wish) -> Result<bool, EngineError> {
         if let Some(event) = wish.clone().event()
-            && self.inner.ears.tell(run_id, event)
+            && let Some(recorded) = self.inner.ears.tell(run_id, event)
         {
-            return Ok(true);
+            return Ok(recorded.await.is_ok());
         }
         let store = &self.inner.store;
         let text = serde_json::to_string(wish).unwrap_or_default().into();
@@ -174,6 +176,26 @@ impl Engine {
         }
     }
 
+    /// Has what a run of this process evaluates end soon, because the run shall: whoever calls this has
+    /// it cancelled.
+    pub fn stop(&self, run_id: &str) {
+        self.inner.ears.evaluations.stop(run_id);
+    }
+
+    /// The process ends. What runs evaluate now is dropped, and nothing of it is written: the next start
+    /// goes on from their journals.
+    pub fn leave(&self) {
+        self.inner.ears.evaluations.leave();
+    }
+
+    /// Releases a run whose driver is gone, so that it can be taken up by hand.
+    pub async fn disown(&self, run_id: &Arc<str>) {
+        let store = &self.inner.store;
+        if let Ok(lease) = store.take(run_id, TakeOver::Anyway).await {
+            self.inner.unreleased.release(&**store, lease).await;
+        }
+    }
+
     /// Waits until a run that somebody else drives is over, waits for a person, or is left.
     pub async fn follow(&self, run_id: &Arc<str>) -> Result<RunView, EngineError> {
         loop {
@@ -186,8 +208,8 @@ impl Engine {
         }
     }
 
-    /// Goes on with every run that nobody has, all at once. A run that cannot be read, or belongs
-    /// to somebody, delays none of the others.
+    /// Goes on with every run that nobody has, all at once. A run that cannot be read, is set aside, or
+    /// belongs to somebody delays none of the others.
     pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
         let mut recovered = Vec::new();
         let never = || Box::pin(std::future::pending()) as BoxFuture<'static, Arc<str>>;
@@ -212,8 +234,12 @@ impl Engine {
             .into_iter()
             .map(|row| async move {
                 let observer = watch(&row);
-                let request = ResumeRequest::new(row.run_id.clone());
-                let request = ResumeRequest { observer: &observer, cancel: cancel(), ..request };
+                let request = ResumeRequest {
+                    take_over: TakeOver::Recover,
+                    observer: &observer,
+                    cancel: cancel(),
+                    ..ResumeRequest::new(row.run_id.clone())
+                };
                 let outcome = self.resume(request).await;
                 let waited = row.status == RunStatus::Waiting;
                 Recovered { run_id: row.run_id, waited, outcome }
@@ -245,6 +271,7 @@ impl Engine {
         // Nothing was written since it was left here: it has what is not written down, too.
         run = self.inner.waiting.take(&request.run_id, written).unwrap_or(run);
         let first = First::Resume { lease: lease.clone(), written, wishes, words };
+        let caller = run.caller().cloned();
         let expand = |document: &Value| self.expand(document);
         let drive = Drive {
             plan,
@@ -254,12 +281,13 @@ impl Engine {
             confirmer: request.confirmer,
             catalog: &self.inner.catalog,
             limits: &self.inner.limits,
-            compositions: &Nested { engine: self, registry: &self.inner.registry },
+            compositions: &Nested { engine: self, registry: &self.inner.registry, caller },
             observer: request.observer,
             chance: &self.inner.chance,
             expand: &expand,
             cancel: request.cancel,
             ears: &self.inner.ears,
+            unreleased: &self.inner.unreleased,
         };
         match driver::drive(&mut run, first, drive).await {
             Ok(()) => {

@@ -116,7 +116,7 @@ impl ToolStats {
         self.took_us.add(u64::try_from(measured.took.as_micros()).unwrap_or(u64::MAX));
         match &measured.result {
             Ok(value) => {
-                self.output_bytes.add(value.size_up_to(OUTPUT_BYTES_MAX) as u64);
+                self.output_bytes.add(value.size().min(OUTPUT_BYTES_MAX) as u64);
                 if !measured.has_schema {
                     self.output.get_or_insert_default().add(value);
                 }

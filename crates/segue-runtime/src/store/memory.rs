@@ -232,6 +232,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         let mut kept = self.kept();
         let surplus = retention.keep_last.map_or(0, |keep| kept.ended.len().saturating_sub(keep));

@@ -65,6 +65,14 @@ pub enum StoreError {
         /// How it ended.
         status: RunStatus,
     },
+    /// Processes died while they had this run: a person has to say that it goes on.
+    #[error("run {run_id} is set aside: {reason}")]
+    SetAside {
+        /// The run.
+        run_id: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
     /// There is no such run.
     #[error("there is no run {run_id}")]
     Unknown {
@@ -108,14 +116,13 @@ pub enum StoreError {
         /// The key, as far as it can be read.
         key: Arc<str>,
     },
-    /// What somebody wrote last was damaged before it was where it belongs: whatever of it could be
-    /// read is there, and a person may look at the rest.
+    /// The store's log was damaged while no process had it open: what was committed last is gone.
     #[error(
-        "what was written last was damaged, and is set aside as `{path}`: runs that lost something are named"
+        "the log was damaged: {commits} commits that were acknowledged are lost, and runs that lost entries are named"
     )]
-    Cut {
-        /// Where it is kept.
-        path: String,
+    Truncated {
+        /// How many commits.
+        commits: u64,
     },
     /// The store as a whole cannot be used: somebody has to look at it.
     #[error("the store cannot be used: {what}")]
@@ -147,9 +154,6 @@ pub struct NewRun<'a> {
     pub run_id: &'a Arc<str>,
     /// What it executes.
     pub plan: &'a Arc<Plan>,
-    /// Whether the id was drawn for it a moment ago, so that nobody has to look for another run of that
-    /// id.
-    pub is_drawn: bool,
 }
 
 /// What one turn adds to a run, all of it or nothing.
@@ -174,6 +178,10 @@ pub enum TakeOver {
     Anyway,
     /// When it is over: a person wants it to be taken back. Else as [`TakeOver::IfLeft`].
     Reopen,
+    /// As [`TakeOver::IfLeft`], by a process that goes on with every run it finds. A run during which two
+    /// processes in a row died without progress is set aside instead: [`StoreError::SetAside`]. The
+    /// other ways are a person's, and take it up again.
+    Recover,
 }
 
 /// A run in short.
@@ -201,6 +209,8 @@ pub struct RunRow {
     pub epoch: u64,
     /// Who began it, where somebody came in to do so.
     pub caller: Option<Caller>,
+    /// Why no process goes on with it by itself.
+    pub set_aside: Option<Arc<str>>,
 }
 
 /// Which runs are wanted.
@@ -350,6 +360,11 @@ pub trait Store: Send + Sync {
     /// Gives a run back unfinished, so that anybody may take it.
     async fn release(&self, lease: &Lease) -> Result<(), StoreError>;
 
+    /// Gives every run back that this process has: it ends, and does not die.
+    async fn release_all(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// One run in short.
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError>;
 
@@ -392,6 +407,9 @@ pub trait Store: Send + Sync {
 
     /// The texts that it keeps beside the runs.
     fn shelves(&self) -> &dyn Shelves;
+
+    /// Whether a write would succeed now: writes something, durably, and takes it away again.
+    async fn try_write(&self) -> Result<(), StoreError>;
 
     /// How it does. One that cannot say does nothing.
     fn figures(&self) -> StoreFigures {

@@ -106,5 +106,6 @@ pub(super) fn begun(run: &NewRun<'_>, record: &Record<'_>, owner: &Arc<str>) -> 
             Fact::Started(started) => started.caller.clone(),
             _ => None,
         }),
+        set_aside: None,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A call starts one process in a group of its own, gives it the arguments as JSON on stdin and
 //! reads JSON or text from stdout. When the process ends, when its output is too large and when the
-//! call is dropped, the whole group is ended (R2), so that nothing keeps running behind a run.
+//! call is dropped, the whole group is ended (R2), so that nothing keeps running behind a run. What has
+//! left the group is ended too when the call was given up.
 //!
 //! Not here: which configurations may start commands at all (trust is the command line's).
 
@@ -25,7 +26,8 @@ use segue_core::value::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
 
-use super::{Call, Tool, ToolError, ToolRunner, orphans};
+use super::orphans::{self, Abandoned};
+use super::{Call, Tool, ToolError, ToolRunner};
 
 /// The namespace of commands.
 pub const COMMAND: &str = "command";
@@ -203,15 +205,23 @@ struct Command {
 impl ToolRunner for Command {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
         let argv = self.argv(&call.args)?;
-        let running = self.start(&call, &argv)?.finish(call.args.to_json(), &self.limits);
+        orphans::is_free(&call.key).await;
+        let started = self.start(&call, &argv)?;
+        let family = Abandoned::unless_answered(call.key.clone());
+        let running = started.finish(call.args.to_json(), &self.limits);
         let output = match self.timeout {
             None => running.await,
             Some(time) => match tokio::time::timeout(time, running).await {
                 Ok(output) => output,
-                Err(_) => return Err(self.late(time)),
+                Err(_) => {
+                    family.end().await;
+                    return Err(self.late(time));
+                }
             },
         };
-        self.value(output?)
+        let output = output?;
+        family.answered();
+        self.value(output)
     }
 }
 

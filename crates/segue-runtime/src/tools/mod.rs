@@ -29,6 +29,7 @@ use segue_core::value::Value;
 
 pub use ask::Asker;
 pub use notes::Progress;
+pub use orphans::{end_left_servers, settle, started_folder};
 
 /// One call of a tool.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Call {
     pub key: Arc<str>,
     /// What it is for.
     pub purpose: Purpose,
+    /// Whose run it is; one of nobody is the operator's.
+    pub owner: Option<Arc<str>>,
     /// Where it stands in a trace, for whoever is called.
     pub traceparent: Option<Arc<str>>,
     /// How it reaches a person, or tools that it declared, if it may have to.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use segue_core::run::CallId;
 use segue_core::value::Value;
+use tokio::sync::Notify;
 
 /// What a call tells of itself.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ impl std::fmt::Display for Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     inner: Mutex<Inner>,
+    /// Told when another call settles.
+    settles: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +66,8 @@ struct Inner {
     left: Vec<(CallId, Note)>,
     /// Calls that are wanted, and that whoever goes on with the run can find.
     findable: BTreeSet<CallId>,
+    /// Calls whose run has stopped, and whose answers are awaited.
+    settling: BTreeSet<CallId>,
 }
 
 impl Notes {
@@ -89,6 +94,28 @@ impl Notes {
     /// Nobody wants to find it any more.
     pub(crate) fn forget(&self, call: CallId) {
         self.inner().findable.remove(&call);
+    }
+
+    /// The run of a call has stopped: the call starts nothing more.
+    pub(crate) fn mark_settling(&self, call: CallId) {
+        self.inner().settling.insert(call);
+        self.settles.notify_waiters();
+    }
+
+    /// Whether the run of a call has stopped.
+    pub(crate) fn is_settling(&self, call: CallId) -> bool {
+        self.inner().settling.contains(&call)
+    }
+
+    /// Comes when the run of a call stops.
+    pub(crate) async fn settling(&self, call: CallId) {
+        loop {
+            let settles = self.settles.notified();
+            if self.is_settling(call) {
+                return;
+            }
+            settles.await;
+        }
     }
 
     /// Whether whoever goes on with the run will look for a call.

@@ -8,19 +8,26 @@
 //! A process may clear its environment, or write over it. So those that are started here are also
 //! written down, where whoever comes later finds them (`ledger`).
 //!
+//! The same is done for a call that is given up, by its time or by its caller: the group of its command
+//! is ended at once, and what has left that group is found by the key.
+//!
 //! An MCP server works on many calls, so it carries who started it instead. One whose Segue has ended is
-//! nobody's, and is ended with what is left of the calls; what it has sent away into a session of its
-//! own is left alone.
+//! nobody's, and is ended by the next Segue that begins, and with what is left of calls; what it has
+//! sent away into a session of its own is left alone.
 //!
 //! The system gives up a dead owner's lock when its last process has begun its command, so nothing
 //! starts behind a run that somebody else could take. Only where there is `/proc`; elsewhere nothing
 //! is found.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::Mutex;
+
+pub use abandoned::settle;
+pub(super) use abandoned::{Abandoned, is_free};
 
 /// The variable that holds a call's key.
 pub(super) const KEY: &str = "SEGUE_KEY";
@@ -38,6 +45,16 @@ pub(super) fn note(process: Option<u32>, key: Option<&str>) {
     if let Some(number) = process {
         system::note(number, key);
     }
+}
+
+/// The folder in which it is written down what was started, if there can be one.
+pub fn started_folder() -> Option<PathBuf> {
+    system::folder()
+}
+
+/// Ends servers whose Segue has ended.
+pub fn end_left_servers() {
+    system::end_left_servers();
 }
 
 /// Finds and ends what is left of calls.
@@ -90,6 +107,8 @@ impl Orphans {
 #[cfg(target_os = "linux")]
 mod ledger;
 
+mod abandoned;
+
 #[cfg(target_os = "linux")]
 mod system;
 
@@ -106,6 +125,12 @@ mod system {
     pub(super) fn owner() -> Option<String> {
         None
     }
+
+    pub(super) fn folder() -> Option<std::path::PathBuf> {
+        None
+    }
+
+    pub(super) fn end_left_servers() {}
 
     pub(super) fn note(_number: u32, _key: Option<&str>) {}
 

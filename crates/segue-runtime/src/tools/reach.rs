@@ -13,7 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::composed::{self, Caller, PartCall, PartEnd, Trace};
 use segue_core::limits::Limits;
 use segue_core::run::{CallId, Purpose, Question, QuestionId, QuestionKind};
-use segue_core::tool::{Catalog, ToolSpec};
+use segue_core::tool::{Catalog, Impact, ToolSpec};
 use segue_core::value::Value;
 use tokio::sync::Mutex;
 
@@ -161,7 +161,25 @@ impl<'a> Reach<'a> {
         let _turn = self.turn.lock().await;
         let id = QuestionId { node: self.standing.call.node, seq: UNWRITTEN };
         let question = Question { id, step: self.call.step.clone(), kind };
-        self.around.confirmer.confirm(&question).await
+        // Nobody is asked for a run that has stopped.
+        tokio::select! {
+            biased;
+            () = self.settling() => None,
+            decision = self.around.confirmer.confirm(&question) => decision,
+        }
+    }
+
+    /// Comes when the run has stopped; never for a call that takes something back.
+    async fn settling(&self) {
+        match self.around.notes {
+            Some(notes) => notes.settling(self.standing.call).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether the run has stopped, so that nothing new starts.
+    fn is_settling(&self) -> bool {
+        self.around.notes.is_some_and(|notes| notes.is_settling(self.standing.call))
     }
 
     async fn call_part(&self, name: &str, args: Value) -> (Result<Value, ToolError>, Trace) {
@@ -179,8 +197,15 @@ impl<'a> Reach<'a> {
             Err(failure) => return (Err(failure.into()), Trace::None),
         };
         if asks {
-            let (tool, parts) = (part.id.clone(), composed::declared(&part));
-            let kind = QuestionKind::Call { tool, args: args.clone(), parts, undo: None };
+            let effect = part.annotations.impact();
+            let kind = QuestionKind::Call {
+                tool: part.id.clone(),
+                args: args.clone(),
+                effect,
+                is_undoable: effect <= Impact::Reads || part.is_undoable(),
+                parts: composed::declared(&part),
+                undo: None,
+            };
             if !self.ask(kind).await.is_some_and(|decision| decision.granted) {
                 return (Err(composed::not_confirmed(&part).into()), Trace::None);
             }
@@ -208,10 +233,16 @@ impl<'a> Reach<'a> {
         nth: usize,
     ) -> Result<Value, ToolError> {
         let Around { registry, gate, compositions, confirmer, .. } = self.around;
+        if self.is_settling() {
+            return Err(composed::run_stopped(part).into());
+        }
         if part.composition.is_some() {
             return compositions.run(part, args, self.standing.covers_parts, confirmer).await;
         }
         let pass = gate.enter(&part.id, false).await?;
+        if self.is_settling() {
+            return Err(composed::run_stopped(part).into());
+        }
         let tool = registry.get(&part.id).expect("the gate lets through what the registry has");
         let call = Call {
             tool: part.id.clone(),

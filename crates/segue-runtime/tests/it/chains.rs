@@ -10,7 +10,7 @@ use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_runtime::chains::{ChainError, PlannedTool};
 use segue_runtime::engine::Engine;
-use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 
 /// Answers with what the chain planned while it runs.
@@ -27,12 +27,7 @@ fn engine() -> Engine {
     let mut spec = ToolSpec::new(ToolId::new("test", "echo_tool"), "echoes", Schema::any_object());
     spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
     let echo = Tool { spec: Arc::new(spec), runner: Arc::new(Echo) };
-    let builtins = builtin::tools(&BuiltinConfig {
-        files_root: ".".into(),
-        http_allow: Vec::new(),
-        checkpoints: CheckpointsAt::Memory,
-        limits: segue_core::limits::Limits::default(),
-    });
+    let builtins = builtin::tools(&BuiltinConfig::default());
     Engine::builder().tools(builtins).tools(vec![echo]).build().0
 }
 

@@ -3,11 +3,11 @@
 use std::fs;
 
 use segue_core::tool::DeclaredRollback;
-use segue_runtime::tools::ToolError;
 use segue_runtime::tools::builtin::CheckpointsAt;
+use segue_runtime::tools::{Call, ToolError};
 use tempfile::TempDir;
 
-use crate::support::{Bench, Json, json};
+use crate::support::{Bench, Json, call_of, json};
 
 fn in_file(dir: &TempDir) -> Bench {
     let path = dir.path().join("data/checkpoints.db");
@@ -137,6 +137,68 @@ async fn checkpoints_are_taken_back_and_put_back() {
     assert_eq!(again, json!({"id": "chk_none", "deleted": false, "previous": null}));
     let nothing = bench.ok("checkpoint_restore", json!({"checkpoint": null})).await;
     assert_eq!(nothing["restored"], false);
+}
+
+/// What a tool answers a run of somebody.
+async fn as_owner(bench: &Bench, owner: Option<&str>, name: &str, args: Json) -> Json {
+    let tool = bench.tool(name);
+    let call = Call { owner: owner.map(Into::into), ..call_of(tool, args) };
+    serde_json::to_value(tool.runner.call(call).await.unwrap()).unwrap()
+}
+
+/// D3: checkpoints are their principal's: those of others look absent, whatever is asked of them; and
+/// nobody takes an id away from somebody else by restoring one of it.
+#[tokio::test]
+async fn checkpoints_are_their_principal_s() {
+    let bench = Bench::new();
+    let owners = [None, Some("ada"), Some("bob")];
+    let mut saved = Vec::new();
+    for owner in owners {
+        let args = json!({"content": format!("a secret of {owner:?}"), "tags": ["t"]});
+        saved.push(as_owner(&bench, owner, "checkpoint_save", args).await["id"].clone());
+    }
+    for (owner, own) in owners.into_iter().zip(&saved) {
+        let query = json!({"query": "secret", "manual": "never"});
+        let found = as_owner(&bench, owner, "checkpoint_search", query).await;
+        assert_eq!((&found["count"], &found["results"][0]["id"]), (&json!(1), own), "{owner:?}");
+        let listed = as_owner(&bench, owner, "checkpoint_list", json!({"tags": ["t"]})).await;
+        assert_eq!(listed["checkpoints"].as_array().unwrap().len(), 1, "{owner:?}");
+        assert_eq!(&listed["checkpoints"][0]["id"], own);
+        for other in saved.iter().filter(|other| *other != own) {
+            let absent = json!({"id": "chk_none"});
+            let absent = as_owner(&bench, owner, "checkpoint_delete", absent).await;
+            let told = as_owner(&bench, owner, "checkpoint_delete", json!({"id": other})).await;
+            assert_eq!(told["deleted"], absent["deleted"]);
+            assert_eq!(told["previous"], absent["previous"]);
+            let squat = json!({"checkpoint": {"id": other, "summary": "s", "content": "mine",
+                "tags": [], "created_at": "2020-01-01T00:00:00.000Z"}});
+            let told = as_owner(&bench, owner, "checkpoint_restore", squat).await;
+            assert_eq!(told, json!({"id": other, "restored": true}));
+            let taken = as_owner(&bench, owner, "checkpoint_delete", json!({"id": other})).await;
+            assert_eq!(taken["previous"]["content"], "mine", "{owner:?}");
+        }
+    }
+}
+
+/// Checkpoints from before they had owners are the operator's.
+#[tokio::test]
+async fn checkpoints_from_before_are_the_operator_s() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("checkpoints.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(
+        "CREATE TABLE checkpoint (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+             summary TEXT NOT NULL, content TEXT NOT NULL, tags TEXT NOT NULL,
+             created_at TEXT NOT NULL) STRICT;
+         INSERT INTO checkpoint (id, summary, content, tags, created_at)
+             VALUES ('chk_old', 's', 'c', '[]', '2020-01-01T00:00:00.000Z');",
+    )
+    .unwrap();
+    drop(old);
+    let bench = Bench::with(|config| config.checkpoints = CheckpointsAt::File(path));
+    let listed = |owner| as_owner(&bench, owner, "checkpoint_list", json!({}));
+    assert_eq!(listed(None).await["checkpoints"][0]["id"], "chk_old");
+    assert_eq!(listed(Some("ada")).await["checkpoints"], json!([]));
 }
 
 /// A query is words: nothing in it is a command to the index or to SQL.

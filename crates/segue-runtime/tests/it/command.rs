@@ -154,7 +154,8 @@ async fn the_environment_is_clean() {
     assert_eq!(lines.next().map(Path::new), Some(cwd.path()));
     let vars: BTreeMap<&str, &str> = lines.filter_map(|line| line.split_once('=')).collect();
     assert_eq!(vars["TOKEN"], "t0ken");
-    assert_eq!((vars["SEGUE_KEY"], vars["SEGUE_RUN"]), ("run-1/step/do", "run-1"));
+    assert!(vars["SEGUE_KEY"].starts_with("run-1/step/do/"), "{vars:?}");
+    assert_eq!(vars["SEGUE_RUN"], "run-1");
     let known = [
         "PATH",
         "HOME",
@@ -244,6 +245,46 @@ async fn what_a_command_leaves_in_the_background_is_ended() {
     assert!(start.elapsed() < Duration::from_secs(5));
     let group = pid_in(&pid_file).unwrap();
     until("the group is gone", || is_gone(group)).await;
+}
+
+/// A script that sends a child away into a session of its own, and says who that is.
+const AWAY: &str = "setsid sh -c 'echo $$ > \"$1\"; exec sleep 1000' sh \"$1\" & wait; sleep 1000";
+
+fn is_over(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    !stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+/// D6: a call that is given up takes with it what has left its group, by its time and when it is dropped.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn what_left_the_group_ends_with_a_call_that_is_given_up() {
+    let dir = TempDir::new().unwrap();
+    let pid_file = dir.path().join("pid");
+    let argv = json!(["sh", script(&dir, AWAY), pid_file]);
+    let child_of = |call: Json| async {
+        let mut running = Box::pin(call_away(call));
+        tokio::select! {
+            result = &mut running => panic!("{result:?}"),
+            () = until("the child is away", || pid_in(&pid_file).is_some()) => {}
+        }
+        (running, pid_in(&pid_file).unwrap())
+    };
+    let (running, child) = child_of(argv.clone()).await;
+    assert!(!is_over(child));
+    drop(running);
+    until("the child of a dropped call is over", || is_over(child)).await;
+    fs::remove_file(&pid_file).unwrap();
+    let slow = CommandConfig { timeout: Some(Duration::from_secs(1)), ..config(argv) };
+    let slow = tool("slow", &slow, &Limits::default()).unwrap_or_else(|error| panic!("{error}"));
+    let ended = call(&slow, json!({})).await;
+    assert!(matches!(ended, Err(ToolError::Silent { .. })), "{ended:?}");
+    let child = pid_in(&pid_file).unwrap();
+    assert!(is_over(child), "it is over when the call is");
+}
+
+async fn call_away(argv: Json) -> Result<Json, ToolError> {
+    call(&command(argv), json!({})).await
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::driver::{Confirmer, Decision, Later, Nobody};
 use segue_runtime::engine::{CallRequest, Engine, EngineError, ResumeRequest, RunRequest, Wish};
-use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::local::{LocalTool, ScopedRegistry, ToolContext};
 use segue_runtime::tools::{Tool, ToolError};
 use segue_runtime::wrap::Wrapper;
@@ -630,9 +630,7 @@ async fn atomic_edit_is_a_composed_tool() {
     let engine = engine(
         builtin::tools(&BuiltinConfig {
             files_root: directory.path().to_owned(),
-            http_allow: Vec::new(),
-            checkpoints: CheckpointsAt::Memory,
-            limits: segue_core::limits::Limits::default(),
+            ..BuiltinConfig::default()
         }),
         &[],
     );
@@ -653,6 +651,7 @@ async fn atomic_edit_is_a_composed_tool() {
     let parts: Vec<&str> = parts.iter().map(|part| part.tool.name()).collect();
     assert_eq!((tool.name(), parts), ("atomic_edit", vec!["files_edit", "files_read"]));
     let stale = json(r#"{"path":"a.txt","find":"uno","replace":"x","expected":"one two"}"#);
-    let stale = engine.call(CallRequest::new("files_edit", stale)).await;
+    let stale = CallRequest { approved: true, ..CallRequest::new("files_edit", stale) };
+    let stale = engine.call(stale).await;
     assert!(stale.unwrap_err().to_string().contains("has changed"));
 }

@@ -116,3 +116,130 @@ async fn every_flipped_bit_is_harmless_or_named() {
     }
     assert!(named > harmless / 4, "{named} named, {harmless} harmless: the store is mostly empty");
 }
+
+/// The files of a store as `kill -9` leaves them: the copy of an owner's file is locked by nobody.
+pub(crate) fn copy_killed(from: &Path, to: &Path) {
+    let owners = to.join("runs.db-owners");
+    fs::remove_dir_all(&owners).ok();
+    fs::create_dir_all(&owners).unwrap();
+    fs::remove_file(to.join("runs.db-shm")).ok();
+    for name in ["runs.db", "runs.db-wal"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    for owner in fs::read_dir(from.join("runs.db-owners")).unwrap() {
+        let owner = owner.unwrap();
+        fs::copy(owner.path(), owners.join(owner.file_name())).unwrap();
+    }
+}
+
+const RUNS: [&str; 3] = ["ended", "open", "late"];
+
+/// What a store says of its runs after a kill.
+#[derive(Debug, PartialEq)]
+struct Said {
+    /// Each run: its journal, or why it cannot be read.
+    journals: Vec<Result<String, StoreError>>,
+    /// Runs that an automatic resume would go on with.
+    unfinished: Vec<String>,
+    texts: usize,
+    /// Whether every list names something as damaged.
+    is_named: bool,
+}
+
+async fn said(path: &Path) -> Result<Said, StoreError> {
+    let store = SqliteStore::open(path, SqliteOptions::default())?;
+    let mut journals = Vec::new();
+    for run_id in RUNS {
+        let journal = store.load(&run_id.into()).await;
+        journals.push(journal.map(|journal| format!("{journal:?}")));
+    }
+    let found = store.unfinished().await?;
+    let unfinished = found.runs.iter().map(|run| run.run_id.to_string()).collect();
+    let listed = store.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await?;
+    let texts = store.page(Shelf::Plans, None, 10).await?.items.len();
+    let named = [found.damaged, listed.damaged, store.damaged().await?];
+    let is_named = named.iter().all(|damaged| !damaged.is_empty());
+    Ok(Said { journals, unfinished, texts, is_named })
+}
+
+/// A store in the middle of two runs. Its log may have been merged into its file before the end.
+async fn busy_store(path: &Path, is_merged: bool) -> SqliteStore {
+    let options = SqliteOptions { page_bytes: 512, ..SqliteOptions::default() };
+    let store = SqliteStore::open(path, options).unwrap();
+    let plan = plan_named("p");
+    let ended = begin(&store, "ended", &plan).await;
+    let open = begin(&store, "open", &plan).await;
+    for seq in 1..4 {
+        let entries = [entry(seq, Value::from(seq))];
+        store.append(&open, record(seq, &entries, RunStatus::Running)).await.unwrap();
+    }
+    if is_merged {
+        let raw = rusqlite::Connection::open(path).unwrap();
+        raw.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+    }
+    finish(&store, &ended, 1).await;
+    begin(&store, "late", &plan).await;
+    let item = Item { key: "one".into(), text: "kept".into(), version: 0, at_ms: 7 };
+    store.keep(Shelf::Plans, &item, Expect::Absent).await.unwrap();
+    let entries = [entry(4, Value::from("last"))];
+    store.append(&open, record(4, &entries, RunStatus::Running)).await.unwrap();
+    store
+}
+
+/// J2, J5: whatever happens to the log of a store that was killed, each run is as long as it was
+/// acknowledged, or is named and not gone on with.
+#[tokio::test]
+async fn every_damage_of_the_log_is_harmless_or_named() {
+    let stride: usize =
+        std::env::var("SEGUE_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(997);
+    let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    for is_merged in [false, true] {
+        let original = folder.path().join(format!("{is_merged}"));
+        fs::create_dir(&original).unwrap();
+        let store = busy_store(&original.join("runs.db"), is_merged).await;
+        // Before the store merges its log by itself.
+        let killed = folder.path().join(format!("{is_merged}-killed"));
+        copy_killed(&original, &killed);
+        drop(store);
+        let original = killed;
+        let path = image.path().join("runs.db");
+        copy_killed(&original, image.path());
+        let whole = said(&path).await.unwrap();
+        assert!(!whole.is_named && whole.journals.iter().all(Result::is_ok), "{whole:?}");
+        let log = fs::read(original.join("runs.db-wal")).unwrap();
+        let flipped = (0..log.len() * 8).step_by(stride).map(|bit| {
+            let mut flipped = log.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            (format!("bit {bit}"), flipped)
+        });
+        let cuts = (0..log.len()).step_by(512 + 24);
+        let cut = cuts.map(|at| (format!("cut at {at}"), log[..at].to_vec()));
+        let (mut harmless, mut named) = (0, 0);
+        for (what, damaged) in flipped.chain(cut) {
+            copy_killed(&original, image.path());
+            fs::write(image.path().join("runs.db-wal"), damaged).unwrap();
+            // What is found is found again by whoever opens the store next.
+            for _ in 0..2 {
+                match said(&path).await {
+                    Ok(said) if said == whole => harmless += 1,
+                    Err(_) => named += 1,
+                    Ok(said) => {
+                        named += 1;
+                        assert_named(&said, &whole, &format!("{what}, merged: {is_merged}"));
+                    }
+                }
+            }
+        }
+        assert!(named > harmless, "{named} named, {harmless} harmless");
+    }
+}
+
+/// What was lost is named, and no run that lost something goes on.
+fn assert_named(said: &Said, whole: &Said, what: &str) {
+    assert!(said.is_named, "{what}: {said:#?}");
+    for ((said_of, of), run) in said.journals.iter().zip(&whole.journals).zip(RUNS) {
+        assert!(said_of.is_err() || said_of == of, "{run}: {what}: {said:#?}");
+        let goes_on = said.unfinished.iter().any(|unfinished| unfinished == run);
+        assert!(!goes_on || said_of.is_ok(), "{run}: {what}: {said:#?}");
+    }
+}

@@ -24,7 +24,7 @@ use segue_runtime::store::{
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 use tempfile::TempDir;
 
-use crate::stores::{begin, entry, finish, noise, plan_named, record, slated, sqlite};
+use crate::stores::{begin, entry, finish, noise, plan_named, record, sqlite, sqlite_alone};
 use crate::support::{Json, json};
 
 /// Everything that a journal can hold: branches, a loop, retries, rollback, a large value.
@@ -224,6 +224,10 @@ impl Store for Failing {
         self.store.take_word(number).await
     }
 
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.store.try_write().await
+    }
+
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         self.store.prune(retention).await
     }
@@ -298,11 +302,14 @@ async fn a_full_disk_stops_writing_and_nothing_else() {
         assert!(written < 100);
     };
     assert!(matches!(failed, StoreError::Unavailable { .. }), "{failed}");
+    let tried = store.try_write().await;
+    assert!(matches!(tried, Err(StoreError::Unavailable { .. })), "{tried:?}");
     let run_id: Arc<str> = "goes-on".into();
     assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written, "what was said is there");
 
     let all = Retention { keep_last: Some(0), ..Retention::default() };
     assert_eq!(store.prune(all).await, Ok(1));
+    assert_eq!(store.try_write().await, Ok(()));
     let entries = large(written);
     store.append(&lease, record(written, &entries, RunStatus::Running)).await.unwrap();
     assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written + 1);
@@ -398,7 +405,7 @@ async fn what_was_acknowledged_is_in_the_file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writers_never_both_write() {
     let folder = TempDir::new().unwrap();
-    for (number, open) in [sqlite, slated].into_iter().enumerate() {
+    for (number, open) in [sqlite, sqlite_alone].into_iter().enumerate() {
         let two = folder.path().join(format!("two-{number}.db"));
         contest([Arc::new(open(&two)), Arc::new(open(&two))]).await;
         let one = Arc::new(open(&folder.path().join(format!("one-{number}.db"))));

@@ -16,16 +16,11 @@ use segue_core::toolset::{Filter, Predicate, Toolset};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, StepStatus};
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
 
 fn builtins() -> Vec<Tool> {
-    builtin::tools(&BuiltinConfig {
-        files_root: ".".into(),
-        http_allow: Vec::new(),
-        checkpoints: CheckpointsAt::Memory,
-        limits: segue_core::limits::Limits::default(),
-    })
+    builtin::tools(&BuiltinConfig::default())
 }
 
 fn tool(name: &str, runner: impl ToolRunner + 'static) -> Tool {

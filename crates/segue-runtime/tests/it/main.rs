@@ -26,7 +26,9 @@ mod mcp_http;
 mod recover;
 mod runners;
 mod server;
-mod slate;
+#[cfg(unix)]
+mod settle;
+mod sqlite;
 mod stores;
 mod support;
 #[cfg(unix)]

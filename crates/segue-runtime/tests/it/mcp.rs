@@ -67,6 +67,7 @@ pub(crate) fn call(args: Value) -> Call {
         attempt: 1,
         key: "the-key".into(),
         purpose: Purpose::Do,
+        owner: None,
         traceparent: None,
         asker: None,
         follows: None,

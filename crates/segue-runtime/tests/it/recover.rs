@@ -122,7 +122,7 @@ async fn leave_behind(path: &Path, count: usize) {
     }
     let store = &store;
     let writes = left.iter().map(|(run_id, plan, journal)| async move {
-        let run = NewRun { run_id: &run_id.as_str().into(), plan, is_drawn: false };
+        let run = NewRun { run_id: &run_id.as_str().into(), plan };
         store.create(run, record(0, journal, RunStatus::Running)).await.unwrap();
     });
     writes.collect::<FuturesUnordered<_>>().collect::<Vec<()>>().await;
@@ -187,7 +187,7 @@ async fn a_run_without_its_tools_is_left_alone() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (plan, journal) = interrupted(false).await;
     for run_id in ["one", "two"] {
-        let run = NewRun { run_id: &run_id.into(), plan: &plan, is_drawn: false };
+        let run = NewRun { run_id: &run_id.into(), plan: &plan };
         let journal = renamed(&journal, run_id);
         let lease = store.create(run, record(0, &journal, RunStatus::Running)).await.unwrap();
         store.release(&lease).await.unwrap();

@@ -45,21 +45,16 @@ pub(crate) fn sqlite(path: &Path) -> SqliteStore {
     SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
-/// A run that is alone writes on a slate from the beginning, however long that takes.
-pub(crate) fn slating() -> SqliteOptions {
+/// A store whose runs write by themselves when they are alone, however long that takes.
+pub(crate) fn sqlite_alone(path: &Path) -> SqliteStore {
     let alone_max = Duration::MAX;
-    SqliteOptions { commits_until_slate: 0, alone_max, ..SqliteOptions::default() }
-}
-
-/// The same, with a slate from the beginning.
-pub(crate) fn slated(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, slating()).unwrap()
+    SqliteStore::open(path, SqliteOptions { alone_max, ..SqliteOptions::default() }).unwrap()
 }
 
 /// Begins a run with one entry.
 pub(crate) async fn begin(store: &dyn Store, run_id: &str, plan: &Arc<Plan>) -> Lease {
     let entries = [entry(0, Value::from(run_id))];
-    let run = NewRun { run_id: &run_id.into(), plan, is_drawn: false };
+    let run = NewRun { run_id: &run_id.into(), plan };
     store.create(run, record(0, &entries, RunStatus::Running)).await.unwrap()
 }
 
@@ -94,6 +89,9 @@ async fn journals_are_kept((store, other): Two) {
     assert!(store.load(&a).await.unwrap().is_empty(), "an unknown run has no journal");
     let first = begin(&*store, "a", &plan).await;
     begin(&*store, "b", &plan).await;
+    for store in [&store, &other, &store] {
+        assert_eq!(store.try_write().await, Ok(()), "trying leaves nothing behind");
+    }
     let large = Value::from("x".repeat(100_000));
     let wrapped = Value::object([("n", Value::from(u64::MAX)), ("large", large.clone())]);
     let more = [entry(1, large), entry(2, wrapped)];
@@ -110,7 +108,7 @@ async fn journals_are_kept((store, other): Two) {
         let fenced = StoreError::Fenced { run_id: a.clone(), expected, actual: 3 };
         assert_eq!(refused, Err(fenced));
     }
-    let again = NewRun { run_id: &a, plan: &plan, is_drawn: false };
+    let again = NewRun { run_id: &a, plan: &plan };
     let refused = store.create(again, record(0, &more, RunStatus::Running)).await;
     let fenced = StoreError::Fenced { run_id: a.clone(), expected: 0, actual: 3 };
     assert_eq!(refused, Err(fenced), "a run begins once");
@@ -341,7 +339,7 @@ async fn the_memory_store_keeps_the_contract() {
 
 #[tokio::test]
 async fn the_sqlite_store_keeps_the_contract() {
-    for open in [sqlite, slated] {
+    for open in [sqlite, sqlite_alone] {
         let folder = TempDir::new().unwrap();
         let next = std::cell::Cell::new(0);
         keeps_the_contract(|| {

@@ -1,14 +1,11 @@
 //! A bench of built-in tools in a directory of their own.
 
-use std::sync::Arc;
-
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
-use segue_core::limits::Limits;
 use segue_core::run::Purpose;
 use segue_core::value::Value;
 use segue_runtime::engine::{CallRequest, Engine, EngineError};
-use segue_runtime::tools::builtin::{BuiltinConfig, CheckpointsAt, tools};
+use segue_runtime::tools::builtin::{BuiltinConfig, tools};
 use segue_runtime::tools::{Call, Registry, Tool, ToolError};
 pub(crate) use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -30,12 +27,7 @@ impl Bench {
         let dir = TempDir::new().unwrap();
         let files_root = dir.path().join("root");
         std::fs::create_dir(&files_root).unwrap();
-        let mut config = BuiltinConfig {
-            files_root,
-            http_allow: Vec::new(),
-            checkpoints: CheckpointsAt::Memory,
-            limits: Limits::default(),
-        };
+        let mut config = BuiltinConfig { files_root, ..BuiltinConfig::default() };
         change(&mut config);
         let mut registry = Registry::default();
         registry.extend(tools(&config));
@@ -86,8 +78,10 @@ pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
         run_id: "run-1".into(),
         step: "step".into(),
         attempt: 1,
-        key: Arc::from("run-1/step/do"),
+        // Its own: what carries it ends with a call that is given up.
+        key: format!("run-1/step/do/{}", uuid::Uuid::new_v4()).into(),
         purpose: Purpose::Do,
+        owner: None,
         traceparent: None,
         asker: None,
         follows: None,

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use segue_core::diagnostic::Code;
-use segue_core::limits::Limits;
 use segue_core::tool::DeclaredRollback;
 use segue_core::value::Value;
 use segue_runtime::tools::ToolError;
@@ -14,12 +13,7 @@ use crate::server::{Reply, serve};
 use crate::support::{Bench, Json, call_of, json};
 
 fn config() -> BuiltinConfig {
-    BuiltinConfig {
-        files_root: ".".into(),
-        http_allow: vec!["127.0.0.1:*".to_owned()],
-        checkpoints: CheckpointsAt::Memory,
-        limits: Limits::default(),
-    }
+    BuiltinConfig { http_allow: vec!["127.0.0.1:*".to_owned()], ..BuiltinConfig::default() }
 }
 
 /// Every schema compiles, every annotation is given, every rollback names a tool that exists and
@@ -124,7 +118,8 @@ fn atomic_edit_asks_first() {
     assert!(bench.tool("atomic_edit").spec.asks(&Value::empty_object()));
     assert!(bench.tool("files_delete").spec.needs_confirmation());
     assert!(bench.tool("http_request").spec.needs_confirmation());
-    for name in ["files_write", "checkpoint_save", "http_get", "echo"] {
+    assert!(bench.tool("files_write").spec.asks_sometimes());
+    for name in ["checkpoint_save", "http_get", "echo"] {
         assert!(!bench.tool(name).spec.needs_confirmation(), "{name}");
     }
 }

@@ -122,7 +122,7 @@ async fn waiting_since(text: &str, hours: u64) -> (Engine, Arc<str>) {
     let mut journal = before.store().load(&view.run_id).await.unwrap();
     journal.iter_mut().for_each(|entry| entry.at_ms -= hours * 3_600_000);
     let (engine, ..) = two();
-    let run = NewRun { run_id: &view.run_id, plan: &plan, is_drawn: false };
+    let run = NewRun { run_id: &view.run_id, plan: &plan };
     let first = record(0, &journal, RunStatus::Waiting);
     let lease = engine.store().create(run, first).await.unwrap();
     engine.store().release(&lease).await.unwrap();

@@ -274,6 +274,10 @@ pub(super) fn help_for(error: &EngineError) -> Option<String> {
     Some(help.to_owned())
 }
 
+/// What a person may do with a run that is set aside.
+pub(super) const SET_ASIDE_HELP: &str =
+    "`segue resume RUN` goes on with it, `segue cancel RUN` ends it";
+
 /// What became of the runs that nobody had.
 #[derive(Default)]
 struct Tally {
@@ -302,6 +306,10 @@ impl Tally {
             Err(error @ EngineError::Toolless { .. }) => {
                 self.left_alone += 1;
                 say(&format!("{run_id} is left alone: {error}"));
+            }
+            Err(EngineError::Store(error @ StoreError::SetAside { .. })) => {
+                self.left_alone += 1;
+                complain(&error.to_string(), Some(SET_ASIDE_HELP));
             }
             // Says itself which run it is about.
             Err(error @ EngineError::Store(_)) => {

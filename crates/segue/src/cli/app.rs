@@ -24,15 +24,16 @@ use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
 use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::secret::Secrets;
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, http};
+use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, end_left_servers, http};
 
 use super::overrides::{self, is_meant};
+use super::own_files::own_files;
 use super::upstream::{Upstream, Wanted};
 use super::{Exit, Global, complain, say};
 use crate::config::{self, Config, ConfigError, Loaded, StoreAt, Trust};
-use crate::observe::Observing;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
+use crate::observe::{Observing, log};
 use crate::print::{Look, clean, draw};
 
 /// A configured engine.
@@ -58,6 +59,10 @@ pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
             {
                 diagnostics.iter().for_each(|d| say(&draw(d, &source, Look::of_stderr())));
             }
+            log::hide(Secrets::new(config.secrets.iter().cloned()));
+            if !global.quiet && !Trust::load().allows(&config) {
+                say(&untrusted_note(&config));
+            }
             if let Some(store) = &global.store {
                 match StoreAt::parse(store, Path::new("")) {
                     Ok(store) => config.store = store,
@@ -78,6 +83,18 @@ pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
             Err(Exit::Usage)
         }
     }
+}
+
+/// Says that a configuration was found and has no effect yet.
+fn untrusted_note(config: &Config) -> String {
+    let file = config.file.as_deref().unwrap_or(Path::new("segue.yaml"));
+    let parts: Vec<&str> = config.grants.parts.iter().map(|part| &**part).collect();
+    format!(
+        "note: `{}` was found here and is not trusted: `{}` has no effect; look at it, then run \
+         `segue trust`",
+        file.display(),
+        parts.join("`, `")
+    )
 }
 
 impl App {
@@ -151,6 +168,8 @@ impl App {
         wanted: &Wanted<'_>,
         change: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Result<App, Exit> {
+        // Before others are started that may need what they hold.
+        end_left_servers();
         let builtins = Builtins::new(&config);
         let tools = own_tools(&config, &builtins).map_err(|message| said(&message))?;
         let mut upstream = Upstream::open(&config, wanted, &tools);
@@ -328,7 +347,7 @@ pub(super) fn not_loaded(source: &Source, diagnostics: &[Diagnostic]) -> String 
 
 /// The toolset that is meant, saying so when there is none.
 pub(super) fn toolset_of(config: &Config, name: &str) -> Result<ToolsetBuilder, Exit> {
-    config.toolsets.get(name).cloned().ok_or_else(|| {
+    config.toolset(name).ok_or_else(|| {
         let names: Vec<&str> = config.toolsets.keys().map(|name| &**name).collect();
         let help = match (nearest(name, names.iter().copied()), names.as_slice()) {
             (Some(near), _) => format!("did you mean `{near}`?"),
@@ -375,20 +394,25 @@ fn documents(config: &Config, patterns: &[String]) -> Vec<PathBuf> {
 
 /// Files of documents that one pattern means. The error says why it cannot mean any.
 fn meant(config: &Config, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let pattern = whole_pattern(&config.folder(), pattern);
+    let found = glob::glob(&pattern).map_err(|error| error.msg.to_owned())?;
+    let is_document = |path: &PathBuf| {
+        let extension = path.extension().and_then(|e| e.to_str());
+        matches!(extension, Some("yaml" | "yml" | "json")) && !super::test::is_test_file(path)
+    };
+    Ok(found.filter_map(Result::ok).filter(is_document).collect())
+}
+
+/// A pattern of the configuration, from its folder on.
+pub(super) fn whole_pattern(folder: &Path, pattern: &str) -> String {
     // The library means only folders by `**` at the end; people mean what is in them.
     let pattern = match pattern.strip_suffix("**") {
         Some(before) if before.is_empty() || before.ends_with('/') => format!("{pattern}/*"),
         _ => pattern.to_owned(),
     };
     // What is special in a pattern is not special in the name of a folder.
-    let folder = glob::Pattern::escape(&config.folder().to_string_lossy());
-    let pattern = Path::new(&folder).join(pattern);
-    let found = glob::glob(&pattern.to_string_lossy()).map_err(|error| error.msg.to_owned())?;
-    let is_document = |path: &PathBuf| {
-        let extension = path.extension().and_then(|e| e.to_str());
-        matches!(extension, Some("yaml" | "yml" | "json")) && !super::test::is_test_file(path)
-    };
-    Ok(found.filter_map(Result::ok).filter(is_document).collect())
+    let folder = glob::Pattern::escape(&folder.to_string_lossy());
+    Path::new(&folder).join(pattern).to_string_lossy().into_owned()
 }
 
 /// What is said of patterns that find nothing: nobody writes one that is meant to.
@@ -436,6 +460,8 @@ impl Builtins {
         let file = store_file(&config.store);
         let config = BuiltinConfig {
             files_root: config.files_root.clone().unwrap_or_else(|| PathBuf::from(".")),
+            own_files: own_files(config),
+            overwrite: config.overwrite.clone(),
             http_allow: config.http_allow.clone(),
             checkpoints: file.map_or(CheckpointsAt::Memory, CheckpointsAt::File),
             limits: config.limits.clone(),
@@ -485,6 +511,9 @@ fn built(
     if let Some(toolset) = toolset {
         builder = builder.toolset(toolset);
     }
+    if !Trust::load().vouches(config) {
+        builder = builder.foreign_compositions();
+    }
     if let Some(model) = model_of(config) {
         builder = builder.model(model);
     }
@@ -502,21 +531,18 @@ fn built(
 /// What is not there.
 fn absent(config: &Config, upstream: &Upstream) -> Absent {
     let mut absent = upstream.absent();
-    if !may_start(config) {
-        absent.untrusted.insert(command::COMMAND.into());
+    if !Trust::load().allows(config) {
+        let sources = [(command::COMMAND, config.commands.len()), (http::HTTP, config.http.len())];
+        let there = sources.into_iter().filter(|(_, count)| *count > 0);
+        absent.untrusted.extend(there.map(|(source, _)| source.into()));
     }
     absent
-}
-
-/// Whether the commands of a configuration are allowed.
-fn may_start(config: &Config) -> bool {
-    config.commands.is_empty() || Trust::load().allows(config)
 }
 
 /// The tools that need no server.
 fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> {
     let mut tools = builtins.tools();
-    let trusted = may_start(config);
+    let trusted = Trust::load().allows(config);
     for (name, command) in &config.commands {
         let tool = command::tool(name, command, &config.limits)
             .map_err(|message| format!("command `{name}`: {message}"))?;
@@ -525,7 +551,7 @@ fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> 
     for (name, operation) in &config.http {
         let tool = http::tool(name, operation, &config.limits)
             .map_err(|message| format!("HTTP operation `{name}`: {message}"))?;
-        tools.push(tool);
+        tools.push(if trusted { tool } else { untrusted(&tool) });
     }
     Ok(tools)
 }
@@ -614,7 +640,7 @@ impl Model for UntrustedModel {
     }
 }
 
-/// A command that is known but must not start.
+/// A command or an operation that is known but must not be called.
 fn untrusted(tool: &Tool) -> Tool {
     Tool { spec: tool.spec.clone(), runner: Arc::new(Untrusted) }
 }
@@ -626,7 +652,7 @@ impl ToolRunner for Untrusted {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
         let message = format!(
             "`{}` comes from a configuration that was found here and not allowed yet: \
-             look at its commands, then run `segue trust`",
+             look at it, then run `segue trust`",
             call.tool
         );
         Err(ToolError::refused(Code::PolicyViolation, message))

@@ -9,11 +9,14 @@ use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, Reach, Unusable};
 use segue_runtime::tools::secret::Secrets;
 use serde::Serialize;
 
+use super::act::SET_ASIDE_HELP;
 use super::app::{App, empty_patterns, store_file};
+use super::serve::{EXPOSED, is_guessable, would_be_exposed};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
 use crate::config::{Config, Trust, data_folder};
 use crate::print::clean;
+use crate::serve::http::TOO_SHORT;
 
 /// Say what is wrong with this installation and its configuration
 #[derive(Args, Debug)]
@@ -31,6 +34,11 @@ struct Finding {
 impl Finding {
     fn good(what: &'static str, message: impl Into<String>) -> Finding {
         Finding { what, ok: true, message: message.into(), help: None }
+    }
+
+    /// Something that works, and that somebody should know of.
+    fn note(what: &'static str, message: impl Into<String>, help: impl Into<String>) -> Finding {
+        Finding { ok: true, ..Finding::bad(what, message, help) }
     }
 
     fn bad(what: &'static str, message: impl Into<String>, help: impl Into<String>) -> Finding {
@@ -59,6 +67,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
     let help = "a pattern begins at the folder of the configuration; `**` stands for folders";
     let patterns = empty_patterns(&app.config).into_iter();
     findings.extend(patterns.map(|message| Finding::bad("pattern", message, help)));
+    findings.extend(server(&app.config));
     findings.extend(commands(&app));
     findings.extend(servers(&app));
     let ok = findings.iter().all(|finding| finding.ok);
@@ -66,7 +75,11 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
         print_json(global, &serde_json::json!({ "ok": ok, "findings": findings }));
     } else {
         for Finding { what, ok, message, help } in &findings {
-            let mark = if *ok { "ok   " } else { "WRONG" };
+            let mark = match (ok, help) {
+                (true, None) => "ok   ",
+                (true, Some(_)) => "note ",
+                (false, _) => "WRONG",
+            };
             print_data(&format!("{mark}  {what:<14} {message}"));
             if let Some(help) = help {
                 print_data(&format!("       {:<14} {help}", ""));
@@ -103,11 +116,24 @@ fn store(app: &App) -> Finding {
         return Finding::good("store", "there is none yet");
     };
     let opened = SqliteStore::open(&file, SqliteOptions::default());
-    let damaged = opened.and_then(|store| app.runtime().block_on(store.damaged()));
+    let looked = opened.and_then(|store| {
+        app.runtime().block_on(async {
+            store.try_write().await?;
+            let unfinished = store.unfinished().await?.runs;
+            let aside: Vec<_> =
+                unfinished.into_iter().filter(|run| run.set_aside.is_some()).collect();
+            Ok((store.damaged().await?, aside))
+        })
+    });
     let named = format!("`{}`", file.display());
-    match damaged {
-        Ok(damaged) if damaged.is_empty() => Finding::good("store", named),
-        Ok(damaged) => {
+    match looked {
+        Ok((damaged, aside)) if damaged.is_empty() && !aside.is_empty() => {
+            let ids: Vec<&str> = aside.iter().map(|run| &*run.run_id).collect();
+            let message = format!("{named}: set aside: {}", ids.join(", "));
+            Finding::bad("store", message, SET_ASIDE_HELP)
+        }
+        Ok((damaged, _)) if damaged.is_empty() => Finding::good("store", named),
+        Ok((damaged, _)) => {
             let first = damaged[0].to_string();
             let more = damaged.len() - 1;
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
@@ -156,11 +182,19 @@ fn compositions(app: &App) -> Finding {
     Finding::bad("compositions", message, format!("segue check {}", names.join(" ")))
 }
 
+/// What `segue serve` would refuse or warn of.
+fn server(config: &Config) -> Vec<Finding> {
+    let exposed = would_be_exposed(config).then(|| Finding::note("server", EXPOSED.0, EXPOSED.1));
+    let guessable = is_guessable(config)
+        .then(|| Finding::bad("server", format!("`server.token`: {}", TOO_SHORT.0), TOO_SHORT.1));
+    exposed.into_iter().chain(guessable).collect()
+}
+
 fn commands(app: &App) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !Trust::load().allows(&app.config) {
-        let message = "the commands and servers of this configuration are not allowed yet";
-        findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
+        let message = "this configuration was found here and is not trusted yet";
+        findings.push(Finding::bad("trust", message, "look at it, then run `segue trust`"));
     }
     let secrets = Secrets::new(app.config.secrets.iter().cloned());
     for (name, command) in &app.config.commands {

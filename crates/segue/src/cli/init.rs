@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{Exit, Global, complain, import, say};
+use crate::config::{self, Trust};
 use crate::print::clean;
 
 /// Write a configuration and a working example
@@ -27,6 +28,9 @@ const FILES: &[(&str, &str)] = &[
     ("segue.yaml", include_str!("init/segue.yaml")),
     ("compositions/hello.yaml", include_str!("init/hello.yaml")),
 ];
+
+/// The folder of the file tools, apart from Segue's own files.
+const FOLDER: &str = "files";
 
 pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
     let present: Vec<&str> = FILES
@@ -61,6 +65,13 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
             say(&format!("wrote {}", file.display()));
         }
     }
+    if let Err(error) = std::fs::create_dir_all(args.folder.join(FOLDER)) {
+        complain(&format!("cannot make `{FOLDER}`: {error}"), None);
+        return Exit::Usage;
+    }
+    if imported.is_none() {
+        trust(&args.folder.join("segue.yaml"));
+    }
     for note in imported.iter().flat_map(|imported| &imported.notes) {
         say(&format!("note: {}", clean(note)));
     }
@@ -73,6 +84,14 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         say(&format!("next: {inside}segue run hello -i name=Ada"));
     }
     Exit::Success
+}
+
+/// Trusts what was just written here. It matters little when that cannot be remembered: commands ask
+/// for it.
+fn trust(file: &Path) {
+    if let Ok(loaded) = config::load(Some(file)) {
+        let _ = Trust::load().allow(&loaded.config);
+    }
 }
 
 fn write(file: &Path, text: &str) -> std::io::Result<()> {

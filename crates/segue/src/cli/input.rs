@@ -22,7 +22,7 @@ pub(super) fn read(
     let mut members = match whole {
         None => Map::new(),
         Some(text) => match json("--input", text, limits)? {
-            Value::Object(members) => Arc::unwrap_or_clone(members),
+            Value::Object(members) => members.unwrap_or_clone(),
             other => return Err(format!("`--input` must be an object, found {}", other.kind())),
         },
     };

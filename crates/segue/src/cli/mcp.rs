@@ -17,6 +17,7 @@ use super::{Exit, Global, complain, say};
 use crate::config::{Config, KeepRuns};
 use crate::observe::Observing;
 use crate::serve::hall::Hall;
+use crate::serve::threads::Pools;
 use crate::serve::{mcp, own};
 
 const EXAMPLES: &str = "\
@@ -57,7 +58,11 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (hall(&app, app.observing()), app.runtime().clone());
+    let pools = match pools() {
+        Ok(pools) => pools,
+        Err(exit) => return exit,
+    };
+    let (hall, runtime) = (hall(&app, &pools, app.observing()), app.runtime().clone());
     runtime.block_on(recover(global, &app, &hall, None));
     keep_tidy(&app);
     open.send_replace(Some(hall.clone()));
@@ -66,12 +71,19 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
     Exit::Success
 }
 
+/// The threads of a server.
+pub(super) fn pools() -> Result<Pools, Exit> {
+    Pools::start().map_err(|error| {
+        complain(&format!("no threads to work with: {error}"), None);
+        Exit::RunFailed
+    })
+}
+
 /// What the configured engine serves.
-pub(super) fn hall(app: &App, observing: Observing) -> Arc<Hall> {
-    let handle = app.runtime().handle().clone();
+pub(super) fn hall(app: &App, pools: &Pools, observing: Observing) -> Arc<Hall> {
     let (engine, library, toolsets) =
         (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
-    Hall::new(engine, library, toolsets, own::names(), handle, observing)
+    Hall::new(engine, library, toolsets, own::names(), pools.threads(), observing)
 }
 
 /// How far apart a server looks for runs to forget.

@@ -21,6 +21,7 @@ mod login;
 mod man;
 mod mcp;
 mod overrides;
+mod own_files;
 mod plan;
 mod plans;
 mod progress;
@@ -123,7 +124,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
     /// What is written to standard error for operators: `error`, `warn`, `info`, `debug`, or a list
-    /// such as `segue=info,rmcp=debug` [default: `SEGUE_LOG`, or `info` for `serve`]
+    /// such as `segue=debug,rmcp=info` [default: `SEGUE_LOG`, or `info` for `serve`]
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
     /// How that is written
@@ -225,7 +226,10 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
         }
     };
-    cli.dispatch().into()
+    let exit = cli.dispatch();
+    // What calls have left behind that were given up at the end.
+    segue_runtime::tools::settle();
+    exit.into()
 }
 
 impl Cli {
@@ -301,6 +305,17 @@ pub(crate) fn say(text: &str) {
         return;
     }
     let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Says what may go wrong.
+pub(crate) fn warn(message: &str, help: &str) {
+    if log::is_narrated() {
+        return log::narrate("WARN", message, Some(help));
+    }
+    let bold = anstyle::Style::new().bold();
+    let yellow = bold.fg_color(Some(anstyle::AnsiColor::Yellow.into()));
+    say(&format!("{yellow}warning{yellow:#}{bold}: {}{bold:#}", clean(message)));
+    say(&format!("{bold}help{bold:#}: {}", clean(help)));
 }
 
 /// Says what went wrong.

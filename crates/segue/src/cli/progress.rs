@@ -114,9 +114,9 @@ fn details(run: &Run, entry: &Entry) -> Option<String> {
     match &entry.fact {
         Fact::Called { node, candidate, args } => {
             let written = run.written(*node, *candidate).to_json();
-            Some(format!("  written {written}\n  given {}", args.to_json()))
+            Some(format!("  written {}\n  given {}", clean(&written), clean(&args.to_json())))
         }
-        Fact::Succeeded { output, .. } => Some(format!("  returned {}", output.to_json())),
+        Fact::Succeeded { output, .. } => Some(format!("  returned {}", clean(&output.to_json()))),
         _ => None,
     }
 }
@@ -160,6 +160,7 @@ impl Observer for Lines {
                 Change::Failed(message) => format!("[{path}] failed after {took}: {message}"),
                 Change::Skipped(reason) => format!("[{path}] skipped: {reason}"),
                 Change::Cancelled => format!("[{path}] cancelled after {took}"),
+                Change::InDoubt(why) => format!("[{path}] in doubt after {took}: {why}"),
                 Change::Undone => format!("[{path}] undone"),
             });
             if let (true, Some(details)) = (self.verbose, details(run, entry)) {
@@ -332,6 +333,10 @@ impl Observer for Tree {
                 Change::Undone => Tree::end(line, depth, "↩", "undone", true),
                 Change::Cancelled => {
                     Tree::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
+                }
+                Change::InDoubt(why) => {
+                    let words = format!("{} {took}{retries} · in doubt: {why}", line.tool);
+                    Tree::end(line, depth, &self.mark("33", "?"), &words, true);
                 }
             }
         }

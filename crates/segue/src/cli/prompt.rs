@@ -16,7 +16,7 @@ use super::progress::Progress;
 use super::who::who;
 use super::{input, say};
 use crate::print::clean;
-use crate::serve::question::{consent, listed, undo_words};
+use crate::serve::question::{consent, listed, shown, stakes, undo_words};
 
 /// Asks on a terminal; elsewhere `otherwise` answers.
 pub(super) fn confirmer(
@@ -69,7 +69,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// What was typed for a question that does not stand any more must not answer the next one.
+/// What was typed before a question was read, or for one that does not stand any more, is no answer to it.
 fn forget_typed() {
     #[cfg(unix)]
     {
@@ -86,10 +86,9 @@ async fn put(question: &Question) -> Option<(bool, Value)> {
             let text = format!("{} [y/N] ", consent(composition, input, calls).message);
             Some((is_yes(&line(&text).await), Value::Null))
         }
-        QuestionKind::Call { tool, args, parts, undo } => {
-            let args = serde_json::to_string_pretty(args).unwrap_or_default();
-            let undo = undo_words(undo.as_ref());
-            let args = format!("{}\n{}{undo}", indent(&args), listed(parts));
+        QuestionKind::Call { tool, args, effect, is_undoable, parts, undo } => {
+            let (stakes, undo) = (stakes(*effect, *is_undoable), undo_words(undo.as_ref()));
+            let args = format!("{}\n{stakes}{}{undo}", indent(&shown(args)), listed(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
             Some((is_yes(&line(&text).await), Value::Null))
         }
@@ -152,6 +151,7 @@ async fn fill_in(schema: &Arc<Schema>) -> Value {
 
 /// Asks for a yes, where nothing else goes on.
 pub(super) fn ask(text: &str) -> bool {
+    forget_typed();
     write(text);
     is_yes(&read_line())
 }
@@ -190,7 +190,9 @@ fn reader() -> MutexGuard<'static, Reader> {
 
 /// What somebody types after a question.
 async fn line(text: &str) -> String {
-    write(text);
+    // Before it is shown: whoever answers quickly is heard.
+    forget_typed();
+    write(&clean(text));
     let (wanted, typed) = oneshot::channel();
     let was_reading = {
         let mut reader = reader();

@@ -4,6 +4,7 @@
 //! that, and read again at a signal. One that cannot be used is said to be so, and the one before stays.
 //! Tool servers are listened to: what they offer is taken in when they answer, and when it changes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,6 +16,7 @@ use super::upstream::News;
 use super::{Global, say};
 use crate::config::Config;
 use crate::serve::hall::Hall;
+use crate::serve::threads;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -130,8 +132,19 @@ impl Watch<'_> {
     /// Serves the compositions as they are now.
     fn reload(&self, global: &Global) {
         let config = &self.app.config;
-        let files = composition_files(config);
-        for unloaded in self.hall.reload(files, |engine| library(global.quiet, config, engine)) {
+        let reload = || {
+            let files = composition_files(config);
+            self.hall.reload(files, |engine| library(global.quiet, config, engine))
+        };
+        // What is served is replaced as a whole, at the end.
+        let unloaded = match catch_unwind(AssertUnwindSafe(reload)) {
+            Ok(unloaded) => unloaded,
+            Err(panic) => {
+                threads::tell("reading the compositions again", &*panic);
+                return say("the compositions cannot be read as they are now; those before stay");
+            }
+        };
+        for unloaded in unloaded {
             if !global.quiet {
                 say(&not_loaded(&unloaded.source, &unloaded.diagnostics));
             }

@@ -30,6 +30,7 @@ use super::who::who;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
 use crate::observe::{Observing, Origin};
 use crate::print::clean;
+use crate::serve::question::asked;
 
 /// Run a composition
 #[derive(Args, Debug)]
@@ -315,6 +316,8 @@ impl Prepared {
             strategy: args.error_strategy,
             approved: args.yes,
             consented: false,
+            // Whoever names a file means it, as with a configuration.
+            vouched: args.composition.as_deref().is_some_and(|name| Path::new(name).is_file()),
         };
         let observer = if args.dry_run { &Unobserved } else { progress.observer() };
         let listener = record.map(|record| record.listen(&app, &plan, &options, observer));
@@ -561,7 +564,7 @@ pub(super) fn show_result(view: &RunView) -> Exit {
 pub(super) fn show_questions(view: &RunView) {
     let waits: Vec<_> = view.waiting_for.iter().filter(|wait| wait.kind != "doubt").collect();
     for wait in &waits {
-        let message = format!("step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
+        let message = format!("step `{}` waits for an answer: {}", wait.step, asked(wait));
         let step = if waits.len() > 1 { format!(" --step '{}'", wait.step) } else { String::new() };
         let help = format!("`segue approve {}{step}`, or with `--deny`", view.run_id);
         complain(&message, Some(&help));
@@ -633,8 +636,9 @@ fn show_dry_run(global: &Global, view: &RunView) -> Exit {
     for step in &view.steps {
         print_data(&effect_line(step));
         if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
-            args.iter()
-                .for_each(|(name, value)| print_data(&format!("    {name}: {}", value.to_json())));
+            args.iter().for_each(|(name, value)| {
+                print_data(&format!("    {name}: {}", clean(&value.to_json())))
+            });
         }
     }
     show_errors(view);
@@ -662,7 +666,8 @@ fn effect_line(step: &StepView) -> String {
         notes.extend(would.called.then(|| "called".to_owned()));
     }
     match step.status {
-        StepStatus::Failed | StepStatus::InDoubt => notes.push("failed".to_owned()),
+        StepStatus::Failed => notes.push("failed".to_owned()),
+        StepStatus::InDoubt => notes.push("in doubt".to_owned()),
         StepStatus::Cancelled => notes.push("cancelled".to_owned()),
         _ => {}
     }

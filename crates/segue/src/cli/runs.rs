@@ -14,6 +14,7 @@ use segue_runtime::store::{Retention, RunQuery, RunRow, StoreError};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+use super::act::SET_ASIDE_HELP;
 use super::app::App;
 use super::run::{exit_of, show_errors, show_questions};
 use super::upstream::Wanted;
@@ -149,13 +150,17 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
     for run in &found.runs {
         let took = run.ended_ms.unwrap_or(run.updated_ms).saturating_sub(run.started_ms);
         print_data(&format!(
-            "{}  {:<15}  {:<width$}  {}  {}",
+            "{}  {:<15}  {:<width$}  {}  {}{}",
             run.run_id,
             run.status.as_str(),
             run.name,
             Timestamp(run.started_ms),
-            duration(took)
+            duration(took),
+            if run.set_aside.is_some() { "  set aside" } else { "" }
         ));
+    }
+    if found.runs.iter().any(|run| run.set_aside.is_some()) && !global.quiet {
+        say(&format!("what is set aside goes on when you say so: {SET_ASIDE_HELP}"));
     }
     if found.runs.is_empty() && !global.quiet {
         say("no runs");
@@ -199,6 +204,9 @@ struct Shown {
     decisions: Vec<DecisionView>,
     /// Every attempt of every step.
     attempts: Vec<AttemptView>,
+    /// Why nothing goes on with it until a person resumes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_aside: Option<Arc<str>>,
 }
 
 impl Shown {
@@ -207,6 +215,7 @@ impl Shown {
             view: stored.view(),
             decisions: stored.run.decisions(&stored.journal),
             attempts: stored.run.attempts(&stored.journal),
+            set_aside: stored.row.set_aside.clone(),
         }
     }
 }
@@ -216,10 +225,13 @@ fn show(global: &Global, stored: &Stored) {
     if global.is_json() {
         return print_json(global, &shown);
     }
-    let Shown { view, decisions, attempts } = shown;
+    let Shown { view, decisions, attempts, set_aside } = shown;
     print_data(&format!("{}  {}  {}", view.run_id, view.name, view.status.as_str()));
     if let Some(started) = &view.started_at {
         print_data(&format!("began {started}, took {}", duration(view.duration_ms)));
+    }
+    if let Some(reason) = set_aside {
+        print_data(&format!("set aside: {reason}; {SET_ASIDE_HELP}"));
     }
     print_data("");
     for step in &view.steps {
@@ -247,7 +259,7 @@ fn show_step(step: &StepView, attempts: &[AttemptView]) {
         print_data(&format!("    because {reason}"));
     }
     if !step.input.is_null() {
-        print_data(&format!("    given {}", shortened(&step.input.to_json())));
+        print_data(&format!("    given {}", shortened(&clean(&step.input.to_json()))));
     }
     // The last one is told by what the step came to.
     let mut earlier: Vec<_> = attempts.iter().filter(|attempt| attempt.step == step.id).collect();
@@ -260,7 +272,7 @@ fn show_step(step: &StepView, attempts: &[AttemptView]) {
         print_data(&format!("    {started_at} {outcome}{took}{code}{}", shortened(&message)));
     }
     if !step.output.is_null() {
-        print_data(&format!("    returned {}", shortened(&step.output.to_json())));
+        print_data(&format!("    returned {}", shortened(&clean(&step.output.to_json()))));
     }
     if let Some(error) = &step.error {
         print_data(&format!("    [{}] {}", error.code, clean(&error.message)));

@@ -9,14 +9,14 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::app::{App, load_config};
-use super::mcp::{hall, keep_tidy, recover};
+use super::mcp::{hall, keep_tidy, pools, recover};
 use super::reload::{Stamps, Watch};
 use super::run::{Hangups, interrupted_for_good};
 use super::token::{TokenArgs, token};
 use super::upstream::Wanted;
-use super::{Exit, Global, complain, say};
+use super::{Exit, Global, complain, say, warn};
 use crate::config::{Config, ServeConfig, data_folder};
-use crate::serve::http::{House, Issuer, Keyring, bind, tls};
+use crate::serve::http::{House, Issuer, Keyring, TOKEN_CHARS_MIN, TOO_SHORT, bind, tls};
 
 /// Where it listens unless told otherwise: on this machine only.
 const LISTEN: &str = "127.0.0.1:7433";
@@ -69,6 +69,9 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         complain("`--new-token` makes up no token: the configuration has one", Some(help));
         return Exit::Usage;
     }
+    if let (false, Err(exit)) = (args.no_token, refuse_guessable(&config)) {
+        return exit;
+    }
     if args.no_token && !at.ip().is_loopback() {
         let help = "set `server.token`, or listen at 127.0.0.1";
         complain("without a token only this machine may be served", Some(help));
@@ -83,8 +86,16 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (hall(&app, app.observing_all()), app.runtime().clone());
+    let pools = match pools() {
+        Ok(pools) => pools,
+        Err(exit) => return exit,
+    };
+    let (hall, runtime) = (hall(&app, &pools, app.observing_all()), app.runtime().clone());
     runtime.block_on(async {
+        if let Err(error) = app.engine.store().try_write().await {
+            complain(&error.to_string(), Some("name one that can be written with `--store`"));
+            return Exit::Usage;
+        }
         recover(global, &app, &hall, None).await;
         keep_tidy(&app);
         let listener = match bind(at) {
@@ -101,12 +112,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         };
         let keyring = watch::Sender::new(Arc::new(keyring));
         let at = listener.local_addr().unwrap_or(at);
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let listening = format!(
-            "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, \
-             described at /docs)"
-        );
-        say(&listening);
+        say_where(at, &config);
         if let Some(told) = told {
             say(&told);
         }
@@ -135,6 +141,49 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
     })
+}
+
+/// Says where it listens.
+fn say_where(at: SocketAddr, config: &Config) {
+    if is_exposed(at, config) {
+        warn(EXPOSED.0, EXPOSED.1);
+    }
+    let scheme = if config.server.tls.is_some() { "https" } else { "http" };
+    say(&format!(
+        "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, described \
+         at /docs)"
+    ));
+}
+
+/// What is said of a server that others can reach and whose connections are not encrypted.
+pub(super) const EXPOSED: (&str, &str) = (
+    "it listens beyond this machine without TLS: whoever is on the way reads tokens and values",
+    "set `server.tls`, or listen at 127.0.0.1 behind a proxy that encrypts",
+);
+
+/// Whether others can reach it there, and read what is sent.
+fn is_exposed(at: SocketAddr, config: &Config) -> bool {
+    !at.ip().is_loopback() && config.server.tls.is_none()
+}
+
+/// Whether it would be so at the address that is configured.
+pub(super) fn would_be_exposed(config: &Config) -> bool {
+    let at = config.server.listen.as_deref().and_then(address);
+    at.is_some_and(|at| is_exposed(at, config))
+}
+
+/// Whether the configured token could be guessed.
+pub(super) fn is_guessable(config: &Config) -> bool {
+    let token = config.server.token.as_ref();
+    token.is_some_and(|token| token.chars().count() < TOKEN_CHARS_MIN)
+}
+
+fn refuse_guessable(config: &Config) -> Result<(), Exit> {
+    if is_guessable(config) {
+        complain(&format!("`server.token`: {}", TOO_SHORT.0), Some(TOO_SHORT.1));
+        return Err(Exit::Usage);
+    }
+    Ok(())
 }
 
 /// Where to listen. Of names only that of this machine is known: others could be anybody's.
@@ -201,6 +250,7 @@ fn administrator(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<S
     if args.no_token {
         return Ok((Keyring::everybody(), None));
     }
+    refuse_guessable(config)?;
     if let Some(token) = &config.server.token {
         return Ok((Keyring::of(token), None));
     }

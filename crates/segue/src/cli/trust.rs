@@ -1,91 +1,142 @@
 //! `segue trust`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use segue_core::value::Value;
 
 use super::app::load_config;
-use super::{Exit, Global, complain, say};
-use crate::config::Trust;
+use super::{Exit, Global, complain, print_data, print_json, say};
+use crate::config::{Config, Standing, Trust, masked};
 use crate::print::clean;
 
-/// Allow the commands of a configuration that was found here
+/// Allow what a configuration that was found here grants
 #[derive(Args, Debug)]
 pub(super) struct TrustArgs {
     /// The configuration [default: segue.yaml here or above]
     file: Option<PathBuf>,
+    /// List the configurations that are trusted
+    #[arg(long, conflicts_with_all = ["file", "forget"])]
+    list: bool,
+    /// Trust the configuration no longer
+    #[arg(long)]
+    forget: bool,
 }
 
 pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
+    if args.list {
+        return list(global);
+    }
     let mut global = global.clone();
     global.config = args.file.clone().or(global.config);
-    let config = match load_config(&global) {
+    // What is said of a configuration that is not trusted yet is said here in full.
+    let loaded = load_config(&Global { quiet: true, ..global });
+    let config = match loaded {
         Ok(config) => config,
+        // What cannot be read can still be forgotten.
+        Err(_) if args.forget && args.file.is_some() => Config::default(),
         Err(exit) => return exit,
     };
-    let file =
-        config.file.as_ref().or_else(|| config.project.as_ref().map(|project| &project.file));
-    let Some(file) = file else {
+    let named = args.file.as_deref().or(config.file.as_deref());
+    let project = config.project.as_ref().map(|project| project.file.as_path());
+    let files: Vec<&Path> = named.into_iter().chain(project).collect();
+    let Some(file) = files.first() else {
         complain("there is no configuration here", Some("`segue init` writes one"));
         return Exit::Usage;
     };
-    let notes = config.project.iter().flat_map(|project| &project.notes);
-    let notes: Vec<&String> = notes.collect();
+    if args.forget {
+        return forget(&files);
+    }
+    let notes: Vec<&String> = config.project.iter().flat_map(|project| &project.notes).collect();
     notes.iter().for_each(|note| complain(&clean(note), None));
-    let unusable = config.project.iter().map(|project| project.unusable.len()).sum::<usize>();
-    let servers = super::upstream::configured(&config).len() + config.unusable.len() + unusable;
-    let count = config.commands.len() + servers;
-    if count == 0 && config.llm.is_none() && config.traces.is_none() {
-        if !notes.is_empty() {
-            return Exit::Usage;
+    let granted = shown(&config);
+    if granted.is_empty() && !notes.is_empty() {
+        return Exit::Usage;
+    }
+    granted.iter().for_each(|line| say(&format!("  {}", clean(line))));
+    // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
+    match Trust::load().allow(&config) {
+        Ok(()) => {
+            let granted = counted(&config);
+            let what = if granted.is_empty() { "it grants nothing of its own" } else { &granted };
+            say(&format!("`{}` is trusted now, as written: {what}", file.display()));
+            Exit::Success
         }
-        let what =
-            "has no commands, no servers, no model and no collector; there is nothing to allow";
-        say(&format!("`{}` {what}", file.display()));
+        Err(message) => failed(&message),
+    }
+}
+
+fn failed(message: &str) -> Exit {
+    complain(message, None);
+    Exit::Usage
+}
+
+/// A line for everything that is granted, without secrets.
+fn shown(config: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (part, value) in config.grants.shown() {
+        let value = masked(part, value);
+        match value.as_object() {
+            Some(members) => {
+                let line = |(name, it): (_, &Value)| format!("{part}.{name}: {}", it.to_json());
+                lines.extend(members.iter().map(line));
+            }
+            None => lines.push(format!("{part}: {}", value.to_json())),
+        }
+    }
+    if let Some(project) = &config.project {
+        let servers = masked("mcpServers", &project.as_written);
+        let servers = servers.as_object().into_iter().flat_map(|servers| servers.iter());
+        lines.extend(servers.map(|(name, it)| format!(".mcp.json.{name}: {}", it.to_json())));
+    }
+    lines
+}
+
+/// What is granted, in short.
+fn counted(config: &Config) -> String {
+    let unusable = config.project.iter().map(|project| project.unusable.len()).sum::<usize>();
+    let servers = super::upstream::configured(config).len() + config.unusable.len() + unusable;
+    let counts = [("command", config.commands.len()), ("server", servers)];
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let counts =
+        counts.map(|(what, count)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+    let is_other = |part: &&str| !matches!(*part, "commands" | "mcpServers" | "servers");
+    let others = config.grants.parts.iter().map(|part| &**part).filter(is_other);
+    counts.chain(others.map(|part| format!("`{part}`"))).collect::<Vec<_>>().join(", ")
+}
+
+fn list(global: &Global) -> Exit {
+    let trust = Trust::load();
+    let word = |standing| match standing {
+        Standing::Trusted => "trusted",
+        Standing::Changed => "changed since",
+        Standing::Gone => "gone",
+    };
+    if global.is_json() {
+        let files = trust.list().into_iter().map(|(file, standing)| {
+            serde_json::json!({ "file": file.display().to_string(), "state": word(standing) })
+        });
+        print_json(global, &serde_json::json!({ "trusted": files.collect::<Vec<_>>() }));
         return Exit::Success;
     }
-    let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    for (name, command) in members(&config.commands_as_written).iter() {
-        let argv = command.get("argv").map(ToString::to_string).unwrap_or_default();
-        say(&format!("  {name}: {}", clean(&argv)));
+    for (file, standing) in trust.list() {
+        print_data(&format!("{:<14} {}", word(standing), clean(&file.display().to_string())));
     }
-    let project = config.project.as_ref().map(|project| members(&project.as_written));
-    for (name, server) in
-        members(&config.servers_as_written).iter().chain(project.iter().flat_map(|p| p.iter()))
-    {
-        let shown = ["command", "args", "url", "env", "headers"].map(|key| server.get(key));
-        let shown: Vec<String> = shown.into_iter().flatten().map(ToString::to_string).collect();
-        say(&format!("  {name}: {}", clean(&shown.join(" "))));
-    }
-    if config.llm.is_some() {
-        let shown = ["provider", "base_url", "model", "api_key"];
-        let shown = shown.map(|key| config.llm_as_written.get(key));
-        let shown: Vec<String> = shown.into_iter().flatten().map(ToString::to_string).collect();
-        say(&format!("  llm: {}", clean(&shown.join(" "))));
-    }
-    if config.traces.is_some() {
-        say(&format!("  observe: {}", clean(&config.observe_as_written.to_json())));
-    }
-    // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
-    let found = crate::config::Config { discovered: true, ..config.clone() };
-    match Trust::load().allow(&found) {
-        Ok(()) => {
-            let plural = if count == 1 { "" } else { "s" };
-            let what = if servers == 0 { "command" } else { "command and server" };
-            let what = if config.commands.is_empty() { "server" } else { what };
-            if count > 0 {
-                let file = file.display();
-                say(&format!("{count} {what}{plural} of `{file}` may start now, as written"));
-            }
-            if config.llm.is_some() {
-                say(&format!("the model of `{}` may be asked now, as written", file.display()));
+    Exit::Success
+}
+
+fn forget(files: &[&Path]) -> Exit {
+    match Trust::load().forget(files) {
+        Ok(forgotten) if forgotten.is_empty() => {
+            say(&format!("`{}` was not trusted", files[0].display()));
+            Exit::Success
+        }
+        Ok(forgotten) => {
+            for file in forgotten {
+                say(&format!("`{}` is not trusted any more", file.display()));
             }
             Exit::Success
         }
-        Err(message) => {
-            complain(&message, None);
-            Exit::Usage
-        }
+        Err(message) => failed(&message),
     }
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use segue_core::access::Grant;
+use segue_core::access::{Grant, INLINE};
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
@@ -30,7 +30,8 @@ use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
 
-pub use trust::Trust;
+pub(crate) use secrets::masked::masked;
+pub use trust::{Grants, Standing, Trust};
 
 use crate::observe::traces::TracesConfig;
 use crate::serve::http::Key;
@@ -102,19 +103,21 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Whether it was found in the working directory rather than named by its user.
     pub discovered: bool,
+    /// What it grants: what is shown and what trust covers.
+    pub grants: Grants,
     /// The directory that the file tools never leave; the working directory unless said otherwise.
     pub files_root: Option<PathBuf>,
+    /// Patterns of files in there that may be overwritten without a question.
+    pub overwrite: Vec<String>,
     /// Hosts that the HTTP tools may reach although they are not public.
     pub http_allow: Vec<String>,
     /// Command tools by name.
     pub commands: BTreeMap<String, CommandConfig>,
-    /// The same as they were written, `${VAR}` unexpanded: what is shown and what trust covers.
-    pub commands_as_written: Value,
     /// MCP servers by name.
     pub servers: BTreeMap<Arc<str>, ServerConfig>,
     /// MCP servers that are written as they should be and cannot be used, and why.
     pub unusable: BTreeMap<Arc<str>, String>,
-    /// All of them as they were written: what is shown and what trust covers.
+    /// All of them as they were written.
     pub servers_as_written: Value,
     /// The servers of the project's own `.mcp.json`.
     pub project: Option<Project>,
@@ -140,12 +143,8 @@ pub struct Config {
     pub server: ServeConfig,
     /// The model that plans are made with.
     pub llm: Option<ModelConfig>,
-    /// The same as it was written: what is shown and what trust covers.
-    pub llm_as_written: Value,
     /// Where spans of runs are sent.
     pub traces: Option<TracesConfig>,
-    /// What `observe` says, as it was written: what is shown and what trust covers.
-    pub observe_as_written: Value,
     /// Values of the environment that it was given.
     pub secrets: Vec<String>,
 }
@@ -167,6 +166,8 @@ pub struct ServeConfig {
     pub principals: Vec<Key>,
     /// Who else says who somebody is.
     pub oidc: Option<OidcConfig>,
+    /// The toolset that compositions of a host on stdio may use, beside what reads and what is served.
+    pub inline: Option<Arc<str>>,
 }
 
 /// An issuer of tokens, and what those are worth here.
@@ -234,6 +235,12 @@ pub struct Loaded {
 }
 
 impl Config {
+    /// A toolset by its name. That of a host's compositions is always there.
+    pub fn toolset(&self, name: &str) -> Option<ToolsetBuilder> {
+        let inline = || (name == INLINE).then(|| ToolsetBuilder::inline(None));
+        self.toolsets.get(name).cloned().or_else(inline)
+    }
+
     /// The folder that relative paths are relative to.
     pub fn folder(&self) -> PathBuf {
         let parent = self.file.as_ref().and_then(|file| file.parent());
@@ -251,7 +258,14 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
         return read_file(&file, false);
     }
     let mut loaded = match discover(&["segue.yaml", "segue.yml"]) {
-        Some(file) => read_file(&file, true)?,
+        Some(file) => {
+            let mut found = read_file(&file, true)?;
+            found.config.weigh_grants();
+            if !Trust::load().allows(&found.config) {
+                found.config.withhold();
+            }
+            found
+        }
         None => match user_config().filter(|file| file.is_file()) {
             Some(file) => read_file(&file, false)?,
             None => Loaded { config: Config::default(), source: None, diagnostics: Vec::new() },
@@ -282,7 +296,8 @@ fn discover(names: &[&str]) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-fn user_config() -> Option<PathBuf> {
+/// The user's own configuration.
+pub fn user_config() -> Option<PathBuf> {
     use etcetera::BaseStrategy as _;
     let dirs = etcetera::choose_base_strategy().ok()?;
     Some(dirs.config_dir().join("segue/segue.yaml"))

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use segue_core::access::{Grant, Principal, Right, Rights};
+use segue_core::access::{Grant, Principal, Right, Rights, STDIO};
 use segue_core::compile::document::{Node, NodeKind};
 use segue_core::tool::hex_digest;
 use segue_core::view::parse_rfc3339;
 
 use super::OidcConfig;
 use super::read::Reader;
-use crate::serve::http::{Key, is_hash};
+use crate::serve::http::{Key, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
 
 const PRINCIPAL: &[&str] = &["token", "rights", "toolset", "expires"];
 
@@ -34,6 +34,9 @@ impl Reader<'_> {
         for member in node.members() {
             if !is_name(&member.key) {
                 let message = "a principal's name has small letters, digits, `-`, `_` and `.`";
+                self.error(member.key_span, message);
+            } else if *member.key == *STDIO {
+                let message = "`stdio` is the host that starts `segue mcp`, and nobody else";
                 self.error(member.key_span, message);
             }
             let Some(key) = self.principal(&member.key, &member.value) else { continue };
@@ -72,7 +75,7 @@ impl Reader<'_> {
             moment
         });
         let Grant { rights, toolset } = self.grant(node)?;
-        let principal = Principal { name: name.clone(), rights, toolset };
+        let principal = Principal { toolset, ..Principal::new(name.clone(), rights) };
         Some(Key { hash: hash?, principal, expires_ms })
     }
 
@@ -82,9 +85,14 @@ impl Reader<'_> {
         let is_from_elsewhere = node.as_str().is_some_and(|written| written.contains("${"));
         match text.strip_prefix(SHA256) {
             Some(hash) if is_hash(hash) => Some(hash.into()),
-            None if is_from_elsewhere && !text.is_empty() => {
-                Some(hex_digest(text.as_bytes()).into())
+            None if is_from_elsewhere && text.chars().count() < TOKEN_CHARS_MIN => {
+                self.error(
+                    node.span,
+                    format!("{}; {}", TOO_SHORT.0, "`segue serve token` makes one"),
+                );
+                None
             }
+            None if is_from_elsewhere => Some(hex_digest(text.as_bytes()).into()),
             _ => {
                 let message = "`token` is `sha256:` and the hash that `segue serve token` prints, or \
                                comes from the environment: `${VARIABLE}`";

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use segue_core::access::INLINE;
 use segue_core::compile::dialect::parse_duration;
 use segue_core::compile::document::{Budget, Member, Node, NodeKind, read as read_document};
 use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, nearest};
 use segue_core::limits::Limits;
 use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
@@ -19,7 +21,7 @@ use segue_runtime::tools::secret::SECRET_BYTES_MIN;
 
 use super::expand::expand;
 use super::secrets::is_secret_name;
-use super::{Config, KeepRuns, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
+use super::{Config, Grants, KeepRuns, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -114,6 +116,8 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
     config.secrets = given.take();
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
+    config.secrets.extend(config.server.token.clone());
+    config.secrets.extend(config.llm.as_ref().and_then(|llm| llm.api_key.clone()));
     for Member { key, key_span, .. } in root.get("tools").map_or(&[][..], Node::members) {
         if let Some(known) = config.tools.get_mut(key) {
             let at = source.position(key_span.start);
@@ -158,10 +162,7 @@ impl Reader<'_> {
         for member in root.members() {
             let value = &member.value;
             match &*member.key {
-                "commands" => {
-                    config.commands = self.each(value, Self::command);
-                    config.commands_as_written = value.to_value();
-                }
+                "commands" => config.commands = self.each(value, Self::command),
                 // The shape that every MCP host reads, and the key that one of them has for it.
                 "mcpServers" | "servers" => self.servers(value, &mut config),
                 "http" => config.http = self.each(value, Self::http),
@@ -187,20 +188,19 @@ impl Reader<'_> {
                 "retention" => config.retention = self.retention(value),
                 "limits" => config.limits = self.limits(value),
                 "server" => config.server = self.server(value),
-                "observe" => {
-                    config.traces = self.observe(value);
-                    config.observe_as_written = value.to_value();
-                }
-                "llm" => {
-                    config.llm = self.llm(value);
-                    config.llm_as_written = value.to_value();
-                }
+                "observe" => config.traces = self.observe(value),
+                "llm" => config.llm = self.llm(value),
                 "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
                 other if LATER.contains(&other) => self.later(member),
                 _ => {}
             }
         }
         self.check_toolsets_meant(&config);
+        if let Some(more) = config.server.inline.as_ref().and_then(|it| config.toolsets.get(it)) {
+            let inline = ToolsetBuilder::inline(Some(more));
+            config.toolsets.insert(INLINE.into(), inline);
+        }
+        config.grants = Grants::read(root);
         config
     }
 
@@ -387,8 +387,16 @@ impl Reader<'_> {
     }
 
     fn server(&mut self, node: &Node) -> ServeConfig {
-        let known =
-            &["listen", "token", "allowed_origins", "allowed_hosts", "tls", "principals", "oidc"];
+        let known = &[
+            "listen",
+            "token",
+            "allowed_origins",
+            "allowed_hosts",
+            "tls",
+            "principals",
+            "oidc",
+            "inline",
+        ];
         if !self.keys(node, known, "`server`") {
             return ServeConfig::default();
         }
@@ -410,6 +418,11 @@ impl Reader<'_> {
             tls: node.get("tls").and_then(|tls| self.tls(tls)),
             principals,
             oidc: node.get("oidc").and_then(|oidc| self.oidc(oidc)),
+            inline: node.get("inline").and_then(|inline| {
+                let name: Arc<str> = self.text(inline, "`inline`")?.into();
+                self.toolsets_meant.push((name.clone(), inline.span));
+                Some(name)
+            }),
         }
     }
 
@@ -434,10 +447,12 @@ impl Reader<'_> {
             return;
         }
         if let Some(files) = node.get("files")
-            && self.keys(files, &["root"], "`files`")
+            && self.keys(files, &["root", "overwrite"], "`files`")
         {
             let root = files.get("root").and_then(|root| self.text(root, "`root`"));
             config.files_root = root.map(|root| self.folder.join(root));
+            let overwrite = files.get("overwrite");
+            config.overwrite = overwrite.map_or_else(Vec::new, |it| self.texts(it, "`overwrite`"));
         }
         if let Some(http) = node.get("http")
             && self.keys(http, &["allow"], "`http`")

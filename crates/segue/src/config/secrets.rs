@@ -1,6 +1,7 @@
 //! What of a configuration is a secret although it is written there: the values of variables and headers
 //! whose names say so, and what addresses hold of that kind.
 
+pub(crate) mod masked;
 pub(crate) mod parts;
 
 use segue_runtime::tools::mcp::{Reach, ServerConfig};

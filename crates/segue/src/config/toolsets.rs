@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use segue_core::access::INLINE;
 use segue_core::compile::document::{Node, NodeKind};
 use segue_core::limits::Limits;
 use segue_core::toolset::{Filter, Guards, Pattern, Policy, Predicate, Toolset, ToolsetBuilder};
@@ -30,6 +31,10 @@ impl Reader<'_> {
     pub(super) fn toolsets(&mut self, node: &Node) -> BTreeMap<Arc<str>, ToolsetBuilder> {
         if !matches!(node.kind, NodeKind::Object(_)) {
             self.error(node.span, format!("expected an object, found {}", node.kind_word()));
+        }
+        for member in node.members().iter().filter(|member| *member.key == *INLINE) {
+            let message = format!("`{INLINE}` is a toolset already: that of a host's compositions");
+            self.error(member.key_span, message);
         }
         let toolsets = node.members().iter();
         toolsets.map(|m| (m.key.clone(), self.toolset(&m.key, &m.value))).collect()

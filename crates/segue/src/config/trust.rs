@@ -1,24 +1,111 @@
-//! Which commands and servers of a configuration that was merely found may start, and whether its
-//! model may be asked and its collector told of runs.
+//! What of a configuration that was merely found may have an effect.
 //!
 //! Checking a stranger's repository must run nothing of theirs, nor send anything of ours to an
-//! address of theirs. A configuration that its user named is trusted; one that was found in the
-//! working directory starts nothing and asks nobody until its exact list of commands and servers, and
-//! its model, have been allowed, by their hash. A project's `.mcp.json` is always found.
+//! address of theirs, nor widen what our own tools may touch. A configuration that its user named is
+//! trusted. One that was found in the working directory grants nothing until exactly what it grants
+//! has been allowed, by its hash: commands, servers, operations, roots, hosts, what is known of
+//! tools, who is let in, where things are kept. What only limits or names documents needs no trust.
+//! A project's `.mcp.json` is always found.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use segue_core::compile::document::Node;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 
-use super::{Config, Project, data_folder};
+use super::{Config, Project, ServeConfig, StoreAt, data_folder, read_file, servers};
 
-/// The lists of commands that were allowed.
+/// Parts of a configuration that grant nothing: they name documents, or bound what is there.
+const GRANTS_NOTHING: &[&str] =
+    &["compositions", "templates", "limits", "sources", "toolsets", "inputs", "openapi", "driver"];
+
+/// What a toolset holds back is no grant, but changes what a grant is worth.
+const TOOLSETS: &str = "toolsets";
+
+/// What a configuration grants, as it was written.
+#[derive(Clone, Default)]
+pub struct Grants {
+    /// The parts of the file that grant something, `${VAR}` unexpanded, and its toolsets.
+    as_written: Value,
+    /// The names of those that grant more than there is by default.
+    pub parts: Vec<Arc<str>>,
+}
+
+impl Grants {
+    pub(super) fn read(root: &Node) -> Grants {
+        let is_covered = |key: &str| key == TOOLSETS || !GRANTS_NOTHING.contains(&key);
+        let members = root.members().iter().filter(|member| is_covered(&member.key));
+        let as_written: Vec<_> = members.map(|m| (m.key.clone(), m.value.to_value())).collect();
+        let parts = as_written.iter().map(|(key, _)| key).filter(|key| &***key != TOOLSETS);
+        let parts = parts.cloned().collect();
+        Grants { as_written: Value::object(as_written), parts }
+    }
+
+    /// The parts with what each of them grants.
+    pub fn shown(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+        let members = self.as_written.as_object().into_iter().flat_map(|members| members.iter());
+        members.filter(|(key, _)| self.parts.contains(key))
+    }
+}
+
+impl Config {
+    /// Leaves out of `grants` what grants no more than there is by default: a root of the file tools
+    /// inside the working directory.
+    pub(super) fn weigh_grants(&mut self) {
+        let builtins = self.grants.as_written.get("builtins");
+        let only = |value: Option<&Value>, key: &str| {
+            value.and_then(Value::as_object).is_some_and(|it| it.len() == 1 && it.contains_key(key))
+        };
+        let has_only_a_root =
+            only(builtins, "files") && only(builtins.and_then(|it| it.get("files")), "root");
+        if has_only_a_root && self.files_root.as_deref().is_some_and(is_inside_here) {
+            self.grants.parts.retain(|part| &**part != "builtins");
+        }
+    }
+
+    /// Takes away what it grants, where that is not a tool or a model which says itself that it may
+    /// not be used.
+    pub(super) fn withhold(&mut self) {
+        self.files_root = self.files_root.take().filter(|root| is_inside_here(root));
+        self.overwrite.clear();
+        self.http_allow.clear();
+        self.tools.clear();
+        self.store = StoreAt::default();
+        self.retention = None;
+        self.server = ServeConfig::default();
+    }
+}
+
+/// Whether a folder is a part of the working directory, wherever links lead.
+fn is_inside_here(folder: &Path) -> bool {
+    let Some(here) = std::env::current_dir().ok().and_then(|it| it.canonicalize().ok()) else {
+        return false;
+    };
+    let mut known = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    // One that is not there yet will be made where its name says.
+    while !known.exists() && known.symlink_metadata().is_err() && known.pop() {}
+    let climbs = folder.components().any(|part| part == std::path::Component::ParentDir);
+    known.canonicalize().is_ok_and(|known| known.starts_with(&here)) && (!climbs || folder.exists())
+}
+
+/// What was allowed: files, each with the hash of what it granted then.
 #[derive(Debug, Default)]
 pub struct Trust {
     file: Option<PathBuf>,
-    hashes: BTreeSet<String>,
+    hashes: BTreeMap<PathBuf, String>,
+}
+
+/// How a file stands that was allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It grants what it granted then.
+    Trusted,
+    /// It grants something else now, which is not allowed.
+    Changed,
+    /// It is not there, or cannot be read.
+    Gone,
 }
 
 impl Trust {
@@ -26,76 +113,106 @@ impl Trust {
     pub fn load() -> Trust {
         let file = data_folder().map(|folder| folder.join("trusted"));
         let text = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok());
-        let hashes = text.unwrap_or_default().lines().map(ToOwned::to_owned).collect();
+        let entry = |line: &str| {
+            let (hash, path) = line.split_once(' ')?;
+            Some((PathBuf::from(path), hash.to_owned()))
+        };
+        let hashes = text.unwrap_or_default().lines().filter_map(entry).collect();
         Trust { file, hashes }
     }
 
-    /// Whether the commands and servers of a configuration may start, its model be asked, and its
-    /// collector be told of runs.
+    /// Whether what a configuration grants has an effect.
     pub fn allows(&self, config: &Config) -> bool {
-        let nothing = config.commands.is_empty()
-            && !has_servers(config)
-            && config.llm.is_none()
-            && config.traces.is_none();
-        !config.discovered || nothing || self.hashes.contains(&hash(config))
+        !config.discovered
+            || config.grants.parts.is_empty()
+            || self.holds(config.file.as_deref(), &hash(config))
+    }
+
+    /// Whether the compositions of a configuration are its user's own word.
+    pub fn vouches(&self, config: &Config) -> bool {
+        !config.discovered || self.holds(config.file.as_deref(), &hash(config))
     }
 
     /// Whether the servers of a project's `.mcp.json` may start.
     pub fn allows_project(&self, project: &Project) -> bool {
         let nothing = project.servers.is_empty() && project.unusable.is_empty();
-        nothing || self.hashes.contains(&project_hash(project))
+        nothing || self.holds(Some(&project.file), &project_hash(project))
     }
 
-    /// Allows the commands and servers that a configuration has now, and its project's.
+    fn holds(&self, file: Option<&Path>, hash: &str) -> bool {
+        self.hashes.get(&place(file)).is_some_and(|known| known == hash)
+    }
+
+    /// Allows what a configuration grants now, and its project.
     pub fn allow(&mut self, config: &Config) -> Result<(), String> {
-        self.hashes.insert(hash(config));
-        self.hashes.extend(config.project.as_ref().map(project_hash));
+        if let Some(file) = &config.file {
+            self.hashes.insert(place(Some(file)), hash(config));
+        }
+        if let Some(project) = &config.project {
+            self.hashes.insert(place(Some(&project.file)), project_hash(project));
+        }
+        self.write()
+    }
+
+    /// Every file that was allowed, and how it stands.
+    pub fn list(&self) -> Vec<(&Path, Standing)> {
+        self.hashes.iter().map(|(file, hash)| (&**file, standing(file, hash))).collect()
+    }
+
+    /// Takes back what was allowed of files; which of them there were.
+    pub fn forget(&mut self, files: &[&Path]) -> Result<Vec<PathBuf>, String> {
+        let known = files.iter().map(|file| place(Some(file)));
+        let known = known.filter(|file| self.hashes.remove(file).is_some()).collect();
+        self.write().map(|()| known)
+    }
+
+    fn write(&self) -> Result<(), String> {
         let file = self.file.as_deref().ok_or("there is no data directory to remember it in")?;
-        write(file, &self.hashes).map_err(|error| format!("{}: {error}", file.display()))
+        let line = |(path, hash): (&PathBuf, &String)| format!("{hash} {}\n", path.display());
+        let text: String = self.hashes.iter().map(line).collect();
+        replaced(file, &text).map_err(|error| format!("{}: {error}", file.display()))
     }
 }
 
-fn write(file: &Path, hashes: &BTreeSet<String>) -> std::io::Result<()> {
+/// Beside it first: whoever reads it meanwhile reads all of the old one or all of the new one.
+fn replaced(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let lines: Vec<&str> = hashes.iter().map(String::as_str).collect();
-    std::fs::write(file, lines.join("\n"))
+    let other = file.with_extension(format!("new-{}", std::process::id()));
+    std::fs::write(&other, text)?;
+    std::fs::rename(other, file)
 }
 
-/// Whether there are servers, those included that lack a variable today.
-fn has_servers(config: &Config) -> bool {
-    !config.servers.is_empty() || !config.unusable.is_empty()
+fn standing(file: &Path, hash: &str) -> Standing {
+    let is_project = file.file_name().is_some_and(|name| name == ".mcp.json");
+    let now = if is_project {
+        let project = servers::project(file.to_owned(), &Value::Null, &|_| None);
+        file.is_file().then(|| project_hash(&project))
+    } else {
+        read_file(file, true).ok().map(|loaded| self::hash(&loaded.config))
+    };
+    match now {
+        None => Standing::Gone,
+        Some(now) if now == hash => Standing::Trusted,
+        Some(_) => Standing::Changed,
+    }
 }
 
-/// The hash of where a configuration is and of every command and server in it, as written: a token
-/// that is rotated changes nothing.
+/// The hash of everything that a configuration grants, as written: a token that is rotated changes
+/// nothing.
 fn hash(config: &Config) -> String {
-    let mut whole = vec![
-        ("file", place(config.file.as_deref())),
-        ("commands", config.commands_as_written.clone()),
-    ];
-    if has_servers(config) {
-        whole.push(("servers", config.servers_as_written.clone()));
-    }
-    if config.llm.is_some() {
-        whole.push(("llm", config.llm_as_written.clone()));
-    }
-    if config.traces.is_some() {
-        whole.push(("observe", config.observe_as_written.clone()));
-    }
-    hex_digest(Value::object(whole).to_canonical_json().as_bytes())
+    hex_digest(config.grants.as_written.to_canonical_json().as_bytes())
 }
 
 fn project_hash(project: &Project) -> String {
-    let whole = Value::object([
-        ("file", place(Some(&project.file))),
-        ("servers", project.as_written.clone()),
-    ]);
-    hex_digest(whole.to_canonical_json().as_bytes())
+    hex_digest(project.as_written.to_canonical_json().as_bytes())
 }
 
-fn place(file: Option<&Path>) -> Value {
-    let file = file.and_then(|file| file.canonicalize().ok());
-    Value::from(file.unwrap_or_default().display().to_string())
+/// Where a file is, however it was named: what is the same elsewhere was not allowed there. A line
+/// of the list cannot hold every name.
+fn place(file: Option<&Path>) -> PathBuf {
+    let absolute = |file: &Path| std::path::absolute(file).ok();
+    let file = file.and_then(|file| file.canonicalize().ok().or_else(|| absolute(file)));
+    file.unwrap_or_default().display().to_string().replace('\n', " ").into()
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use segue_core::diagnostic::Code;
 use segue_core::run::{CallId, Entry, Fact, Failure, NodeId, Purpose, Run};
 use segue_core::tool::Backend;
-use segue_core::view::RunStatus;
+use segue_core::view::{RunStatus, StepStatus};
 
 /// What is known of a run that is under way.
 #[derive(Default)]
@@ -67,7 +67,9 @@ pub enum Outcome {
     Failed(Code),
     /// Not well, and its author had a value ready for that.
     Tolerated(Code),
-    /// It was stopped.
+    /// Nobody knows whether it did its work.
+    InDoubt(Code),
+    /// It was stopped, and has done nothing.
     Cancelled,
     /// The engine stopped while it was under way.
     Lost,
@@ -84,6 +86,7 @@ impl Outcome {
             Outcome::Done => "succeeded",
             Outcome::Failed(_) => "failed",
             Outcome::Tolerated(_) => "tolerated",
+            Outcome::InDoubt(_) => "in_doubt",
             Outcome::Cancelled => "cancelled",
             Outcome::Lost => "lost",
             Outcome::Skipped => "skipped",
@@ -94,7 +97,9 @@ impl Outcome {
     /// What went wrong, for programs.
     pub fn error(self) -> Option<&'static str> {
         match self {
-            Outcome::Failed(code) | Outcome::Tolerated(code) => Some(code.as_str()),
+            Outcome::Failed(code) | Outcome::Tolerated(code) | Outcome::InDoubt(code) => {
+                Some(code.as_str())
+            }
             Outcome::Cancelled => Some(Code::Cancelled.as_str()),
             Outcome::Lost => Some("lost"),
             Outcome::Done | Outcome::Skipped | Outcome::Reused => None,
@@ -153,7 +158,7 @@ impl Account {
             }
             fact => {
                 let Some(node) = fact.node() else { return };
-                if let Some(outcome) = attempt_ended(fact)
+                if let Some(outcome) = attempt_ended(run, fact)
                     && let Some(open) = self.steps.get_mut(&node)
                     && let Some(attempt) = open.attempt.take()
                 {
@@ -162,7 +167,7 @@ impl Account {
                 if let Fact::Rested { .. } | Fact::UndoRested { .. } = fact {
                     tell(&Told::Retried(node));
                 }
-                if let Some(outcome) = step_ended(fact) {
+                if let Some(outcome) = step_ended(run, fact) {
                     // Its attempts are counted on: what takes it back comes later.
                     let began_ms = self.steps.get(&node).map(|open| open.began_ms);
                     tell(&Told::Step { node, began_ms, outcome });
@@ -202,8 +207,12 @@ fn attempt_began(fact: &Fact) -> Option<(u16, Purpose)> {
 }
 
 /// What came of the attempt that is under way.
-fn attempt_ended(fact: &Fact) -> Option<Outcome> {
-    let failed = |failure: &Failure| Some(Outcome::Failed(failure.code));
+fn attempt_ended(run: &Run, fact: &Fact) -> Option<Outcome> {
+    let failed = |failure: &Failure| {
+        let is_known = !failure.in_doubt;
+        let outcome = if is_known { Outcome::Failed } else { Outcome::InDoubt };
+        Some(outcome(failure.code))
+    };
     match fact {
         Fact::Succeeded { .. } | Fact::Resolved { .. } | Fact::Undone { .. } => Some(Outcome::Done),
         Fact::Rested { failure, .. }
@@ -214,14 +223,21 @@ fn attempt_ended(fact: &Fact) -> Option<Outcome> {
         | Fact::Probed { failure, .. }
         | Fact::Doubted { failure, .. }
         | Fact::UndoFailed { failure, .. } => failed(failure),
-        Fact::Cancelled { .. } => Some(Outcome::Cancelled),
+        Fact::Cancelled { .. } => step_ended(run, fact),
         Fact::Lost { .. } => Some(Outcome::Lost),
         _ => None,
     }
 }
 
 /// How a step is settled.
-fn step_ended(fact: &Fact) -> Option<Outcome> {
+fn step_ended(run: &Run, fact: &Fact) -> Option<Outcome> {
+    if run.settled_as(fact) == Some(StepStatus::InDoubt) {
+        let code = match fact {
+            Fact::Failed { failure, .. } => failure.code,
+            _ => Code::InDoubt,
+        };
+        return Some(Outcome::InDoubt(code));
+    }
     match fact {
         Fact::Succeeded { .. } => Some(Outcome::Done),
         Fact::Failed { failure, .. } => Some(Outcome::Failed(failure.code)),

@@ -2,16 +2,27 @@
 //!
 //! A line says what happened and to which run and request. It never holds what a run was given, nor
 //! what came of it. What others write into a line is escaped by the library that writes it.
+//!
+//! Libraries write whole messages when they are asked for details, with what a run was given and the
+//! tokens of those who ask. So no more than `info` is heard of them, and secrets of the configuration
+//! are taken out of every line.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use clap::ValueEnum;
 use segue_core::run::Run;
 use segue_core::view::Timestamp;
 use segue_runtime::driver::now_ms;
+use segue_runtime::tools::secret::Secrets;
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt, registry};
 
 use super::account::Told;
 
@@ -38,16 +49,57 @@ pub fn open(format: Format, directives: &str) -> Result<(), String> {
     let filter = filter.map_err(|error| {
         format!("`{directives}` is no level: {error}; write one of {}", known.join(", "))
     })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_heard =
+        filter_fn(|about| about.target().starts_with("segue") || *about.level() <= Level::INFO);
+    let (heard, lines) = (registry().with(filter).with(is_heard), fmt::layer());
+    let lines = lines.with_writer(Discreet);
     let opened = match format {
         Format::Text => {
             let has_colour =
                 std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            lines.with_ansi(has_colour).try_init()
+            heard.with(lines.with_ansi(has_colour)).try_init()
         }
-        Format::Json => lines.json().flatten_event(true).with_current_span(false).try_init(),
+        Format::Json => {
+            heard.with(lines.json().flatten_event(true).with_current_span(false)).try_init()
+        }
     };
     opened.map_err(|error| error.to_string())
+}
+
+/// What is taken out of every line.
+static HIDDEN: RwLock<Option<Secrets>> = RwLock::new(None);
+
+/// Takes these out of every line from now on.
+pub fn hide(secrets: Secrets) {
+    *HIDDEN.write().unwrap_or_else(PoisonError::into_inner) = Some(secrets);
+}
+
+/// Standard error, without secrets. The library writes a line at a time.
+struct Discreet;
+
+impl io::Write for Discreet {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut to = io::stderr().lock();
+        match &*HIDDEN.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(secrets) => {
+                to.write_all(secrets.clean(&String::from_utf8_lossy(line)).as_bytes())?;
+            }
+            None => to.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+impl MakeWriter<'_> for Discreet {
+    type Writer = Discreet;
+
+    fn make_writer(&self) -> Discreet {
+        Discreet
+    }
 }
 
 /// Whether what a command says of itself is a line for programs, too.

@@ -18,7 +18,7 @@ pub mod traces;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use segue_core::run::{CallId, Entry, Run, Trace};
-use segue_runtime::driver::Observer;
+use segue_runtime::driver::{Observer, Recorded};
 use segue_runtime::tools::Progress;
 
 use account::{Account, Told};
@@ -111,6 +111,10 @@ impl Observer for Watch<'_> {
 
     fn progressed(&self, run: &Run, call: CallId, progress: &Progress) {
         self.observer.progressed(run, call, progress);
+    }
+
+    fn recorded(&self, what: Recorded) {
+        self.observer.recorded(what);
     }
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {

@@ -10,6 +10,8 @@ use segue_core::view::{RunStatus, RunView, Timestamp};
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{EngineError, Stored, Wish};
 use segue_runtime::store::StoreError;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::active::Active;
 use super::hall::Hall;
@@ -100,15 +102,45 @@ pub async fn act(
         Deed::Resume(Some(verdict)) => decide(&stored, verdict, true, by)?,
         Deed::Approve(verdict) => decide(&stored, verdict, false, by)?,
     };
-    let (here, whose) = (hall.clone(), who.clone());
-    let (hall, who, run_id) = (hall.clone(), who.clone(), stored.row.run_id.clone());
-    // On its own, so that it happens although the caller goes away.
-    let acting = tokio::spawn(async move { hall.act(&who, &run_id, wish).await });
+    let acting = match record(hall, who, &stored.row.run_id, wish).await? {
+        Recorded::GoesOn(acting) => acting,
+        Recorded::Over(view) => return Ok(view),
+    };
     match tokio::time::timeout(patience, acting).await {
         Ok(Ok(outcome)) => Ok(outcome?),
         Ok(Err(_)) => Err(Unacted::Lost),
-        Err(_) => Ok(RunView { status: RunStatus::Running, ..seen(&here, &whose, &stored) }),
+        Err(_) => {
+            let now = hall.stored(who, run_id).await?;
+            Ok(seen(hall, who, &now))
+        }
     }
+}
+
+/// What became of what was wanted of a run.
+pub enum Recorded {
+    /// It is durable, and the run goes on.
+    GoesOn(JoinHandle<Result<RunView, EngineError>>),
+    /// The run goes on no more.
+    Over(RunView),
+}
+
+/// Has what is wanted of a run happen, and waits until it is durable: only then may it be acknowledged.
+/// It happens although the caller goes away.
+pub async fn record(
+    hall: &Arc<Hall>,
+    who: &Principal,
+    run_id: &Arc<str>,
+    wish: Wish,
+) -> Result<Recorded, Unacted> {
+    let (recorded, mut is_recorded) = watch::channel(false);
+    let (hall, who, run_id) = (hall.clone(), who.clone(), run_id.clone());
+    let acting =
+        tokio::spawn(async move { hall.act_telling(&who, &run_id, wish, &recorded).await });
+    // The sender goes away with the act.
+    if is_recorded.wait_for(|recorded| *recorded).await.is_ok() {
+        return Ok(Recorded::GoesOn(acting));
+    }
+    Ok(Recorded::Over(acting.await.map_err(|_| Unacted::Lost)??))
 }
 
 /// The answer to the question that is meant.
@@ -159,8 +191,5 @@ pub async fn awaited(
     {
         return outcome.as_ref().clone();
     }
-    // One that has only just begun has no journal yet.
-    let known = hall.stored(who, &active.run_id).await.ok().map(|stored| seen(hall, who, &stored));
-    let (run_id, name) = (active.run_id.clone(), active.composition.clone());
-    Ok(RunView { run_id, name, status: RunStatus::Running, ..known.unwrap_or_default() })
+    Ok(seen(hall, who, &hall.stored(who, &active.run_id).await?))
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::run::{CallId, Entry, Fact, Question, Run};
+use segue_core::run::{CallId, Entry, Fact, Question, QuestionId, Run};
 use segue_core::view::RunView;
-use segue_runtime::driver::{Confirmer, Decision, Later, Nobody, Observer};
+use segue_runtime::driver::{Confirmer, Decision, Later, Nobody, Observer, Recorded};
 use segue_runtime::engine::EngineError;
 use segue_runtime::tools::Progress;
 use tokio::sync::{broadcast, oneshot, watch};
@@ -36,6 +36,10 @@ pub struct Standing {
     pub fraction: Option<f64>,
     /// What somebody has to answer.
     pub questions: Vec<Arc<Asked>>,
+    /// Whether its first turn is durable, with everything that was wanted of it then.
+    pub is_begun: bool,
+    /// Whether it is durable that it shall end.
+    pub is_cancelled: bool,
     /// Set once, at the end.
     pub outcome: Option<Arc<Outcome>>,
     /// Whether it was left where it is, because Segue ends: the next start goes on with it.
@@ -74,7 +78,15 @@ pub struct Active {
 #[derive(Default)]
 struct Answers {
     asked: u32,
-    open: BTreeMap<u32, oneshot::Sender<Option<Decision>>>,
+    open: BTreeMap<u32, Open>,
+    /// Answers that were given and are not durable yet.
+    unrecorded: Vec<(QuestionId, oneshot::Sender<()>)>,
+}
+
+/// A question that nobody has answered.
+struct Open {
+    question: QuestionId,
+    answer: oneshot::Sender<Option<Decision>>,
 }
 
 impl Active {
@@ -115,17 +127,34 @@ impl Active {
         self.standing.borrow().questions.clone()
     }
 
-    /// How it ended, once it has.
-    pub async fn ended(&self) -> Arc<Outcome> {
-        let mut standing = self.watch();
-        let ended = standing.wait_for(|standing| standing.outcome.is_some()).await;
-        let outcome = ended.ok().and_then(|standing| standing.outcome.clone());
-        outcome.expect("the sender lives as long as the run")
+    /// Waits until it is durable that it began, or goes on; the error says why it never did.
+    pub async fn begun(&self) -> Result<(), EngineError> {
+        let standing = self.until(|now| now.is_begun).await;
+        match standing.outcome.as_deref() {
+            Some(Err(error)) if !standing.is_begun => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
-    /// Has it end.
-    pub fn cancel(&self, by: Arc<str>) {
-        self.cancel.send_replace(Some(by));
+    /// How it stands when this holds, or when it is over.
+    async fn until(&self, holds: impl Fn(&Standing) -> bool) -> Standing {
+        let mut standing = self.watch();
+        let now = standing.wait_for(|now| holds(now) || now.outcome.is_some()).await;
+        now.expect("the sender lives as long as the run").clone()
+    }
+
+    /// How it ended, once it has.
+    pub async fn ended(&self) -> Arc<Outcome> {
+        self.until(|_| false).await.outcome.expect("it is over")
+    }
+
+    /// Has it end, and waits until that is durable. False when it was left before it heard. `stop` has
+    /// what it evaluates end; it hears of one cancel only.
+    pub async fn cancel(&self, by: Arc<str>, stop: impl FnOnce()) -> bool {
+        if self.cancel.send_replace(Some(by)).is_none() {
+            stop();
+        }
+        self.until(|now| now.is_cancelled).await.is_cancelled
     }
 
     /// Resolves when somebody wants it to end, to who does.
@@ -138,12 +167,20 @@ impl Active {
         }
     }
 
-    /// Answers a question that stands; nothing leaves it open, and the run waits. Says whether
-    /// the question stood.
-    pub fn answer(&self, id: u32, decision: Option<Decision>) -> bool {
-        let answer = self.answers().open.remove(&id);
+    /// Answers a question that stands, and waits until that is durable; nothing leaves the question
+    /// open, and the run waits. False when the question did not stand, or the run was left.
+    pub async fn answer(&self, id: u32, decision: Option<Decision>) -> bool {
+        let (recorded, is_recorded) = oneshot::channel();
+        let Some(open) = self.withdraw(id) else { return false };
+        self.answers().unrecorded.push((open.question, recorded));
+        open.answer.send(decision).is_ok() && is_recorded.await.is_ok()
+    }
+
+    /// A question does not stand any more.
+    fn withdraw(&self, id: u32) -> Option<Open> {
+        let open = self.answers().open.remove(&id);
         self.standing.send_modify(|standing| standing.questions.retain(|asked| asked.id != id));
-        answer.is_some_and(|answer| answer.send(decision).is_ok())
+        open
     }
 
     /// Whether it was left where it is, because Segue ends.
@@ -158,6 +195,7 @@ impl Active {
 
     /// Says how it ended.
     pub(super) fn end(&self, outcome: Outcome) {
+        self.answers().unrecorded.clear();
         self.standing.send_modify(|standing| {
             standing.questions.clear();
             standing.outcome.get_or_insert_with(|| Arc::new(outcome));
@@ -174,7 +212,7 @@ impl Active {
             let mut answers = self.answers();
             answers.asked += 1;
             let id = answers.asked;
-            answers.open.insert(id, answer);
+            answers.open.insert(id, Open { question: question.id, answer });
             id
         };
         let asked = Arc::new(Asked { id, question: question.clone() });
@@ -195,7 +233,7 @@ struct Withdrawing<'a> {
 impl Drop for Withdrawing<'_> {
     // Work in `Drop`, because a run withdraws a question by no longer waiting for the answer.
     fn drop(&mut self) {
-        self.active.answer(self.id, None);
+        self.active.withdraw(self.id);
     }
 }
 
@@ -239,6 +277,20 @@ impl Observer for Active {
             standing.fraction = progress.fraction();
             standing.message = message.as_str().into();
         });
+    }
+
+    fn recorded(&self, what: Recorded) {
+        match what {
+            Recorded::Start => self.standing.send_modify(|standing| standing.is_begun = true),
+            Recorded::Cancel => self.standing.send_modify(|standing| standing.is_cancelled = true),
+            Recorded::Answer(question) => {
+                let mut answers = self.answers();
+                for (_, recorded) in answers.unrecorded.extract_if(.., |(of, _)| *of == question) {
+                    // Whoever answered may be gone.
+                    let _ = recorded.send(());
+                }
+            }
+        }
     }
 }
 

@@ -72,8 +72,9 @@ pub async fn execute(
     described: &Value,
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {
-    let Execution { plan, input, context, options, dry_run } =
+    let Execution { plan, input, context, options, dry_run, who } =
         execution(hall, who, described).await?;
+    let who = &who;
     if dry_run {
         return rehearse(hall, who, &plan, input, context);
     }
@@ -81,17 +82,18 @@ pub async fn execute(
     let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
     let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     let Some(key) = key else {
-        let active = hall.start(who, wanted).map_err(Unbegun::Busy)?;
+        let active = hall.start(who, wanted).await?;
         return Ok(awaited(hall, who, &active, patience).await?);
     };
-    match keys::claim(hall, who, key, described).await? {
-        Claim::Begun(run_id) => again(hall, who, &run_id, patience).await,
+    let run_id = match keys::claim(hall, who, key, described).await? {
+        Claim::Begun(run_id) => run_id,
         Claim::New(run_id) => {
             wanted.run_id = Some(run_id.clone());
-            hall.start(who, wanted).map_err(Unbegun::Busy)?;
-            again(hall, who, &run_id, patience).await
+            hall.start(who, wanted).await?;
+            run_id
         }
-    }
+    };
+    again(hall, who, &run_id, patience).await
 }
 
 /// Executes a plan that is kept, as it is described, and waits for it so long. The same key is the same
@@ -104,6 +106,7 @@ pub async fn execute_plan(
     described: &Value,
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {
+    let who = &who.as_author();
     let (_, plan, _) = hall.served(who).engine.plan_of(record)?;
     let given = described.get("context").filter(|context| !context.is_null());
     let context = given.cloned().unwrap_or_else(Value::empty_object);
@@ -114,7 +117,7 @@ pub async fn execute_plan(
     admit(&plan, input.clone(), &context).map_err(Unexecuted::Refused)?;
     let may_again = described.get("again").and_then(Value::as_bool).unwrap_or(false);
     let mut kept = Kept { plan_id: record.plan_id.clone(), again: may_again };
-    let options = options(described)?;
+    let options = options(who, described)?;
     let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
     let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     if let Some(key) = key {
@@ -158,6 +161,7 @@ async fn again(
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {
     if let Some(active) = hall.active(who, run_id) {
+        active.begun().await?;
         let view = awaited(hall, who, &active, patience).await?;
         if view.status == RunStatus::Running {
             return Ok(view);

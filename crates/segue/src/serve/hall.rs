@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use segue_core::access::{Caller, Principal, Right};
+use segue_core::access::{Caller, INLINE, Principal, Right};
 use segue_core::compile::source::Source;
 use segue_core::composition::{Flow, StepKind};
 use segue_core::id::ToolId;
@@ -18,20 +18,19 @@ use segue_core::tool::COMPOSITION;
 use segue_core::toolset::{Filter, Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_core::words::PlanRecord;
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{
-    Engine, EngineError, PlanError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
-    is_request_id,
+    Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
 };
 use segue_runtime::library::Library;
 use segue_runtime::store::{RunQuery, RunRow, Runs, Store, StoreError, TakeOver};
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::active::{Active, Asking, Outcome, Questions};
 use super::offer::Offers;
+use super::plans::Unbegun;
+use super::threads::{Threads, tell_panic};
 use crate::observe::{Observing, Origin};
 
 /// What is served to somebody, at one moment.
@@ -69,8 +68,8 @@ pub struct Hall {
     stock: RwLock<Arc<Stock>>,
     /// Names that offers must leave to others.
     taken: BTreeSet<&'static str>,
-    /// What runs are driven on: the connections of their tools live there.
-    handle: Handle,
+    /// What runs are driven on, and requests are worked on.
+    threads: Threads,
     active: Mutex<HashMap<Arc<str>, Arc<Active>>>,
     /// Runs that are about to begin: what they execute is taken already.
     announced: Mutex<HashSet<Arc<str>>>,
@@ -117,14 +116,14 @@ pub struct Wanted {
 }
 
 impl Hall {
-    /// A hall for the compositions and templates of an engine, whose runs are driven by `handle`.
+    /// A hall for the compositions and templates of an engine, whose runs are driven by `threads`.
     /// Whoever comes is held to one of the toolsets, or to none.
     pub fn new(
         engine: Engine,
         library: Library,
         toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
         taken: BTreeSet<&'static str>,
-        handle: Handle,
+        threads: Threads,
         observing: Observing,
     ) -> Arc<Hall> {
         let offers = Arc::new(Offers::of(&engine, &taken));
@@ -132,7 +131,7 @@ impl Hall {
         Arc::new(Hall {
             stock: RwLock::new(Arc::new(Stock { all, toolsets, within: Mutex::default() })),
             taken,
-            handle,
+            threads,
             active: Mutex::default(),
             announced: Mutex::default(),
             waiting: Mutex::default(),
@@ -141,6 +140,11 @@ impl Hall {
             leaving: watch::Sender::default(),
             observing,
         })
+    }
+
+    /// Where its work is done.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     /// Those who are told of its runs.
@@ -163,9 +167,12 @@ impl Hall {
         let Some(name) = toolset else { return stock.all.clone() };
         let mut within = stock.within.lock().unwrap_or_else(PoisonError::into_inner);
         let made = within.entry(name.clone()).or_insert_with(|| {
-            let nothing = || Toolset::builder(name.clone()).filter(Filter::Allow(Vec::new()));
+            let unknown = || match &**name {
+                INLINE => ToolsetBuilder::inline(None),
+                _ => Toolset::builder(name.clone()).filter(Filter::Allow(Vec::new())),
+            };
             let known = stock.toolsets.get(name).cloned();
-            stock.all.within(known.unwrap_or_else(nothing), &self.taken)
+            stock.all.within(known.unwrap_or_else(unknown), &self.taken)
         });
         made.clone()
     }
@@ -266,8 +273,19 @@ impl Hall {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run that is somebody's, unless too many are under way.
-    pub fn start(self: &Arc<Hall>, who: &Principal, wanted: Wanted) -> Result<Arc<Active>, String> {
+    /// Begins a run that is somebody's, unless too many are under way, and waits until its beginning is
+    /// durable: whoever has the answer may name the run.
+    pub async fn start(
+        self: &Arc<Hall>,
+        who: &Principal,
+        wanted: Wanted,
+    ) -> Result<Arc<Active>, Unbegun> {
+        let active = self.begin(who, wanted).map_err(Unbegun::Busy)?;
+        active.begun().await.map_err(Unbegun::Engine)?;
+        Ok(active)
+    }
+
+    fn begin(self: &Arc<Hall>, who: &Principal, wanted: Wanted) -> Result<Arc<Active>, String> {
         let (engine, caller) = (self.served(who).engine, who.caller());
         let runs_max = engine.limits().served_runs_max;
         let active = {
@@ -323,13 +341,17 @@ impl Hall {
         }
         let mut count = 0;
         for row in found.runs {
+            if let Some(reason) = &row.set_aside {
+                tracing::warn!(target: "segue::store", "run {} is set aside: {reason}", row.run_id);
+                continue;
+            }
             let Ok(plan) = engine.store().plan(&row.run_id, engine.limits()).await else {
                 continue;
             };
             let is_due =
                 !plan.calls_any_of(pending) && now.is_none_or(|now| plan.calls_any_of(now));
             if is_due && engine.has_tools_of(&plan) {
-                self.go_on(&row, Wish::GoOn, TakeOver::IfLeft, Asking::Later);
+                self.go_on(&row, Wish::GoOn, TakeOver::Recover, Asking::Later);
                 count += 1;
             }
         }
@@ -368,6 +390,10 @@ impl Hall {
                 Err(EngineError::Store(StoreError::Ended { run_id, .. })) if only_goes_on => {
                     Ok(engine.stored(&run_id).await?.view())
                 }
+                Err(EngineError::Store(error @ StoreError::SetAside { .. })) => {
+                    tracing::warn!(target: "segue::store", "{error}");
+                    Err(error.into())
+                }
                 other => other,
             }
         });
@@ -398,14 +424,20 @@ impl Hall {
         let hall = self.clone();
         self.stop_clock(&active.run_id);
         // Two tasks, so that a panic of the one is told by the other.
-        let work = self.handle.spawn(work);
+        let work = self.threads.runs.spawn(work);
         let mut leaving = self.leaving.subscribe();
-        self.handle.spawn(async move {
+        // Not where runs are moved: one that hears nothing is left, too.
+        self.threads.requests.spawn(async move {
             let end = work.abort_handle();
             let outcome = tokio::select! {
-                outcome = work => outcome.unwrap_or_else(|_| {
-                    Err(lost(&active.run_id, "Segue itself failed, which is a defect of it"))
-                }),
+                outcome = work => match outcome {
+                    Ok(outcome) => outcome,
+                    Err(error) => {
+                        tell_panic(&format!("run {}", active.run_id), error);
+                        engine.disown(&active.run_id).await;
+                        Err(lost(&active.run_id, "Segue itself failed, which is a defect of it"))
+                    }
+                },
                 _ = leaving.changed() => {
                     end.abort();
                     active.leave();
@@ -434,7 +466,7 @@ impl Hall {
         let (hall, which) = (self.clone(), run_id.clone());
         let mut leaving = self.leaving.subscribe();
         let mut clocks = self.clocks();
-        let clock = self.handle.spawn(async move {
+        let clock = self.threads.requests.spawn(async move {
             let pause = Duration::from_millis(at_ms.saturating_sub(now_ms()));
             let leaves = tokio::time::timeout(pause, leaving.wait_for(|leaving| *leaving));
             let is_over = leaves.await.is_err();
@@ -494,58 +526,6 @@ impl Hall {
         Ok(Runs { damaged: Vec::new(), ..found })
     }
 
-    /// A plan of theirs that is kept.
-    pub async fn plan_record(
-        &self,
-        who: &Principal,
-        plan_id: &Arc<str>,
-    ) -> Result<PlanRecord, PlanError> {
-        let record = self.everything().engine.plan_record(plan_id).await?;
-        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
-        theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
-    }
-
-    /// A plan of theirs by its id, or the last one of a request of theirs by that.
-    pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<PlanRecord, PlanError> {
-        let id: Arc<str> = id.into();
-        if is_request_id(&id) {
-            return self.plan_of_request(who, &id).await;
-        }
-        self.plan_record(who, &id).await
-    }
-
-    /// The last plan of a request of theirs.
-    pub async fn plan_of_request(
-        &self,
-        who: &Principal,
-        request_id: &Arc<str>,
-    ) -> Result<PlanRecord, PlanError> {
-        let last = self.plans_of_request(who, request_id).await?.pop();
-        last.ok_or_else(|| PlanError::NoPlanFor(request_id.clone()))
-    }
-
-    /// The plans of a request of theirs, the first one first.
-    pub async fn plans_of_request(
-        &self,
-        who: &Principal,
-        request_id: &Arc<str>,
-    ) -> Result<Vec<PlanRecord>, PlanError> {
-        let mut records = self.everything().engine.plans_of_request(request_id).await?;
-        records.retain(|record| who.sees(record.principal.as_deref()));
-        if records.is_empty() {
-            return Err(PlanError::NoPlanFor(request_id.clone()));
-        }
-        Ok(records)
-    }
-
-    /// The plans of somebody, newest first, so many at most.
-    pub async fn plans(&self, who: &Principal, limit: usize) -> Result<Vec<PlanRecord>, PlanError> {
-        let mut records = self.everything().engine.plans(usize::MAX).await?;
-        records.retain(|record| who.sees(record.principal.as_deref()));
-        records.truncate(limit);
-        Ok(records)
-    }
-
     /// Ends a run of theirs, wherever it is.
     pub async fn cancel(
         self: &Arc<Hall>,
@@ -553,6 +533,11 @@ impl Hall {
         run_id: &str,
     ) -> Result<RunView, EngineError> {
         self.act(who, run_id, Wish::Cancel { by: who.name.clone() }).await
+    }
+
+    /// Ends a run that is under way here, whatever it evaluates. Whether that is durable.
+    pub async fn cancel_active(&self, active: &Active, by: Arc<str>) -> bool {
+        active.cancel(by, || self.everything().engine.stop(&active.run_id)).await
     }
 
     /// Has what is wanted of a run of theirs happen, wherever it is, and waits until it is over or waits
@@ -563,20 +548,34 @@ impl Hall {
         run_id: &str,
         wish: Wish,
     ) -> Result<RunView, EngineError> {
+        self.act_telling(who, run_id, wish, &watch::Sender::default()).await
+    }
+
+    /// The same; says when what is wanted is durable, and may be acknowledged.
+    pub(super) async fn act_telling(
+        self: &Arc<Hall>,
+        who: &Principal,
+        run_id: &str,
+        wish: Wish,
+        recorded: &watch::Sender<bool>,
+    ) -> Result<RunView, EngineError> {
         loop {
-            let active = match (self.active(who, run_id), &wish) {
+            let (active, is_recorded) = match (self.active(who, run_id), &wish) {
                 (Some(active), Wish::Cancel { by }) => {
-                    active.cancel(by.clone());
-                    active
+                    let is_recorded = self.cancel_active(&active, by.clone()).await;
+                    (active, is_recorded)
                 }
-                (Some(active), Wish::GoOn) => active,
+                (Some(active), Wish::GoOn) => {
+                    let is_recorded = active.begun().await.is_ok();
+                    (active, is_recorded)
+                }
                 (Some(active), wish) => {
                     if !self.everything().engine.tell(&active.run_id, wish).await? {
                         // It was left meanwhile, because it waits.
                         active.ended().await;
                         continue;
                     }
-                    active
+                    (active, true)
                 }
                 (None, wish) => {
                     let row = self.row(who, run_id).await?;
@@ -585,19 +584,29 @@ impl Hall {
                         Wish::RollBack { .. } => TakeOver::Reopen,
                         Wish::GoOn | Wish::Cancel { .. } | Wish::Decide { .. } => TakeOver::IfLeft,
                     };
-                    self.go_on(&row, wish.clone(), take_over, Asking::Later)
+                    let active = self.go_on(&row, wish.clone(), take_over, Asking::Later);
+                    let is_recorded = active.begun().await.is_ok();
+                    (active, is_recorded)
                 }
             };
+            if is_recorded {
+                recorded.send_replace(true);
+            }
             match &*active.ended().await {
                 // Somebody else drives it, and is told.
                 Err(EngineError::Store(StoreError::Owned { .. })) if wish != Wish::GoOn => {
                     let engine = self.everything().engine;
                     if engine.tell(&active.run_id, &wish).await? {
+                        recorded.send_replace(true);
                         return engine.follow(&active.run_id).await;
                     }
                 }
                 // Segue ends, and the next start goes on with it.
-                Err(_) if active.is_left() => return Ok(self.stored(who, run_id).await?.view()),
+                Err(_) if is_recorded && active.is_left() => {
+                    return Ok(self.stored(who, run_id).await?.view());
+                }
+                // It was left to wait for a person before it heard.
+                Ok(view) if !is_recorded && view.status == RunStatus::Waiting => {}
                 other => return other.clone(),
             }
         }
@@ -620,9 +629,14 @@ impl Hall {
     /// us would be told of as a failure of the run. The next start goes on from the journals.
     pub async fn abandon(&self) {
         let active: Vec<Arc<Active>> = self.actives().values().cloned().collect();
+        self.everything().engine.leave();
         self.leaving.send_replace(true);
         for active in active {
             active.ended().await;
+        }
+        // Else the next process takes them for those of one that died.
+        if let Err(error) = self.store().release_all().await {
+            tracing::warn!(target: "segue::store", "{error}");
         }
     }
 

@@ -37,6 +37,9 @@ pub struct RunLine {
     /// Who began it, where somebody came in to do so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<Arc<str>>,
+    /// Why nothing goes on with it until a person resumes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<Arc<str>>,
 }
 
 impl From<&RunRow> for RunLine {
@@ -51,6 +54,7 @@ impl From<&RunRow> for RunLine {
             duration_ms: run.ended_ms.unwrap_or(run.updated_ms).saturating_sub(run.started_ms),
             plan_hash: run.plan_hash.clone(),
             principal: run.caller.as_ref().map(|caller| caller.principal.clone()),
+            set_aside: run.set_aside.clone(),
         }
     }
 }
@@ -95,7 +99,7 @@ pub fn has_words(tool: &ToolSpec, words: &str) -> bool {
 /// Everything that is known of a tool.
 pub fn definition(tool: &ToolSpec) -> Value {
     let Value::Object(definition) = tool.definition() else { return Value::Null };
-    let mut definition = Arc::unwrap_or_clone(definition);
+    let mut definition = definition.unwrap_or_clone();
     let mut add = |name: &str, value: Value| drop(definition.insert(name.into(), value));
     add("effect", effect_word(tool.annotations.impact()).into());
     let rollback = match &tool.rollback {

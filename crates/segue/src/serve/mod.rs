@@ -9,6 +9,7 @@
 //! executing.rs, keys.rs               having it run, once for each key
 //! acting.rs, plans.rs                 what is wanted of a run; plans from words
 //! following.rs                        what happens in a run, as it happens
+//! threads.rs                          who works on requests, and who moves runs
 //! own.rs                              tools of ours beside the compositions
 //! audit.rs                            who did what, in a line
 //! ```
@@ -34,4 +35,5 @@ pub mod own;
 pub mod plans;
 pub mod question;
 pub mod rest;
+pub mod threads;
 pub mod told;

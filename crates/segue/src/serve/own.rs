@@ -22,6 +22,10 @@ use super::told::{Told, run_value};
 /// How often a run is looked at that is not under way here.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// Why nobody consents by calling a tool.
+const APPROVED: &str = "`options.approved` is not for callers of a tool: what asks is put to the person, \
+                        who answers through this host, `segue approve` or the API";
+
 /// What one of our tools is.
 pub struct Own {
     /// Its name.
@@ -113,7 +117,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "plan_ask",
-        right: Right::Run,
+        right: Right::Compose,
         description: "Has a model plan calls of the tools for what somebody wants, in their own words. The plan is checked and kept; nothing is called. Show it, then run it with plan_execute. The same words get the plan that worked before, unless fresh.",
         input: r#"{"type":"object","properties":{"query":{"type":"string","description":"what is wanted"},"request_id":{"type":"string","description":"req_…: make another plan for this request"},"use":{"type":"string","description":"plan_…: take this plan, which worked before"},"fresh":{"type":"boolean","default":false}},"required":["query"],"additionalProperties":false}"#,
         output: PLANNED,
@@ -121,7 +125,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "plan_execute",
-        right: Right::Run,
+        right: Right::Compose,
         description: "Executes a plan of plan_ask, once: the plan, or the last one of a request. Calls that may destroy something ask a person first. With again it is executed once more.",
         input: r#"{"type":"object","properties":{"plan_id":{"type":"string"},"request_id":{"type":"string"},"again":{"type":"boolean","default":false}},"additionalProperties":false}"#,
         output: RUN,
@@ -174,7 +178,16 @@ pub fn find(name: &str) -> Option<&'static Own> {
 impl Own {
     /// Whether there is something that it could do, and for them: planning needs a model.
     pub fn is_offered(&self, who: &Principal, engine: &Engine) -> bool {
-        who.may(self.right) && (!self.name.starts_with("plan_") || engine.has_model())
+        self.missing(who, engine).is_none()
+    }
+
+    /// What it would take to offer it to somebody, where it is not.
+    pub fn missing(&self, who: &Principal, engine: &Engine) -> Option<String> {
+        if !who.may(self.right) {
+            return Some(format!("for `{}`: it needs `{}`", who.name, self.right.as_str()));
+        }
+        let has_model = !self.name.starts_with("plan_") || engine.has_model();
+        (!has_model).then(|| "without a model: `llm` configures one".to_owned())
     }
 
     /// JSON Schema of its arguments.
@@ -189,6 +202,9 @@ impl Own {
 
     /// What is wrong with arguments.
     pub fn violation(&self, args: &Value) -> Option<String> {
+        if args.get("options").and_then(|options| options.get("approved")).is_some() {
+            return Some(APPROVED.to_owned());
+        }
         let schema = segue_core::schema::Schema::new(self.input_schema());
         schema.violations(args).first().map(|v| format!("the arguments do not fit: {v}"))
     }
@@ -286,7 +302,7 @@ impl Desk<'_> {
 
     fn validate(&self, composition: Option<&Value>) -> Told {
         let source = source(composition.unwrap_or(&Value::Null));
-        let (plan, diagnostics) = self.hall.served(self.who).engine.plan(&source);
+        let (plan, diagnostics) = self.hall.served(&self.who.as_author()).engine.plan(&source);
         let findings: Vec<Value> =
             diagnostics.iter().map(|finding| shown(finding, &source)).collect();
         let mut answer =

@@ -12,7 +12,7 @@ use segue_core::plan::Plan;
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunView, Timestamp};
 use segue_core::words::{PlanRecord, PlanState};
-use segue_runtime::engine::{AskRequest, PlanError, Planned, Reuse};
+use segue_runtime::engine::{AskRequest, EngineError, PlanError, Planned, Reuse, is_request_id};
 use serde::Serialize;
 
 use super::acting::seen;
@@ -36,6 +36,8 @@ pub enum Unbegun {
     Plan(PlanError),
     /// Too much is going on.
     Busy(String),
+    /// Its beginning could not be written.
+    Engine(EngineError),
 }
 
 /// Why a plan is not written as a composition.
@@ -88,6 +90,60 @@ impl From<PlanError> for Unmade {
     }
 }
 
+impl Hall {
+    /// A plan of theirs that is kept.
+    pub async fn plan_record(
+        &self,
+        who: &Principal,
+        plan_id: &Arc<str>,
+    ) -> Result<PlanRecord, PlanError> {
+        let record = self.everything().engine.plan_record(plan_id).await?;
+        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
+        theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
+    }
+
+    /// A plan of theirs by its id, or the last one of a request of theirs by that.
+    pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<PlanRecord, PlanError> {
+        let id: Arc<str> = id.into();
+        if is_request_id(&id) {
+            return self.plan_of_request(who, &id).await;
+        }
+        self.plan_record(who, &id).await
+    }
+
+    /// The last plan of a request of theirs.
+    pub async fn plan_of_request(
+        &self,
+        who: &Principal,
+        request_id: &Arc<str>,
+    ) -> Result<PlanRecord, PlanError> {
+        let last = self.plans_of_request(who, request_id).await?.pop();
+        last.ok_or_else(|| PlanError::NoPlanFor(request_id.clone()))
+    }
+
+    /// The plans of a request of theirs, the first one first.
+    pub async fn plans_of_request(
+        &self,
+        who: &Principal,
+        request_id: &Arc<str>,
+    ) -> Result<Vec<PlanRecord>, PlanError> {
+        let mut records = self.everything().engine.plans_of_request(request_id).await?;
+        records.retain(|record| who.sees(record.principal.as_deref()));
+        if records.is_empty() {
+            return Err(PlanError::NoPlanFor(request_id.clone()));
+        }
+        Ok(records)
+    }
+
+    /// The plans of somebody, newest first, so many at most.
+    pub async fn plans(&self, who: &Principal, limit: usize) -> Result<Vec<PlanRecord>, PlanError> {
+        let mut records = self.everything().engine.plans(usize::MAX).await?;
+        records.retain(|record| who.sees(record.principal.as_deref()));
+        records.truncate(limit);
+        Ok(records)
+    }
+}
+
 /// The plans of theirs that worked for words like these.
 pub async fn used_before(
     hall: &Hall,
@@ -108,6 +164,7 @@ pub async fn ask(hall: &Hall, who: &Principal, args: &Value) -> Result<Made, Unm
         None if is_fresh => Reuse::Nothing,
         None => Reuse::Same,
     };
+    let who = &who.as_author();
     let query = text("query").unwrap_or_default();
     let used_before = used_before(hall, who, &query).await?;
     let (request_id, by) = (text("request_id"), Some(who.clone()));
@@ -132,13 +189,11 @@ pub async fn begin(
     let taken = engine.take_plan(&kept.plan_id, kept.again, run_id).await;
     let taken = taken.map_err(Unbegun::Plan)?;
     wanted.run_id.clone_from(&taken.now.run_id);
-    match hall.start(who, wanted) {
-        Ok(active) => Ok(active),
-        Err(why) => {
-            engine.give_plan_back(taken).await;
-            Err(Unbegun::Busy(why))
-        }
+    let begun = hall.start(who, wanted).await;
+    if begun.is_err() {
+        engine.give_plan_back(taken).await;
     }
+    begun
 }
 
 /// A plan as it stands. One whose run begins here is being executed, whatever the journal says yet.
@@ -214,7 +269,7 @@ impl Desk<'_> {
     /// The plan that `plan_execute` is to run; the error is the answer.
     pub async fn kept_plan(&self, args: &Value) -> Result<(Arc<Plan>, Kept), Told> {
         let record = self.record(args).await?;
-        let planned = self.hall.served(self.who).engine.plan_of(&record);
+        let planned = self.hall.served(&self.who.as_author()).engine.plan_of(&record);
         let (_, plan, _) = planned.map_err(|error| plan_error(&error))?;
         let again = args.get("again").and_then(Value::as_bool).unwrap_or(false);
         Ok((plan, Kept { plan_id: record.plan_id, again }))
@@ -279,6 +334,9 @@ fn error_text(error: &PlanError) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
 
     use segue_core::compile::source::Source;
     use segue_core::run::Options;
@@ -290,6 +348,7 @@ mod tests {
     use super::*;
     use crate::observe::{Observing, Origin};
     use crate::serve::active::Asking;
+    use crate::serve::threads::Threads;
 
     const PLAN: &str = r#"{ "tools": [{ "name": "echo", "parameters": {} }] }"#;
 
@@ -324,7 +383,7 @@ mod tests {
             library,
             BTreeMap::new(),
             taken,
-            idle.handle().clone(),
+            Threads { runs: idle.handle().clone(), requests: idle.handle().clone() },
             observing,
         );
         let state = async || {
@@ -353,8 +412,9 @@ mod tests {
             origin: Origin::default(),
         };
         let kept = Kept { plan_id: record.plan_id.clone(), again: false };
-        let active = begin(&hall, &who, &kept, wanted).await.unwrap();
-        assert!(hall.stored(&who, &active.run_id).await.is_err(), "nothing is written yet");
+        let mut begun = pin!(begin(&hall, &who, &kept, wanted));
+        let is_pending = poll_fn(|cx| Poll::Ready(begun.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending && hall.under_way(&who) == 1, "nothing is written yet");
         assert_eq!(state().await, PlanState::InProgress);
         idle.shutdown_background();
     }

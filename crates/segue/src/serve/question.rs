@@ -6,7 +6,9 @@ use std::sync::Arc;
 use segue_core::plan::{Declared, Plan};
 use segue_core::run::{Question, QuestionKind, Run, UndoCall};
 use segue_core::schema::Schema;
+use segue_core::tool::Impact;
 use segue_core::value::Value;
+use segue_core::view::WaitView;
 use segue_runtime::driver::Decision;
 
 use super::offer::effect;
@@ -72,8 +74,40 @@ pub fn listed(calls: &[Declared]) -> String {
 
 /// What would take a call back, where it is allowed with it.
 pub fn undo_words(undo: Option<&UndoCall>) -> String {
-    let Some(UndoCall { tool, args }) = undo else { return String::new() };
+    let Some(UndoCall { tool, args, .. }) = undo else { return String::new() };
     format!("If a later step fails, `{tool}` takes it back with\n{}\n", shown(args))
+}
+
+/// What is at stake when a call is allowed: a line, or nothing where nothing is.
+pub fn stakes(effect: Impact, can_be_undone: bool) -> &'static str {
+    match (effect, can_be_undone) {
+        (Impact::None | Impact::Reads, _) => "",
+        (Impact::Writes, true) => "It changes something, which a rollback can take back.\n",
+        (Impact::Writes, false) => "It changes something, and that cannot be undone.\n",
+        (Impact::Destroys | Impact::Unknown, true) => {
+            "It may destroy something, which a rollback can take back.\n"
+        }
+        (Impact::Destroys | Impact::Unknown, false) => {
+            "It may destroy something, and that cannot be undone.\n"
+        }
+    }
+}
+
+/// The question of a run that waits, with everything that a yes to it covers.
+pub fn asked(wait: &WaitView) -> String {
+    let mut text = clean(&wait.message).into_owned();
+    if let (true, Some(input)) = (wait.kind == "run", Some(&wait.args).filter(|it| !it.is_null())) {
+        let _ = write!(text, "\nit runs with {}", shown(input));
+    }
+    for covered in &wait.covers {
+        let what = if covered.takes_back { "to take that back: " } else { "" };
+        let lasting = if covered.can_be_undone { "" } else { ", cannot be undone" };
+        let _ = write!(text, "\n- {what}{}: {}{lasting}", covered.tool, effect(covered.effect));
+        if let Some(arguments) = &covered.arguments {
+            let _ = write!(text, ", with {}", shown(arguments));
+        }
+    }
+    text
 }
 
 /// The form of a question of a run.
@@ -81,10 +115,11 @@ pub fn form(composition: &str, question: &Question) -> Form {
     let step = &question.step;
     match &question.kind {
         QuestionKind::Run { composition, input, calls } => consent(composition, input, calls),
-        QuestionKind::Call { tool, args, parts, undo } => Form {
+        QuestionKind::Call { tool, args, effect, is_undoable, parts, undo } => Form {
             message: format!(
-                "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}{}May it?",
+                "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}{}{}May it?",
                 shown(args),
+                stakes(*effect, *is_undoable),
                 listed(parts),
                 undo_words(undo.as_ref())
             ),
@@ -192,7 +227,7 @@ fn parsed(data: Option<&Value>) -> Value {
         .unwrap_or_else(|_| Value::from(text))
 }
 
-fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     if text.chars().count() <= ARGUMENTS_CHARS_MAX {
         return clean(&text).into_owned();

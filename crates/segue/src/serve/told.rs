@@ -9,6 +9,7 @@ use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus};
 use segue_runtime::engine::EngineError;
 
 use super::content::{Piece, pieces};
+use super::question::asked;
 use crate::print::clean;
 
 /// What of a result that is too large is shown.
@@ -247,8 +248,7 @@ fn failure(view: &RunView, can_ask: bool) -> String {
         let _ = writeln!(text, "Could not be rolled back, look at it by hand: {left}.");
     }
     for wait in &view.waiting_for {
-        let _ =
-            writeln!(text, "Step `{}` waits for an answer: {}", wait.step, clean(&wait.message));
+        let _ = writeln!(text, "Step `{}` waits for an answer: {}", wait.step, asked(wait));
     }
     if view.status == RunStatus::Waiting {
         let here = if can_ask {
@@ -259,7 +259,8 @@ fn failure(view: &RunView, can_ask: bool) -> String {
         };
         let _ = writeln!(
             text,
-            "{here} who may decide runs `segue approve {}`, with `--deny` for a no.",
+            "{here} who may decide runs `segue approve {}`, with `--deny` for a no; over HTTP that needs \
+             the right `approve`.",
             view.run_id
         );
     }

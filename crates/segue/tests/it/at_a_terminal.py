@@ -1,6 +1,7 @@
 """Runs a program at a terminal of its own and types a line whenever it waits for one.
 
 at_a_terminal.py LINES PROGRAM ARGS...: LINES are separated by `|`; a line is typed after each `] ` or `): ` that is shown last.
+A first line that begins with `^` is typed at once, before anything is asked.
 Of `COMMAND!!LINE` the command is executed first, and an empty LINE is not typed.
 What was shown is printed; the exit code is the program's. Needs only Python 3."""
 import os, pty, signal, subprocess, sys
@@ -11,6 +12,8 @@ signal.alarm(60)
 pid, terminal = pty.fork()
 if pid == 0:
     os.execvp(sys.argv[2], sys.argv[2:])
+if lines[0].startswith("^"):
+    os.write(terminal, lines.pop(0)[1:].encode() + b"\n")
 shown = since = b""
 while True:
     try:

@@ -163,7 +163,7 @@ fn execute(world: &World, command: &Command) -> Result<Option<Output>, String> {
 /// Follows a page from its first block to its last, and says what is not so.
 fn follow(page: &Path, wrong: &mut String) -> usize {
     let text = fs::read_to_string(page).unwrap();
-    let world = World::new();
+    let world = World::found();
     copy_folder(&repository().join("examples"), &world.path("examples"));
     let mut ran = 0;
     for block in blocks(&text) {
@@ -307,7 +307,7 @@ fn what_the_pages_show_with_built_in_tools_is_found_by_the_program() {
         if foreign || *code == Code::AmbiguousTool {
             continue;
         }
-        let world = World::new();
+        let world = World::found();
         let name = format!("c.{}", example.language());
         world.file(&name, &example.text);
         let report = world.segue(&["check", &name, "--json"]).json();

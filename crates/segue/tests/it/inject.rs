@@ -4,6 +4,7 @@ use crate::support::{Json, World, step};
 
 const SHOP: &str = "
 name: c
+overwrites: [paid.txt]
 error_handling: { rollback_on_failure: true, backoff: { initial: 1ms, jitter: false } }
 steps:
   - { id: pay, tool: files_write, parameters: { path: paid.txt, content: '10' } }

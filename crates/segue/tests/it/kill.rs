@@ -53,6 +53,7 @@ struct Tally {
     kills: u64,
     recoveries: u64,
     in_doubt: u64,
+    set_aside: u64,
     probed: u64,
     statuses: BTreeMap<String, u64>,
 }
@@ -64,6 +65,7 @@ impl Tally {
         self.kills += other.kills;
         self.recoveries += other.recoveries;
         self.in_doubt += other.in_doubt;
+        self.set_aside += other.set_aside;
         self.probed += other.probed;
         for (status, count) in other.statuses {
             *self.statuses.entry(status).or_default() += count;
@@ -89,10 +91,10 @@ fn killed_at_any_moment_nothing_is_lost_repeated_or_stuck() {
         let lanes: Vec<_> = (0..lanes).map(|lane| scope.spawn(work(lane))).collect();
         lanes.into_iter().for_each(|lane| tally.add(lane.join().expect("see above")));
     });
-    let Tally { cycles, runs, kills, recoveries, in_doubt, probed, statuses } = tally;
+    let Tally { cycles, runs, kills, recoveries, in_doubt, set_aside, probed, statuses } = tally;
     say(&format!(
         "{cycles} cycles, {runs} runs, {kills} kills, {recoveries} recoveries, {in_doubt} in doubt, \
-         {probed} probed; lost 0, repeated 0, stuck 0; {statuses:?}"
+         {set_aside} set aside, {probed} probed; lost 0, repeated 0, stuck 0; {statuses:?}"
     ));
     assert!(kills >= cycles / 2, "too few kills hit anything: {kills}");
 }
@@ -103,10 +105,10 @@ fn say(text: &str) {
 }
 
 /// Good enough to choose moments.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -114,7 +116,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
@@ -242,6 +244,13 @@ impl Lane {
                 return;
             }
             for row in rows {
+                if row.set_aside.is_some() {
+                    // A person goes on with it.
+                    self.tally.set_aside += 1;
+                    Self::finish(self.start(&["resume", &row.run_id]));
+                    self.promised(promise);
+                    continue;
+                }
                 let view =
                     self.world.json(0, &Self::args(&["runs", "show", &row.run_id, "--json"]));
                 let Some(wait) = view["waiting_for"].get(0).cloned() else { continue };

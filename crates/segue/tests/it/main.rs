@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+mod acknowledged;
+mod aside;
+mod attack;
 mod check;
 mod coverage;
 mod dialects;
@@ -21,7 +24,9 @@ mod login;
 mod mcp;
 mod observe;
 mod plan;
+mod poison;
 mod promises;
+mod reach;
 mod rest;
 mod run;
 mod runs;

@@ -140,7 +140,7 @@ fn a_server_that_cannot_start_stops_only_who_needs_it() {
 /// D1: checking a stranger's repository starts nothing of theirs (reliability.md row 18).
 #[test]
 fn what_was_merely_found_starts_nothing_until_it_is_trusted() {
-    let world = world(&[("h", &scripted("good", "started"))]);
+    let world = world(&[("h", &scripted("good", "started"))]).merely_found();
     world.file(
         ".mcp.json",
         format!("{{ // mine\n \"mcpServers\": {{ \"p\": {}, }} }}", scripted("good", "started")),
@@ -276,7 +276,7 @@ fn a_server_that_lacks_something_stops_only_who_needs_it() {
 /// What is wrong with a project's `.mcp.json` is said, and names in it do not pass for others.
 #[test]
 fn a_projects_servers_are_looked_at_like_ones_own() {
-    let world = World::with("name: x\nsteps:\n  - { id: a, tool: 'a:t' }\n");
+    let world = World::with("name: x\nsteps:\n  - { id: a, tool: 'a:t' }\n").merely_found();
     let good = scripted("good", "good");
     world.file("segue.yaml", config(&[("blog", &good), ("off", "{ disabled: true }")]));
     let project = format!(
@@ -316,7 +316,7 @@ fn a_projects_servers_are_looked_at_like_ones_own() {
 /// D1: whatever key servers stand under, trust is of all of them.
 #[test]
 fn trust_is_of_the_servers_under_both_keys() {
-    let world = World::with(CALLS_H);
+    let world = World::with(CALLS_H).merely_found();
     let file = |behaviour: &str| {
         let (h, other) = (scripted(behaviour, "started"), scripted("good", "other"));
         world.file("segue.yaml", format!("mcpServers: {{ h: {h} }}\nservers: {{ o: {other} }}\n"));

@@ -198,7 +198,8 @@ fn a_session_is_named() {
 fn a_collector_that_was_merely_found_is_told_nothing() {
     let collector = Collector::start();
     let world =
-        World::with("name: small\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n");
+        World::with("name: small\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n")
+            .merely_found();
     let otlp = format!("observe: {{ otlp: {{ endpoint: '{}' }} }}\n", collector.address);
     world.file("segue.yaml", otlp);
     world.segue(&["run", "c.yaml"]).exits(0);
@@ -320,7 +321,10 @@ fn the_walk_is_counted_and_told() {
 #[test]
 fn servers_of_others_are_counted() {
     let collector = Collector::start();
-    let world = traced(&collector, "server: { token: open-sesame }\ncompositions: ['c.yaml']\n");
+    let world = traced(
+        &collector,
+        "server: { token: open-sesame-open-sesame-open-sesame }\ncompositions: ['c.yaml']\n",
+    );
     let served = Served::start(&world, "memory", &[]);
     let text = served.get("/metrics").body;
     for line in ["segue_upstream_up{server=\"h\"} 1", "segue_upstream_starts_total{server=\"h\"} 1"]

@@ -578,7 +578,7 @@ fn commands_of_a_named_configuration_run() {
 #[cfg(unix)]
 #[test]
 fn commands_of_a_found_configuration_wait_for_trust() {
-    let world = World::with(SHOUTS);
+    let world = World::with(SHOUTS).merely_found();
     world.file("segue.yaml", COMMANDS);
     let refused = world.run(1, &[]);
     assert_eq!(error(&refused)["code"], "policy-violation");
@@ -586,7 +586,7 @@ fn commands_of_a_found_configuration_wait_for_trust() {
     world.segue(&["check", "c.yaml"]).exits(0);
     world.segue(&["doctor"]).exits(2);
     let trusted = world.segue(&["trust"]).exits(0);
-    assert!(trusted.stderr.contains(r#"shout: ["tr","a-z","A-Z"]"#), "{}", trusted.stderr);
+    assert!(trusted.stderr.contains(r#"["tr","a-z","A-Z"]"#), "{}", trusted.stderr);
     assert_eq!(world.run(0, &[])["output"], "HELLO");
     world.segue(&["doctor"]).exits(0);
     // Trust is in these commands, as they are.
@@ -652,12 +652,63 @@ fn a_person_at_a_terminal_is_asked() {
     at_a_terminal(&world, "n", &args).exits(3);
 }
 
+/// A composition that calls a destructive tool, which leaves a mark.
+#[cfg(unix)]
+fn marking(parameters: &str) -> World {
+    let world = World::with(&format!(
+        "name: c\nsteps: [ {{ id: a, tool: mark, parameters: {parameters} }} ]\noutput: done\n"
+    ));
+    world.file(
+        "segue.yaml",
+        "commands: { mark: { argv: [sh, -c, 'echo x >> marks'], destructive: true, \
+         input: { type: object, properties: { n: { type: string } } } } }\n",
+    );
+    world
+}
+
+/// What somebody typed before they could read a question is no answer to it.
+#[test]
+#[cfg(unix)]
+fn what_was_typed_before_a_question_is_no_answer() {
+    let world = marking("{ n: x }");
+    let args = ["run", "c.yaml", "-q", "--config", "segue.yaml"];
+    at_a_terminal(&world, "^y", &args).exits(3);
+    assert!(!world.path("marks").exists());
+    at_a_terminal(&world, "^n|y", &args).exits(0);
+    assert!(world.path("marks").exists());
+}
+
+/// Whoever is asked sees every character of what they allow, what it does, and that it lasts: at a
+/// terminal, and when they look at the run that waits.
+#[test]
+#[cfg(unix)]
+fn whoever_is_asked_sees_what_they_allow() {
+    let world = marking(r#"{ n: "keep\u202Eeteled\u200B\x9B2J\x7F" }"#);
+    let args = ["run", "c.yaml", "-q", "--config", "segue.yaml"];
+    let said = at_a_terminal(&world, "n", &args).exits(3).stdout;
+    for hidden in ['\u{202e}', '\u{200b}', '\u{9b}', '\u{7f}'] {
+        assert!(!said.contains(hidden), "{said:?}");
+        assert!(said.contains(&hidden.escape_default().to_string()), "{said:?}");
+    }
+    assert!(said.contains("may destroy something, and that cannot be undone"), "{said}");
+    // A run that waits says the same to whoever looks at it.
+    world.file(
+        "c.yaml",
+        "name: c\nsteps: [ { id: ask, approve: { message: \"Go\\e[2J on?\\u202E\" } } ]\n",
+    );
+    world.segue(&["run", "c.yaml", "-q", "--config", "segue.yaml"]).exits(3);
+    let shown = world.segue(&["--config", "segue.yaml", "runs", "show", "last"]).exits(0);
+    let said = shown.stdout + &shown.stderr;
+    assert!(!said.contains(['\u{1b}', '\u{202e}']), "{said:?}");
+    assert!(said.contains("Go\\u{1b}[2J on?\\u{202e}"), "{said:?}");
+}
+
 /// A run goes on while somebody is asked, and ends without an answer when it is too late for one.
 #[test]
 #[cfg(unix)]
 fn a_question_holds_up_nobody_else() {
     let world = World::with(
-        "name: c\nsteps:\n  - { id: ask, approve: { message: 'Go on?' } }\n\
+        "name: c\noverwrites: [two.txt]\nsteps:\n  - { id: ask, approve: { message: 'Go on?' } }\n\
          \x20 - { id: one, tool: echo, parameters: { n: 1 } }\n\
          \x20 - { id: two, tool: files_write, parameters: { path: two.txt, content: x }, depends_on: one }\n\
          \x20 - { id: say, tool: echo, parameters: { by: '{{ ask.by }}' } }\n",

@@ -22,6 +22,9 @@ commands:
 tools: { 'command:note': { destructive: true } }
 ";
 
+/// What a host writes itself may use every tool.
+pub(crate) const ANY_TOOL: &str = "toolsets: { any: { allow: ['*'] } }\nserver: { inline: any }\n";
+
 pub(crate) const DOUBLE: &str = "\
 name: double-it
 description: Doubles a number
@@ -257,7 +260,7 @@ steps:
 /// A draft is checked without side effects, dry-run, and run.
 #[test]
 fn a_composition_of_the_caller_is_checked_and_run() {
-    let world = world("", &[("double", DOUBLE)]);
+    let world = world(ANY_TOOL, &[("double", DOUBLE)]);
     let draft = "name: d\nsteps:\n  - { id: w, tool: files_write, parameters: { path: d.txt, content: hi } }\n";
     let mut host = Host::legacy(&world, &json!({}));
     let checked = value(&host.call("composition_validate", json!({ "composition": draft })));

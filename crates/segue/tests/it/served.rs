@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use crate::support::{Json, SEGUE, World, json};
 
 /// The token that the worlds of these tests have.
-pub(crate) const TOKEN: &str = "open-sesame";
+pub(crate) const TOKEN: &str = "open-sesame-open-sesame-open-sesame";
 
 /// What it says, it says in this time.
 const SAID_MAX: Duration = Duration::from_mins(1);
 
 /// A server.
 pub(crate) struct Served {
-    child: Child,
+    /// Its process, unless it is in this one.
+    child: Option<Child>,
     pub(crate) address: String,
     /// Lines that it has said.
     said: Arc<Mutex<Vec<String>>>,
@@ -33,7 +34,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn parse(text: &str) -> Answer {
+    pub(crate) fn parse(text: &str) -> Answer {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -96,14 +97,19 @@ impl Served {
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = said.clone();
         std::thread::spawn(move || lines.for_each(|line| heard.lock().unwrap().push(line)));
-        let served = Served { child, address, said };
+        let served = Served { child: Some(child), address, said };
         // Whatever is said at the start has been said when something is answered.
         assert_eq!(served.ask("GET", "/healthz", &[], "").status, 200);
         served
     }
 
+    /// One that listens at this address already.
+    pub(crate) fn at(address: String) -> Served {
+        Served { child: None, address, said: Arc::default() }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().unwrap().id()
     }
 
     /// The first line that it said and that has this in it, waiting for it.
@@ -236,14 +242,21 @@ impl Served {
 
     /// Waits for the end.
     pub(crate) fn wait(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        self.child.take().unwrap().wait().unwrap()
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().unwrap().try_wait().unwrap()
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) const SEGUE: &str = env!("CARGO_BIN_EXE_segue");
 /// A working folder and a home that go away together.
 pub(crate) struct World {
     dir: TempDir,
+    /// Whether its `segue.yaml` is merely found, and not what its user named.
+    is_found: bool,
 }
 
 impl World {
@@ -24,7 +26,17 @@ impl World {
         for folder in ["work", "home"] {
             fs::create_dir(dir.path().join(folder)).unwrap();
         }
-        World { dir }
+        World { dir, is_found: false }
+    }
+
+    /// A world whose `segue.yaml` nobody has named, so that it waits for trust.
+    pub(crate) fn found() -> World {
+        World::new().merely_found()
+    }
+
+    /// The same world, whose `segue.yaml` nobody has named.
+    pub(crate) fn merely_found(self) -> World {
+        World { is_found: true, ..self }
     }
 
     /// A world with one composition, `c.yaml`.
@@ -69,6 +81,10 @@ impl World {
             .env("NO_COLOR", "1")
             .current_dir(self.folder())
             .stdin(Stdio::null());
+        let config = self.path("segue.yaml");
+        if !self.is_found && config.exists() {
+            command.env("SEGUE_CONFIG", config);
+        }
         command
     }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::runs::everything;
 use crate::serve::host::{Host, error, text, value};
-use crate::served::Served;
+use crate::served::{Served, TOKEN};
 use crate::support::{Done, Json, SEGUE, World, json, repository};
 
 const CANARY: &str = "canary-7f3a9b-5d";
@@ -50,7 +50,10 @@ fn trusting(mode: &str, is_written: bool) -> (World, Option<AtAddress>) {
         Some(at) => json!({ "type": "http", "url": format!("http://127.0.0.1:{}/mcp", at.1),
             "headers": { "Authorization": format!("Bearer {secret}") } }),
     };
-    let config = format!("mcpServers: {{ s: {server} }}\nserver: {{ token: open-sesame }}\n");
+    let config = format!(
+        "mcpServers: {{ s: {server} }}\ntoolsets: {{ any: {{ allow: ['*'] }} }}\n\
+         server: {{ token: {TOKEN}, inline: any }}\n"
+    );
     world.file("segue.yaml", format!("{config}compositions: ['lib/*.yaml']\n"));
     world.file("lib/tell.yaml", CALLS);
     (world, at)

@@ -266,7 +266,7 @@ fn a_model_that_was_merely_found_is_not_asked() {
     let model = Model::saying(&[
         r#"{"tools": [{"name": "echo", "parameters": {"a": 1}}], "executionOrder": ["echo"]}"#,
     ]);
-    let world = World::new();
+    let world = World::found();
     let base = format!("http://127.0.0.1:{}/v1", model.port);
     world
         .file("segue.yaml", format!("llm: {{ model: m, base_url: \"{base}\", api_key: {KEY} }}\n"));
@@ -274,7 +274,7 @@ fn a_model_that_was_merely_found_is_not_asked() {
     assert!(done.stderr.contains("segue trust"), "{}", done.stderr);
     assert_eq!(model.asked(), 0);
     let trusted = world.segue(&["trust"]).exits(0).stderr;
-    assert!(trusted.contains(&base) && trusted.contains("may be asked now"), "{trusted}");
+    assert!(trusted.contains(&base) && trusted.contains("is trusted now"), "{trusted}");
     world.segue(&["plan", "--ask", "say something"]).exits(0);
     assert_eq!(model.asked(), 1);
     // Another address is another matter.

@@ -12,7 +12,7 @@ use crate::expr::{Template, TypeScope};
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
 use crate::types::Type;
-use crate::value::{Map, Value};
+use crate::value::{Map, Shared, Value};
 
 /// Parts of tools' schemas that were compiled, by the address of the part. The tools outlive the
 /// check, so an address stays what it was.
@@ -124,7 +124,13 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn missing(&mut self, name: &str, node: &Node, properties: Option<&Arc<Map>>, path: &[&str]) {
+    fn missing(
+        &mut self,
+        name: &str,
+        node: &Node,
+        properties: Option<&Shared<Map>>,
+        path: &[&str],
+    ) {
         let top = path.is_empty();
         let message = if top {
             format!("Missing required parameter: {name} of `{}`", self.tool.id)
@@ -140,7 +146,7 @@ impl Walk<'_, '_> {
         self.checker.findings.push(finding);
     }
 
-    fn unknown(&mut self, member: &Member, properties: Option<&Arc<Map>>, path: &[&str]) {
+    fn unknown(&mut self, member: &Member, properties: Option<&Shared<Map>>, path: &[&str]) {
         let names: Vec<&str> =
             properties.into_iter().flat_map(|p| p.keys().map(|name| &**name)).collect();
         let owner = match path {
@@ -177,7 +183,7 @@ impl Walk<'_, '_> {
 
     fn compiled(&mut self, schema: &Value) -> &Schema {
         let address = match schema {
-            Value::Object(members) => Arc::as_ptr(members) as usize,
+            Value::Object(members) => std::ptr::from_ref(&**members) as usize,
             _ => 0,
         };
         let root = self.root;

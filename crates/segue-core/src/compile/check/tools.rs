@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::access::INLINE;
 use crate::compile::resolve::unquoted;
 use crate::compile::source::{Source, Span};
 use crate::composition::{Body, Composition, Params, Step, StepKind, StepRollback, ToolCall, Undo};
@@ -200,7 +201,10 @@ fn refused(call: &ToolCall, tool: &ToolSpec, toolset: &Toolset) -> Option<Diagno
             (code, format!("`{}` cannot be called: {message}", tool.id))
         }
     };
-    let help = format!("`segue tools --toolset {}` lists what it has", toolset.name());
+    let mut help = format!("`segue tools --toolset {}` lists what it has", toolset.name());
+    if **toolset.name() == *INLINE {
+        help += ": what only reads, what is served, and the toolset that `server.inline` names";
+    }
     Some(Diagnostic::error(code, message, call.name_span).help(help))
 }
 

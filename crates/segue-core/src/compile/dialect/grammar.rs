@@ -125,6 +125,7 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
     "requires": Of(&REQUIRES), "What the caller must bring.";
     "atomic": Bool, "One confirmation for the whole run.";
+    "overwrites": List(&Text), "Patterns of files below the files root that a run may overwrite without asking; it counts where the composition is the operator's.";
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
     "max_concurrency": Count, "Steps that run at once; 16 unless said otherwise.";

@@ -70,6 +70,10 @@ pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Comp
         input: read_input(reader, root),
         requires_context: root.get("requires").map_or_else(Vec::new, |n| read_requires(reader, n)),
         atomic: root.get("atomic").and_then(|n| reader.bool(n, "`atomic`")).unwrap_or(false),
+        overwrites: root.get("overwrites").map_or_else(Vec::new, |node| {
+            let patterns = reader.list(node, "`overwrites`").iter();
+            patterns.filter_map(|pattern| reader.text(pattern, "a pattern")).collect()
+        }),
         timeout_ms: own_ms.into_iter().chain(guarded_ms).min(),
         max_concurrency: read_concurrency(reader, root).unwrap_or(CONCURRENCY_DEFAULT),
         guards,

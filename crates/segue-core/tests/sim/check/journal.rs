@@ -8,7 +8,7 @@ use segue_core::view::StepStatus;
 
 use super::{Evidence, Finding, demand};
 use crate::dice::{Dice, digest};
-use crate::story::{Word, read_back, replayed};
+use crate::story::{read_back, replayed};
 
 /// Stories up to this many turns are cut after every turn, longer ones after some.
 const EVERY_TURN_UP_TO: usize = 12;
@@ -27,7 +27,7 @@ pub(super) fn j3_replay_is_the_run(evidence: &Evidence<'_>) -> Finding {
     let story = evidence.story;
     let turns = story.turns.len();
     let mut dice = Dice::for_thing(turns as u64, &story.started.run_id);
-    let crashed = story.turns.iter().any(|turn| matches!(turn.word, Word::Resumed));
+    let crashed = story.turns.iter().any(|turn| turn.word.resumes());
     let cuts: Vec<usize> = if turns <= EVERY_TURN_UP_TO && !crashed {
         (0..=turns).collect()
     } else {
@@ -51,7 +51,7 @@ pub(super) fn j3_replay_is_the_run(evidence: &Evidence<'_>) -> Finding {
     let cut = dice.small(turns + 1);
     let mut live = Run::new(story.plan.clone(), Arc::new(Limits::default()));
     for (at, turn) in story.turns[..cut].iter().enumerate() {
-        if matches!(turn.word, Word::Resumed) {
+        if turn.word.resumes() {
             live = read_back(story, at);
         }
         live.handle(turn.word.event(turn.wall, turn.entropy));

@@ -2,6 +2,7 @@
 //! reliability: J journal, E steps, S rollback, C cancelling and time, A approvals.
 
 mod against_model;
+mod effects;
 mod journal;
 mod rollback;
 mod steps;
@@ -59,9 +60,11 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("E11", steps::e11_loops_are_bounded_first),
     ("E12", steps::e12_failures_are_no_values),
     ("S1", rollback::s1_undone_or_named),
+    ("S1", effects::s1_no_effect_stands_unnamed),
     ("S2", rollback::s2_dependants_first),
     ("S3", rollback::s3_reverse_order),
     ("S4", rollback::s4_not_while_something_runs),
+    ("S4", effects::s4_no_write_is_abandoned),
     ("S5", rollback::s5_nothing_starts_after_a_stop),
     ("S6", rollback::s6_only_what_began),
     ("S7", rollback::s7_once),
@@ -73,6 +76,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("S13", against_model::s13_nested_compositions),
     ("S14", against_model::s14_items_of_loops),
     ("S15", against_model::s15_doubt_is_doubt),
+    ("S15", effects::s15_the_run_says_what_the_world_has),
     ("S16", rollback::s16_who_said_so),
     ("C1", time::c1_nothing_starts_after_cancel),
     ("C2", time::c2_cancel_ends_it_soon),

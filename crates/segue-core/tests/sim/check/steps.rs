@@ -66,7 +66,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
         demand!(announced.is_empty(), "announced and not called: {announced:?}");
         demand!(sought.is_empty(), "announced and not looked for: {sought:?}");
         // Whoever takes over asks again what was announced before.
-        let again = matches!(turn.word, Word::Resumed);
+        let again = turn.word.resumes();
         demand!(again || asks <= asked, "asked without an announcement");
     }
     Ok(())

@@ -5,18 +5,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use segue_core::composition::{Backoff, StepKind};
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::run::{Fact, Failure, NodeId, TimerId};
+use segue_core::run::{CallId, Effect, Fact, Failure, NodeId, TimerId};
 
 use super::{Evidence, Finding, begins, demand};
 use crate::story::{Told, Word};
 use crate::trace::{node_of, settles};
+use crate::world::LATENCY_MAX;
 
-/// The longest that a call of any world takes to answer or to end.
-const GRACE_MS: u64 = 70;
+/// The longest that a call of any world takes to answer or to end, with a probe and a person who are
+/// asked what became of it.
+const GRACE_MS: u64 = 5 * LATENCY_MAX;
+
+/// The same of a run in which a call that may write was awaited in vain.
+fn grace_ms(evidence: &Evidence<'_>) -> u64 {
+    let effects = evidence.story.turns.iter().flat_map(|turn| &turn.perform);
+    let settled = effects.filter_map(|effect| match effect {
+        Effect::Settle(call) => Some(*call),
+        _ => None,
+    });
+    let settled: BTreeSet<CallId> = settled.collect();
+    let waited = evidence.story.turns.iter().any(|turn| {
+        matches!(turn.word, Word::Fired(TimerId::Attempt(call)) if settled.contains(&call))
+            && !turn.after_the_end
+    });
+    GRACE_MS + if waited { 2 * Limits::default().settle_timeout_ms } else { 0 }
+}
 
 fn first_cancel<'a>(evidence: &'a Evidence<'_>) -> Option<(usize, &'a Told)> {
     let turns = evidence.story.turns.iter().enumerate();
-    turns.into_iter().find(|(_, turn)| matches!(turn.word, Word::Cancel) && !turn.after_the_end)
+    turns.into_iter().find(|(_, turn)| turn.word.cancels() && !turn.after_the_end)
 }
 
 /// After a cancel nothing begins on the way forward.
@@ -34,7 +51,7 @@ pub(super) fn c2_cancel_ends_it_soon(evidence: &Evidence<'_>) -> Finding {
     let ends = evidence.story.end.is_some() || evidence.story.waits;
     demand!(ends, "a cancelled run never ends");
     let over = last_call_over(evidence);
-    demand!(over <= cancel.now + GRACE_MS, "cancelled at {}, over at {over}", cancel.now);
+    demand!(over <= cancel.now + grace_ms(evidence), "cancelled at {}, over at {over}", cancel.now);
     Ok(())
 }
 
@@ -56,7 +73,7 @@ pub(super) fn c3_timers_are_not_early(evidence: &Evidence<'_>) -> Finding {
     let mut due: BTreeMap<NodeId, u64> = BTreeMap::new();
     for turn in &evidence.story.turns {
         // How long nobody was there is not known to whoever takes over: a rest may be over then.
-        if matches!(turn.word, Word::Resumed) {
+        if turn.word.resumes() {
             due.values_mut().for_each(|at| *at = turn.now);
         }
         let fired = match turn.word {
@@ -152,13 +169,9 @@ pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     let timeout = evidence.story.plan.composition.timeout_ms;
     if let Some(timeout) = timeout {
         // Whoever takes over cannot know how long nobody was there; it gives the time once more.
-        let engines = 1 + evidence
-            .story
-            .turns
-            .iter()
-            .filter(|turn| matches!(turn.word, Word::Resumed))
-            .count() as u64;
-        let (over, most) = (last_call_over(evidence), (timeout + GRACE_MS) * engines);
+        let engines =
+            1 + evidence.story.turns.iter().filter(|turn| turn.word.resumes()).count() as u64;
+        let (over, most) = (last_call_over(evidence), (timeout + grace_ms(evidence)) * engines);
         demand!(over <= most, "it had {timeout} ms, and is over after {over}");
     }
     Ok(())

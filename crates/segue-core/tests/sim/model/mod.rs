@@ -417,6 +417,9 @@ impl Model<'_> {
             return match self.story.turns[turn].word {
                 Word::Fired(TimerId::Run) => Failure::lasting(Code::Timeout, "the run"),
                 Word::Decided(NodeId::RUN, false, ..) => Failure::lasting(Code::Denied, "the run"),
+                Word::ResumedToEnd if self.was_overdue(turn) => {
+                    Failure::lasting(Code::Timeout, "the run")
+                }
                 _ => Failure::lasting(Code::Cancelled, "the run"),
             };
         };
@@ -440,6 +443,13 @@ impl Model<'_> {
             }
         }
         Failure::lasting(Code::Cancelled, "from outside")
+    }
+
+    /// Whether the run's own time was over, by the clock on the wall.
+    fn was_overdue(&self, turn: usize) -> bool {
+        let timeout = self.story.plan.composition.timeout_ms;
+        let (began, now) = (self.story.turns[0].wall, self.story.turns[turn].wall);
+        timeout.is_some_and(|timeout| began.min(now) + timeout <= now)
     }
 
     /// Whether something below may have been done although it failed or was ended, as far as was

@@ -31,6 +31,8 @@ enum Tried {
     /// It did its work, and nobody can say what it returned.
     Done,
     Failure(Failure),
+    /// Nobody knows whether it did its work, and nobody is asked any more.
+    Unknown(Failure),
     /// It was ended, or never made because everything around it ended.
     Cancelled {
         in_doubt: bool,
@@ -172,6 +174,7 @@ impl<'a> Model<'a> {
                     Tried::Value(value) => return Ok(self.succeeded(node, ended, value)),
                     Tried::Cancelled { in_doubt } => return Ok(End::Cancelled { in_doubt }),
                     Tried::Done => return Ok(End::Done(Value::Null)),
+                    Tried::Unknown(failure) => return Ok(self.failed(node, ended, failure)),
                     Tried::Failure(failure) => failure,
                 };
                 let tool = candidate_call(step, candidate).tool.clone().unwrap();
@@ -231,12 +234,14 @@ impl<'a> Model<'a> {
                 self.puzzled(node, "a call was never answered");
                 return Tried::Cancelled { in_doubt: true };
             };
-            self.now = self.turn_seq(turn);
+            self.now = self.place_of(turn);
             let Some(answer) = answer else {
-                if self.stopped_at(node.frame) {
-                    return Tried::Cancelled { in_doubt: !reads || ended.may_have_acted() };
+                let stopped = self.stopped_at(node.frame);
+                if stopped && reads {
+                    return Tried::Cancelled { in_doubt: ended.may_have_acted() };
                 }
-                if repeatable(step, &tool) {
+                // Nothing is called again in a body that has stopped.
+                if repeatable(step, &tool) && !stopped {
                     lost = true;
                     continue;
                 }
@@ -257,8 +262,14 @@ impl<'a> Model<'a> {
                     let failure = Failure::passing(Code::Timeout, "no answer");
                     Tried::Failure(Failure { in_doubt: !reads, ..failure })
                 }
-                Answer::Ended => Tried::Cancelled { in_doubt: !reads || ended.may_have_acted() },
-                Answer::Unsent => Tried::Cancelled { in_doubt: ended.may_have_acted() },
+                // It may write, and was awaited in vain.
+                Answer::Ended if !reads => {
+                    let failure = Failure::passing(Code::InDoubt, "no answer");
+                    Tried::Failure(Failure { in_doubt: true, ..failure })
+                }
+                Answer::Ended | Answer::Unsent => {
+                    Tried::Cancelled { in_doubt: ended.may_have_acted() }
+                }
             };
         }
     }
@@ -272,12 +283,41 @@ impl<'a> Model<'a> {
             return Some((*turn, Some(*answer).filter(|_| !is_lost)));
         }
         let turns = &self.story.turns;
-        let lost = (made + 1..turns.len()).find(|at| matches!(turns[*at].word, Word::Resumed));
+        let lost = (made + 1..turns.len()).find(|at| turns[*at].word.resumes());
         lost.map(|turn| (turn, None))
     }
 
     fn stopped_at(&self, frame: u32) -> bool {
         self.trace.stopped_before(frame, self.now)
+    }
+
+    /// Where a turn stands in the journal. One that takes a run up to end it stops it first.
+    fn place_of(&self, turn: usize) -> u64 {
+        let told = &self.story.turns[turn];
+        match told.word {
+            Word::ResumedToEnd => told.entries.end.saturating_sub(1) as u64,
+            _ => self.turn_seq(turn),
+        }
+    }
+
+    /// Whether the turn at hand takes the run up to end it: nothing is asked of a probe then.
+    fn is_taken_up(&self) -> bool {
+        let turn = self.story.turn_of(self.now);
+        self.story.turns.get(turn).is_some_and(|told| matches!(told.word, Word::ResumedToEnd))
+    }
+
+    /// Whether a person is asked about a doubt: always while things go on; after a stop only where
+    /// something is taken back next, and never about what lost a race.
+    fn asks_a_person(&self, node: NodeId) -> bool {
+        if !self.stopped_at(node.frame) {
+            return true;
+        }
+        let is_cancelled = self.story.journal.iter().any(|entry| {
+            matches!(&entry.fact, Fact::Stopped { frame, failure }
+                if *frame == node.frame && failure.code == Code::Cancelled)
+        });
+        let lost_a_race = is_cancelled && !self.stopped_at(0);
+        self.may_go_back(node.frame) && !lost_a_race
     }
 
     /// Whether a value is a success: by the tool's schema, then by the author's conditions.
@@ -337,7 +377,7 @@ impl<'a> Model<'a> {
             failure = Failure { code: Code::RetriesExhausted, retryable: false, ..failure };
         }
         let in_doubt = failure.in_doubt || ended.was_in_doubt;
-        if in_doubt && !stopped && tool.composition.is_none() {
+        if in_doubt && tool.composition.is_none() {
             return Then::Doubt(Failure { in_doubt: true, ..failure });
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();
@@ -366,7 +406,7 @@ impl<'a> Model<'a> {
             let code = certain(doubt.code);
             Tried::Failure(Failure { in_doubt: false, code, ..doubt.clone() })
         };
-        if let (Some(probe), 0) = (&step.probe, candidate) {
+        if let (Some(probe), 0, false) = (&step.probe, candidate, self.is_taken_up()) {
             match self.probed(node, step, probe, &doubt, ended) {
                 Probed::Done(value) => return Tried::Value(value),
                 Probed::NotDone => return did_not(ended),
@@ -374,11 +414,19 @@ impl<'a> Model<'a> {
                 Probed::Unknown => {}
             }
         }
+        if !self.asks_a_person(node) {
+            return Tried::Unknown(doubt.clone());
+        }
         let tool = candidate_call(step, candidate).tool.clone().unwrap();
         loop {
             let decided = |word: &Word| matches!(word, Word::Decided(at, ..) if *at == node);
             let Some(turn) = self.told_from(self.now, decided) else { return cancelled };
-            if self.stopped_before_turn(node.frame, turn) {
+            // Everything around has stopped, and nobody wanted to find out.
+            let settled = self.settled_seq(node).unwrap_or(u64::MAX);
+            if settled < self.turn_seq(turn) {
+                if !self.trace.stopped_before(node.frame, settled) {
+                    self.puzzled(node, "was given up in a body that goes on");
+                }
                 return cancelled;
             }
             self.now = self.turn_seq(turn);
@@ -434,12 +482,12 @@ impl<'a> Model<'a> {
                 self.puzzled(node, "a probe was never answered");
                 return Probed::Cancelled;
             };
-            self.now = self.turn_seq(turn);
+            self.now = self.place_of(turn);
             let retryable = match answer.cloned() {
-                None if self.stopped_at(node.frame) => return Probed::Cancelled,
+                None if self.is_taken_up() => return Probed::Unknown,
                 // Its engine stopped: it is asked again.
                 None => continue,
-                Some(Answer::Ended | Answer::Unsent) => return Probed::Cancelled,
+                Some(Answer::Ended | Answer::Unsent) => return Probed::Unknown,
                 Some(Answer::TimedOut) => true,
                 Some(Answer::Failure(failure)) => failure.retryable,
                 Some(Answer::Value(value)) => {
@@ -463,7 +511,7 @@ impl<'a> Model<'a> {
                     }
                 }
             };
-            if !retryable || asked >= PROBES {
+            if !retryable || asked >= PROBES || self.stopped_at(node.frame) {
                 return Probed::Unknown;
             }
         }

@@ -16,8 +16,8 @@ use super::fault::Fault;
 use super::pack::Hash;
 use super::row::StoredRun;
 use super::schema::BUSY_WAIT;
-use super::slates::Held;
 use super::turn::Bundle;
+use super::witness::{self, Lengths};
 use crate::store::{Measured, StoreError, ToolStats};
 
 /// Runs that are remembered.
@@ -119,21 +119,12 @@ pub(super) struct Desk {
     ended: Vec<Measured>,
     /// Runs whose turns are written in this transaction, and not how they stand then.
     unsettled: Vec<Arc<str>>,
+    /// Runs that had turns in this transaction, and how long they are with them.
+    lengthened: Lengths,
+    /// The number of the last commit.
+    commit: u64,
     /// Whether the next transaction has begun already.
     has_begun: bool,
-    /// What SQLite was told last.
-    durable: Durable,
-    /// Slates of others that are copied in this transaction.
-    slates: Vec<Held>,
-}
-
-/// Whether a transaction is durable when it is committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Durable {
-    /// It is.
-    Now,
-    /// With the next one that is: what it writes stands on a slate too.
-    Later,
 }
 
 impl Desk {
@@ -147,34 +138,25 @@ impl Desk {
             counted: None,
             ended: Vec::new(),
             unsettled: Vec::new(),
+            lengthened: Vec::new(),
+            commit: 0,
             has_begun: false,
-            durable: Durable::Now,
-            slates: Vec::new(),
         }
     }
 
-    /// Begins the next transaction, a durable one, if nobody else has the file; the answer is whether
-    /// it did.
+    /// Begins the next transaction if nobody else has the file; the answer is whether it did.
     pub(super) fn begin_at_once(&mut self) -> bool {
         let _ = self.connection.busy_timeout(Duration::ZERO);
-        self.has_begun = self.begin(Durable::Now).is_ok();
+        self.has_begun = self.begin().is_ok();
         let _ = self.connection.busy_timeout(BUSY_WAIT);
         self.has_begun
     }
 
-    fn begin(&mut self, durable: Durable) -> Result<(), Fault> {
+    fn begin(&mut self) -> Result<(), Fault> {
         if !self.connection.is_autocommit() {
             // Whoever wrote last did not come to its end.
             self.forget();
             self.execute("ROLLBACK")?;
-        }
-        if durable != self.durable {
-            let level = match durable {
-                Durable::Now => "FULL",
-                Durable::Later => "NORMAL",
-            };
-            self.connection.pragma_update(None, "synchronous", level)?;
-            self.durable = durable;
         }
         self.execute("BEGIN IMMEDIATE")
     }
@@ -185,25 +167,27 @@ impl Desk {
         self.bundles.clear();
         self.unsettled.clear();
         self.ended.clear();
-        self.slates.clear();
+        self.lengthened.clear();
     }
 
     /// Does everything in one transaction, or nothing.
     pub(super) fn transaction(
         &mut self,
-        durable: Durable,
         work: impl FnOnce(&mut Desk) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         if !std::mem::take(&mut self.has_begun) {
-            self.begin(durable)?;
+            self.begin()?;
         }
+        self.lengthened.clear();
         let done = self.look_around().and_then(|()| work(self));
         let done = done.and_then(|()| self.settle());
         let done = done.and_then(|()| self.write_counts());
-        let done = done.and_then(|()| self.execute("COMMIT"));
+        let done = done.and_then(|()| {
+            self.commit = witness::count_commit(&self.connection)?;
+            self.execute("COMMIT")
+        });
         self.ended.clear();
         self.unsettled.clear();
-        let slates = std::mem::take(&mut self.slates);
         if done.is_err() {
             // What is remembered may be what was not written.
             self.runs.clear();
@@ -211,21 +195,13 @@ impl Desk {
             if !self.connection.is_autocommit() {
                 let _ = self.execute("ROLLBACK");
             }
-        } else {
-            slates.into_iter().for_each(Held::copied);
         }
         done
     }
 
-    /// A slate that is kept in this transaction, to keep it again.
-    pub(super) fn let_go(&mut self, which: impl FnMut(&Held) -> bool) -> Option<Held> {
-        let at = self.slates.iter().position(which)?;
-        Some(self.slates.swap_remove(at))
-    }
-
-    /// Keeps a slate of somebody else until what stands on it is committed.
-    pub(super) fn hold(&mut self, slate: Held) {
-        self.slates.push(slate);
+    /// The number of the last commit, and the runs that became longer with it.
+    pub(super) fn committed(&self) -> (u64, &Lengths) {
+        (self.commit, &self.lengthened)
     }
 
     fn execute(&self, sql: &str) -> Result<(), Fault> {
@@ -275,17 +251,9 @@ impl Desk {
         Ok(stored)
     }
 
-    /// How long the journal of this run is, if the index knows it.
-    pub(super) fn indexed(&mut self, run_id: &Arc<str>) -> Result<Option<u64>, Fault> {
-        if let Some(known) = self.runs.get(run_id) {
-            return Ok(Some(known.row.length));
-        }
-        let found = StoredRun::indexed(&self.connection, run_id)?;
-        Ok(found.map(|stored| {
-            let length = stored.row.length;
-            self.keep(stored);
-            length
-        }))
+    /// A run has become longer.
+    pub(super) fn note_length(&mut self, stored: &StoredRun) {
+        self.lengthened.push((stored.row.run_id.clone(), stored.row.length));
     }
 
     /// Remembers a run whose next turn was just written. How it stands is written once, however many

@@ -4,6 +4,9 @@ use rusqlite::ErrorCode;
 
 use crate::store::StoreError;
 
+/// What is said when another process holds the lock of the file for too long.
+pub(super) const BUSY: &str = "another process has the file";
+
 /// Why something could not be read or written.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -29,9 +32,9 @@ impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Fault {
         use ErrorCode as Sqlite;
         match error.sqlite_error_code() {
+            Some(Sqlite::DatabaseBusy) => Fault::Unavailable(BUSY.to_owned()),
             Some(
-                Sqlite::DatabaseBusy
-                | Sqlite::DatabaseLocked
+                Sqlite::DatabaseLocked
                 | Sqlite::DiskFull
                 | Sqlite::SystemIoFailure
                 | Sqlite::CannotOpen

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::fault::{Fault, broken};
 use super::owner::Owners;
 use super::row::{StoredRun, signed, unlisted};
+use super::witness;
 use super::{bundle_text, journal};
 use crate::store::rules::fits;
 use crate::store::{Retention, RunQuery, Runs, StoreError, ToolStats};
@@ -20,7 +21,7 @@ const FORGET_TOGETHER: i64 = 100;
 pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fault> {
     let transaction = connection.unchecked_transaction()?;
     whole(&transaction, "run", "run_id")?;
-    let mut page = Runs::default();
+    let mut page = Runs { damaged: witness::lost(&transaction)?, ..Runs::default() };
     let before = query.after.map_or(i64::MAX, signed);
     let sql = "WHERE number < ?1 ORDER BY number DESC";
     StoredRun::scan(&transaction, sql, [before], |stored| {
@@ -79,21 +80,17 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
         }
         true
     })?;
+    let lost = witness::lost(&transaction)?;
     // What is left of the index are runs whose rows are damaged, most of them named above.
     for number in indexed.into_iter().skip(found.damaged.len()) {
         found.damaged.push(unlisted(format!("#{number}").into()));
     }
+    found.damaged.extend(lost);
     Ok(found)
 }
 
-/// A run that is over, and how often it had changed hands when it was found.
-pub(super) type Ended = (i64, i64);
-
 /// Some of the runs that ended first and may be forgotten.
-pub(super) fn forgettable(
-    connection: &Connection,
-    retention: Retention,
-) -> Result<Vec<Ended>, Fault> {
+fn forgettable(connection: &Connection, retention: Retention) -> Result<Vec<i64>, Fault> {
     let count = |sql: &str, parameter: i64| -> Result<i64, Fault> {
         Ok(connection.prepare_cached(sql)?.query_row([parameter], |row| row.get(0))?)
     };
@@ -104,10 +101,10 @@ pub(super) fn forgettable(
         count("SELECT count(*) - ?1 FROM run WHERE ended_ms IS NOT NULL", signed(keep as u64))
     })?;
     let wanted = old.max(surplus).min(FORGET_TOGETHER);
-    let sql = "SELECT number, epoch FROM run INDEXED BY run_ended WHERE ended_ms IS NOT NULL
+    let sql = "SELECT number FROM run INDEXED BY run_ended WHERE ended_ms IS NOT NULL
                ORDER BY ended_ms, number LIMIT ?1";
     let mut select = connection.prepare_cached(sql)?;
-    let ended = select.query_map([wanted.max(0)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let ended = select.query_map([wanted.max(0)], |row| row.get(0))?;
     Ok(ended.collect::<Result<_, _>>()?)
 }
 
@@ -174,18 +171,15 @@ pub(super) fn forget_damaged(
     Ok(forgotten)
 }
 
-/// Forgets runs, unless somebody has taken them since; the answer is how many.
-pub(super) fn forget(connection: &Connection, ended: &[Ended]) -> Result<u64, Fault> {
-    let sql = "SELECT 1 FROM run WHERE number = ?1 AND epoch = ?2 AND ended_ms IS NOT NULL";
-    let mut forgotten = 0;
-    for (number, epoch) in ended {
-        if connection.prepare_cached(sql)?.exists([number, epoch])? {
-            forget_one(connection, *number)?;
-            forgotten += 1;
-        }
+/// Forgets some of the runs that may be forgotten; the answer is how many.
+pub(super) fn forget(connection: &Connection, retention: Retention) -> Result<u64, Fault> {
+    let ended = forgettable(connection, retention)?;
+    if ended.is_empty() {
+        return Ok(0);
     }
+    ended.iter().try_for_each(|number| forget_one(connection, *number))?;
     forget_bundles(connection)?;
-    Ok(forgotten)
+    Ok(ended.len() as u64)
 }
 
 fn forget_bundles(connection: &Connection) -> Result<(), Fault> {

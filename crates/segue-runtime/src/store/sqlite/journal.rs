@@ -10,17 +10,21 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use segue_core::run::{Entry, JOURNAL_FORMAT};
 use segue_core::value::Value;
+use segue_core::view::RunStatus;
 use sha2::{Digest as _, Sha256};
 
 use super::desk::Desk;
 use super::fault::Fault;
 use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker, compressed};
-use super::row::StoredRun;
-use super::slates::{Slates, Whose};
+use super::row::{Claim, StoredRun};
 use super::turn::{Begins, PackedRecord};
+use super::witness;
 use crate::store::rules::{composition_ended, fence, is_over};
 use crate::store::{Lease, StoreError, TakeOver};
+
+/// What [`try_write`] writes: more than a page holds.
+const PROBE_BYTES: i64 = 16 * 1024;
 
 /// What the first entry of a run follows.
 fn root(run_id: &str, bundle: &Hash) -> Hash {
@@ -43,26 +47,20 @@ pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) ->
         let (expected, actual) = (record.expected, there.row.length);
         return Err(StoreError::Fenced { run_id, expected, actual }.into());
     }
-    create_new(desk, begins, record)
-}
-
-/// Begins a run that is not there. Its bundle is written unless that is.
-pub(super) fn create_new(
-    desk: &mut Desk,
-    Begins { row, bundle, .. }: &Begins,
-    record: &PackedRecord,
-) -> Result<(), Fault> {
+    witness::is_lost(&desk.connection, &run_id)?;
+    let Begins { row, bundle } = begins;
     let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
     fence(row, &lease, record.expected)?;
     desk.keep_bundle(bundle)?;
     let head = root(&row.run_id, &bundle.hash);
     let number = StoredRun::next_number(&desk.connection)?;
     let (row, bundle) = (row.clone(), bundle.hash);
-    let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true };
+    let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true, claim: None };
     if is_over(record.status) {
-        // It was copied whole: its row is written once.
+        // Its row is written once.
         stored.is_apart = false;
         add_turn(&desk.connection, &mut stored, record)?;
+        desk.note_length(&stored);
         end(desk, &mut stored, record);
         return stored.insert(&desk.connection);
     }
@@ -81,7 +79,9 @@ pub(super) fn append(desk: &mut Desk, lease: &Lease, record: &PackedRecord) -> R
 }
 
 fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<(), Fault> {
+    let length_before = stored.row.length;
     add_turn(&desk.connection, &mut stored, record)?;
+    desk.note_length(&stored);
     // None also for a run that was over, and is being taken back because a person wants it.
     let ended_before = stored.row.ended_ms.take();
     if is_over(record.status) {
@@ -89,7 +89,14 @@ fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<
         end(desk, &mut stored, record);
         return stored.update(&desk.connection, ended_before);
     }
-    if !stored.is_apart {
+    // The first turn of a run that was taken from a dead process asks again for what was under way: that
+    // is no progress.
+    let is_resumed = record.count > 0
+        && stored.claim == Some(Claim { length: length_before, is_resumed: false });
+    if is_resumed {
+        stored.claim = Some(Claim { length: stored.row.length, is_resumed });
+    }
+    if !stored.is_apart || is_resumed {
         stored.is_apart = true;
         stored.update(&desk.connection, ended_before)?;
     }
@@ -144,41 +151,87 @@ fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Res
     Ok(())
 }
 
-/// Takes a run over.
+/// Writes a large value that no run has, and deletes it. It takes pages of its own, so a file or a
+/// disk that is full refuses it; its commit is synced like that of a turn.
+pub(super) fn try_write(connection: &Connection) -> Result<(), Fault> {
+    let sql = "INSERT INTO part (hash, bytes) VALUES (zeroblob(32), zeroblob(?1))";
+    let part = connection.prepare_cached(sql)?.insert([PROBE_BYTES])?;
+    connection.prepare_cached("DELETE FROM part WHERE number = ?1")?.execute([part])?;
+    Ok(())
+}
+
+/// Why a run is set aside.
+const DIED_TWICE: &str =
+    "two processes in a row died while they had it, and it came no further in between";
+
+/// Takes a run over. One that is set aside with that is written so.
 pub(super) fn take(
     desk: &mut Desk,
     run_id: &Arc<str>,
     how: TakeOver,
-    (owners, slates, me): (&Owners, &Slates, &Arc<str>),
-) -> Result<Lease, Fault> {
-    let look = |desk: &mut Desk| -> Result<StoredRun, Fault> {
-        let stored = desk.look_at(run_id)?;
-        if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
-            let (run_id, status) = (run_id.clone(), stored.row.status);
-            return Err(StoreError::Ended { run_id, status }.into());
-        }
-        Ok(stored)
-    };
-    slates.copy(desk, owners, Whose::Others(Some(me)))?;
-    let mut stored = look(desk)?;
+    (owners, me): (&Owners, &Arc<str>),
+) -> Result<Result<Lease, StoreError>, Fault> {
+    let mut stored = desk.look_at(run_id)?;
     let run_id = run_id.clone();
-    match stored.row.owner.take() {
-        Some(owner) if how != TakeOver::Anyway && owners.is_alive(&owner) => {
-            return Err(StoreError::Owned { run_id, owner }.into());
-        }
-        // It may have added something since its slate was read, whether it is alive or not.
-        Some(owner) if owner != *me => {
-            slates.copy(desk, owners, Whose::Taken(&owner))?;
-            stored = look(desk)?;
-        }
-        _ => {}
+    if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
+        return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
     }
-    stored.row.owner = Some(me.clone());
+    let died = stored.row.owner.take();
+    if let Some(owner) = &died
+        && how != TakeOver::Anyway
+        && owners.is_alive(owner)
+    {
+        return Err(StoreError::Owned { run_id, owner: owner.clone() }.into());
+    }
+    if how == TakeOver::Recover {
+        if let Some(reason) = stored.row.set_aside {
+            return Err(StoreError::SetAside { run_id, reason }.into());
+        }
+        claim(&mut stored, died.is_some());
+    } else {
+        (stored.claim, stored.row.set_aside) = (None, None);
+    }
+    if stored.row.set_aside.is_none() {
+        stored.row.owner = Some(me.clone());
+    }
     stored.row.epoch += 1;
     stored.update(&desk.connection, stored.row.ended_ms)?;
-    let epoch = stored.row.epoch;
+    let (epoch, set_aside) = (stored.row.epoch, stored.row.set_aside.clone());
     desk.keep(stored);
-    Ok(Lease { run_id, epoch })
+    Ok(match set_aside {
+        Some(reason) => Err(StoreError::SetAside { run_id, reason }),
+        None => Ok(Lease { run_id, epoch }),
+    })
+}
+
+/// Notes where a run is that is taken from a process that died, or sets it aside when it is where it
+/// was the last time. While a run waits for a person nothing of it is processed.
+fn claim(stored: &mut StoredRun, has_died: bool) {
+    if !has_died {
+        stored.claim = None;
+    } else if stored.row.status != RunStatus::Waiting {
+        if stored.claim.is_some_and(|claim| stored.row.length <= claim.length) {
+            stored.row.set_aside = Some(DIED_TWICE.into());
+        }
+        stored.claim = Some(Claim { length: stored.row.length, is_resumed: false });
+    }
+}
+
+/// Gives every run of an owner back that is not over.
+pub(super) fn release_all(desk: &mut Desk, owner: &Arc<str>) -> Result<(), Fault> {
+    let sql = "SELECT run_id FROM run INDEXED BY run_unfinished
+               WHERE ended_ms IS NULL AND owner = ?1";
+    let runs = {
+        let mut select = desk.connection.prepare_cached(sql)?;
+        let runs = select.query_map([owner], |row| row.get::<_, String>(0))?;
+        runs.collect::<Result<Vec<_>, _>>()?
+    };
+    for run_id in runs {
+        let stored = desk.look_at(&run_id.into())?;
+        let lease = Lease { run_id: stored.row.run_id.clone(), epoch: stored.row.epoch };
+        release(desk, &lease)?;
+    }
+    Ok(())
 }
 
 /// Gives a run back.
@@ -271,11 +324,10 @@ fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use segue_core::run::{Fact, NodeId};
-    use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
-    use super::super::desk::{Counts, Durable};
-    use super::super::history::{forget, forgettable};
+    use super::super::desk::Counts;
+    use super::super::history::forget;
     use super::super::pack::hash;
     use super::super::row::signed;
     use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
@@ -318,9 +370,11 @@ mod tests {
             owner: None,
             epoch: 1,
             caller: None,
+            set_aside: None,
         };
+        let (row_now, is_apart) = (row.clone(), false);
         let stored =
-            StoredRun { number: 1, row: row.clone(), bundle, head, last: 0, is_apart: false };
+            StoredRun { number: 1, row: row_now, bundle, head, last: 0, is_apart, claim: None };
         let sql = "INSERT INTO run VALUES
             (1, 'old', 'old', 'running', 'plan', ?1, 1000, 1002, NULL, 3, ?2, NULL, 1, ?3)";
         connection.execute(sql, params![bundle, head, stored.checksum()]).unwrap();
@@ -341,13 +395,11 @@ mod tests {
         assert_eq!(found.row, row);
         let lease = Lease { run_id: row.run_id.clone(), epoch: 1 };
         for (seq, status) in [(3, RunStatus::Running), (5, RunStatus::Success)] {
-            desk.transaction(Durable::Now, |desk| append(desk, &lease, &record(seq, status)))
-                .unwrap();
+            desk.transaction(|desk| append(desk, &lease, &record(seq, status))).unwrap();
             assert_eq!(length(&desk) as u64, seq + 2);
         }
         let all = Retention { keep_last: Some(0), ..Retention::default() };
-        let ended = forgettable(&desk.connection, all).unwrap();
-        assert_eq!(forget(&desk.connection, &ended).unwrap(), 1);
+        assert_eq!(forget(&desk.connection, all).unwrap(), 1);
         let left = "SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM standing)";
         let left: i64 = desk.connection.query_row(left, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);

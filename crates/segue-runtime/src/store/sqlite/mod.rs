@@ -1,33 +1,28 @@
 //! The embedded store: one SQLite file that survives the process and the machine.
 //!
-//! Whatever is acknowledged is on disk (`synchronous=FULL`). One at a time writes, and syncs once for
-//! all that wait ([`writer`]); a run that is alone writes on a slate first ([`slate`]). Readers have
-//! connections of their own and wait for nobody. Nothing
-//! is believed because it is there: rows have checksums and entries are chained by their hashes, so
+//! Whatever is acknowledged is on disk: SQLite's log is the only one, and is synced with every commit
+//! (`synchronous=FULL`). One at a time writes, and syncs once for all that wait ([`writer`]). Readers
+//! have connections of their own and wait for nobody. Nothing is believed because it is there: rows have checksums and entries are chained by their hashes, so
 //! a damaged run is named and set aside while the others go on.
 
 mod desk;
 mod fault;
 mod history;
 mod journal;
-mod json;
-mod mark;
-mod office;
+mod old_slates;
 mod owner;
 mod pack;
 mod row;
-mod salvage;
 mod schema;
 mod shelf;
-mod slate;
-mod slates;
 mod turn;
+mod witness;
 mod word;
 mod writer;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -38,18 +33,19 @@ use segue_core::plan::bundle::unbundle;
 use segue_core::run::Entry;
 use tokio::sync::OnceCell;
 
+use super::private::make_file;
 use super::rules::begun;
 use super::{
     Expect, Item, Items, Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf, Shelves,
     Store, StoreError, StoreFigures, TakeOver, ToolStats, Word,
 };
-use desk::{Counts, Desk, Durable};
-use fault::Fault;
+use desk::{Counts, Desk};
+use fault::{BUSY, Fault};
 use owner::{Owner, Owners};
 use pack::{Hash, hash};
 use row::StoredRun;
+use schema::Checkpoint;
 pub use schema::SqliteOptions;
-use slates::{Slates, Whose};
 use turn::{Begins, Bundle, PackedRecord, Turn};
 use writer::Writer;
 
@@ -62,10 +58,11 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     options: SqliteOptions,
     owners: Owners,
-    slates: Slates,
     owner: OnceCell<Owner>,
     plans: Mutex<VecDeque<KnownPlan>>,
     counts: Arc<Counts>,
+    /// Whether this store has, or had, runs.
+    has_runs: AtomicBool,
     /// Turns that were handed over to be written.
     appends: AtomicU64,
 }
@@ -86,27 +83,34 @@ struct Readers {
 impl SqliteStore {
     /// Opens the store in a file, and makes it when there is none.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        let connection = schema::open_writer(path, &options)?;
+        make_file(path);
         // What stands beside the file stands beside the file itself, whatever name leads to it.
-        let path = &std::fs::canonicalize(path)
-            .map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
+        let path = &std::fs::canonicalize(path).map_err(|error| StoreError::Unavailable {
+            message: format!("`{}`: {error}", path.display()),
+        })?;
+        let owners = Owners { folder: schema::beside(path, "-owners"), store: path.clone() };
+        let opening = owners.begin_opening();
+        let (dead, acknowledged) = owners.dead();
+        let is_used = || owners.is_anybody_alive();
+        let connection = schema::open_newest(path, &options, acknowledged.commit, is_used)?;
         let counts = Arc::<Counts>::default();
         let mut desk = Desk::new(connection, counts.clone());
-        let owners = Owners { folder: schema::beside(path, "-owners"), store: path.clone() };
-        let slates = Slates::of(path);
-        if slates.has_others(None) {
-            let copy = |desk: &mut Desk| slates.copy(desk, &owners, Whose::Others(None));
-            desk.transaction(Durable::Now, copy)?;
+        old_slates::drain(&mut desk, path, &owners)?;
+        witness::compare(&mut desk, &acknowledged)?;
+        // As long as it stands in the log alone it may be damaged there, and needs its witness.
+        if matches!(schema::checkpoint(&desk.connection, Checkpoint::Truncate), Ok(true)) {
+            dead.iter().for_each(|file| drop(std::fs::remove_file(file)));
         }
+        drop(opening);
         Ok(SqliteStore {
-            writer: Writer::start(desk, path, &options)?,
+            writer: Writer::start(desk, schema::open_merger(path)?, path, &options)?,
             readers: Arc::new(Readers { path: path.to_owned(), free: Mutex::default() }),
             options,
             owners,
-            slates,
             owner: OnceCell::new(),
             plans: Mutex::default(),
             counts,
+            has_runs: AtomicBool::new(false),
             appends: AtomicU64::default(),
         })
     }
@@ -119,36 +123,26 @@ impl SqliteStore {
     /// The name under which this store has runs.
     async fn owner(&self) -> Result<&Arc<str>, StoreError> {
         let register = || async {
-            let owners = self.owners.clone();
-            let owner = self.writer.write(move |_| owners.register()).await?;
-            self.writer.lend(self.slates.path(&owner.name));
+            let owner = self.owners.register()?;
+            self.writer.be_witnessed(owner.witness.clone());
             Ok::<_, StoreError>(owner)
         };
         Ok(&self.owner.get_or_try_init(register).await?.name)
     }
 
-    /// Has everything in the file that stands on slates, one's own and those of others: whoever reads
-    /// sees all that was acknowledged.
-    async fn catch_up(&self) -> Result<(), StoreError> {
-        let me = self.owner.get().map(|owner| &*owner.name);
-        if self.writer.is_ahead() || self.slates.has_others(me) {
-            self.writer.write(self.copy_others()).await?;
-        }
-        Ok(())
-    }
-
-    /// Copies what others have on their slates.
-    fn copy_others(&self) -> impl Fn(&mut Desk) -> Result<(), Fault> + Send + 'static {
-        let me = self.owner.get().map(|owner| owner.name.clone());
-        let (slates, owners) = (self.slates.clone(), self.owners.clone());
-        move |desk| slates.copy(desk, &owners, Whose::Others(me.as_deref()))
+    /// Has something written, and waits until it is durable.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.owner().await?;
+        self.writer.write(work).await
     }
 
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.catch_up().await?;
         let readers = self.readers.clone();
         let read = tokio::task::spawn_blocking(move || readers.with(work)).await;
         let gone = |_| Fault::Unavailable("the reader was stopped".to_owned());
@@ -175,24 +169,6 @@ impl SqliteStore {
         plans.push_front(known.clone());
         plans.truncate(PLANS_MAX);
         known
-    }
-
-    /// What was copied from a slate, and is gone then, would be copied again. So nothing of a run that
-    /// is forgotten stands on any. Says what `find` says when everything is in the file.
-    async fn empty_slates<T: Send + 'static>(
-        &self,
-        find: impl Fn(&Desk) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (slates, owners) = (self.slates.clone(), self.owners.clone());
-        let me = self.owner.get().map(|owner| owner.name.clone());
-        let empty = move |desk: &mut Desk| {
-            slates.copy(desk, &owners, Whose::Emptied(me.as_deref()))?;
-            find(desk)
-        };
-        let found = self.writer.write(empty).await?;
-        self.writer.wipe().await?;
-        self.slates.sync()?;
-        Ok(found)
     }
 
     /// What is forgotten is forgotten. A file that stays as it is has room for others.
@@ -228,10 +204,11 @@ impl Readers {
 }
 
 impl Drop for SqliteStore {
+    /// A process that ends gives its runs back: only those that it died with look as if it had died.
     fn drop(&mut self) {
-        // Those that no run's end has written.
-        if !self.counts.is_empty() {
-            drop(self.writer.post(|desk| desk.write_counts_of(1)));
+        if let Some(owner) = self.owner.get().filter(|_| self.has_runs.load(Ordering::Relaxed)) {
+            let me = owner.name.clone();
+            self.writer.post(move |desk| journal::release_all(desk, &me));
         }
     }
 }
@@ -242,14 +219,16 @@ impl Store for SqliteStore {
         let row = begun(&run, &record, self.owner().await?);
         let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
         let KnownPlan { bundle, .. } = self.bundle(run.plan);
-        let begins = Begins { row, bundle, is_drawn: run.is_drawn };
-        let turn = Turn::new(lease.clone(), Some(begins), self.packed(record));
+        let begins = Some(Begins { row, bundle });
+        let turn = Turn { lease: lease.clone(), begins, record: self.packed(record) };
         self.writer.write_turn(turn).await?;
+        self.has_runs.store(true, Ordering::Relaxed);
         Ok(lease)
     }
 
     async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
-        self.writer.write_turn(Turn::new(lease.clone(), None, self.packed(record))).await
+        let turn = Turn { lease: lease.clone(), begins: None, record: self.packed(record) };
+        self.writer.write_turn(turn).await
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
@@ -273,15 +252,27 @@ impl Store for SqliteStore {
 
     async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
         let me = self.owner().await?.clone();
-        let (run_id, owners, slates) = (run_id.clone(), self.owners.clone(), self.slates.clone());
-        let take =
-            move |desk: &mut Desk| journal::take(desk, &run_id, how, (&owners, &slates, &me));
-        self.writer.write(take).await
+        let (run_id, owners) = (run_id.clone(), self.owners.clone());
+        let take = move |desk: &mut Desk| journal::take(desk, &run_id, how, (&owners, &me));
+        match self.write(take).await {
+            Err(StoreError::Unavailable { message }) if message == BUSY => {
+                Err(StoreError::Unavailable { message: self.owners.who_is_in_the_way() })
+            }
+            taken => {
+                self.has_runs.store(true, Ordering::Relaxed);
+                taken?
+            }
+        }
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.writer.write(move |desk| journal::release(desk, &lease)).await
+        self.write(move |desk| journal::release(desk, &lease)).await
+    }
+
+    async fn release_all(&self) -> Result<(), StoreError> {
+        let me = self.owner().await?.clone();
+        self.write(move |desk| journal::release_all(desk, &me)).await
     }
 
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
@@ -297,24 +288,16 @@ impl Store for SqliteStore {
 
     async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
         let query = query.clone();
-        let mut page = self.read(move |connection| history::runs(connection, &query)).await?;
-        page.damaged.extend(self.slates.damaged());
-        Ok(page)
+        self.read(move |connection| history::runs(connection, &query)).await
     }
 
     async fn unfinished(&self) -> Result<Runs, StoreError> {
-        let mut found = self.read(history::unfinished).await?;
-        found.damaged.extend(self.slates.damaged());
-        Ok(found)
+        self.read(history::unfinished).await
     }
 
     async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        let (run_id, text, copy_others) = (run_id.clone(), text.clone(), self.copy_others());
-        let leave = move |desk: &mut Desk| {
-            copy_others(desk)?;
-            word::leave(&desk.connection, &run_id, &text)
-        };
-        self.writer.write(leave).await
+        let (run_id, text) = (run_id.clone(), text.clone());
+        self.write(move |desk| word::leave(&desk.connection, &run_id, &text)).await
     }
 
     async fn words(&self) -> Result<Vec<Word>, StoreError> {
@@ -322,22 +305,24 @@ impl Store for SqliteStore {
     }
 
     async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.writer.write(move |desk| word::take(&desk.connection, number)).await
+        self.write(move |desk| word::take(&desk.connection, number)).await
+    }
+
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.writer.write(|desk| journal::try_write(&desk.connection)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         loop {
-            let find = move |desk: &Desk| history::forgettable(&desk.connection, retention);
-            let ended = self.empty_slates(find).await?;
-            if ended.is_empty() {
-                break;
-            }
             let forget = move |desk: &mut Desk| {
                 desk.forget();
-                history::forget(&desk.connection, &ended)
+                history::forget(&desk.connection, retention)
             };
-            forgotten += self.writer.write(forget).await?;
+            match self.write(forget).await? {
+                0 => break,
+                some => forgotten += some,
+            }
         }
         if forgotten > 0 {
             self.shrink().await;
@@ -347,28 +332,27 @@ impl Store for SqliteStore {
 
     async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
         let found = self.read(history::damaged).await?;
-        let mut damaged: Vec<StoreError> = found.into_iter().map(|found| found.error).collect();
-        damaged.extend(self.slates.damaged());
-        Ok(damaged)
+        let lost = self.read(witness::lost).await?;
+        Ok(found.into_iter().map(|found| found.error).chain(lost).collect())
     }
 
     async fn forget_damaged(&self) -> Result<u64, StoreError> {
-        let mut forgotten = 0;
+        let mut forgotten = self.write(|desk| witness::forget_lost(&desk.connection)).await?;
+        let _ = std::fs::remove_file(schema::beside(&self.readers.path, "-wal-damaged"));
         if !self.read(history::damaged).await?.is_empty() {
             // A run that only an index has lost is whole, and stays. And nothing can be taken out of an
             // index that does not have it.
-            let mend = |desk: &Desk| Ok(desk.connection.execute_batch("REINDEX")?);
-            self.empty_slates(mend).await?;
+            let mend = |desk: &mut Desk| Ok(desk.connection.execute_batch("REINDEX")?);
+            self.write(mend).await?;
             let found = self.read(history::damaged).await?;
             let owners = self.owners.clone();
             let forget = move |desk: &mut Desk| {
                 desk.forget();
                 history::forget_damaged(&desk.connection, &found, &owners)
             };
-            forgotten = self.writer.write(forget).await?;
+            forgotten += self.write(forget).await?;
             self.shrink().await;
         }
-        self.slates.discard_damaged()?;
         Ok(forgotten)
     }
 
@@ -398,7 +382,7 @@ impl Store for SqliteStore {
 impl Shelves for SqliteStore {
     async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError> {
         let item = item.clone();
-        self.writer.write(move |desk| shelf::keep(&desk.connection, shelf, &item, expect)).await
+        self.write(move |desk| shelf::keep(&desk.connection, shelf, &item, expect)).await
     }
 
     async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError> {
@@ -417,11 +401,11 @@ impl Shelves for SqliteStore {
 
     async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError> {
         let key = key.clone();
-        self.writer.write(move |desk| shelf::discard(&desk.connection, shelf, &key)).await
+        self.write(move |desk| shelf::discard(&desk.connection, shelf, &key)).await
     }
 
     async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError> {
-        self.writer.write(move |desk| shelf::clear(&desk.connection, shelf, before_ms)).await
+        self.write(move |desk| shelf::clear(&desk.connection, shelf, before_ms)).await
     }
 }
 

@@ -24,8 +24,6 @@ use serde::Serialize;
 use serde_json::ser::Formatter;
 use sha2::{Digest as _, Sha256};
 
-use super::json::{self, Known};
-
 /// SHA-256.
 pub(super) type Hash = [u8; 32];
 
@@ -108,14 +106,15 @@ pub(super) fn pack(what: &[impl Serialize], part_bytes_min: usize) -> Packed {
     let mut text = Vec::with_capacity(TURN_BYTES);
     text.push(b'[');
     let mut written = RefCell::new(Written { text, ..Written::default() });
-    let mut known = Known::default();
     for (index, one) in what.iter().enumerate() {
         let text = &mut written.get_mut().text;
         if index > 0 {
             text.push(b',');
         }
-        let end = text.len() + part_bytes_min;
-        if json::write(one, text, end, &mut known).is_err() {
+        let start = text.len();
+        let end = start + part_bytes_min;
+        if serde_json::to_writer(Bounded { text, end }, one).is_err() {
+            text.truncate(start);
             pack_large(one, &written, part_bytes_min);
         }
     }
@@ -123,6 +122,31 @@ pub(super) fn pack(what: &[impl Serialize], part_bytes_min: usize) -> Packed {
     text.push(b']');
     let bytes = if places.is_empty() { text } else { with_places(&places, &text) };
     Packed { bytes, parts }
+}
+
+/// A text that does not become longer than this.
+struct Bounded<'a> {
+    text: &'a mut Vec<u8>,
+    end: usize,
+}
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.text.len() + bytes.len() > self.end {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn pack_large(what: &impl Serialize, written: &RefCell<Written>, part_bytes_min: usize) {

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::fault::Fault;
 use super::pack::Hash;
+use super::witness;
 use crate::store::{RunRow, StoreError};
 
 /// A run, from its row and from how it stands.
@@ -30,6 +31,17 @@ pub(super) struct StoredRun {
     pub(super) last: i64,
     /// Whether it stands in the table `standing`.
     pub(super) is_apart: bool,
+    /// Set when it was taken from a process that died.
+    pub(super) claim: Option<Claim>,
+}
+
+/// Where a run was when it was taken from a process that died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// How long it was; with the first turn since, when that is written.
+    pub(super) length: u64,
+    /// Whether the first turn since is written, which asks again for what was under way.
+    pub(super) is_resumed: bool,
 }
 
 /// In the place of the last hash, in the row of a run that stands apart.
@@ -41,7 +53,7 @@ const LOST: Hash = [0xff; 32];
 const COLUMNS: &str = "run.number, run_id, name, run.status, plan_hash, bundle, started_ms,
     run.updated_ms, ended_ms, run.length, run.head, owner, epoch, run.checksum, run.last,
     standing.status, standing.updated_ms, standing.length, standing.hash, standing.last,
-    standing.checksum, principal, toolset";
+    standing.checksum, principal, toolset, claims, claimed_length, set_aside";
 
 const STANDING: &str = "LEFT JOIN standing ON standing.run = run.number";
 
@@ -79,7 +91,18 @@ impl StoredRun {
             add(caller.principal.as_bytes());
             add(caller.toolset.as_deref().map_or(&[0xff][..], str::as_bytes));
         }
+        // Nor do those that were never taken from anybody who died.
+        if self.claim.is_some() || row.set_aside.is_some() {
+            add(&self.claims().to_le_bytes());
+            add(&self.claim.map_or(0, |claim| claim.length).to_le_bytes());
+            add(row.set_aside.as_deref().unwrap_or_default().as_bytes());
+        }
         sha.finalize().into()
+    }
+
+    /// The claim as it stands in the row, beside its length.
+    fn claims(&self) -> i64 {
+        self.claim.map_or(0, |claim| 1 + i64::from(claim.is_resumed))
     }
 
     fn standing_checksum(&self) -> ShortSum {
@@ -109,7 +132,7 @@ impl StoredRun {
         let stored =
             read.map_err(|what| damaged(0, format!("its row cannot be trusted: {what}")))?;
         if stored.head == LOST {
-            let what = "what was written next is lost, with a slate that was damaged".to_owned();
+            let what = "what was written next is lost: the log that held it was damaged".to_owned();
             return Err(damaged(stored.row.length, what));
         }
         Ok(stored)
@@ -129,9 +152,12 @@ impl StoredRun {
             owner: get(from, 11)?,
             epoch: unsigned(get(from, 12)?)?,
             caller: caller(get(from, 21)?, get(from, 22)?)?,
+            set_aside: get(from, 25)?,
         };
+        let (claims, length) = (get::<i64>(from, 23)?, unsigned(get(from, 24)?)?);
+        let claim = (claims > 0).then_some(Claim { length, is_resumed: claims > 1 });
         let (number, bundle, last) = (get(from, 0)?, get(from, 5)?, get(from, 14)?);
-        let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART };
+        let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART, claim };
         if stored.checksum() != get::<Hash>(from, 13)? {
             return Err("the checksum does not fit".to_owned());
         }
@@ -182,7 +208,7 @@ impl StoredRun {
             false
         })?;
         match found {
-            None => Ok(None),
+            None => witness::is_lost(connection, run_id).map(|()| None),
             Some(_) => Err(unlisted(run_id.clone()).into()),
         }
     }
@@ -250,7 +276,9 @@ impl StoredRun {
         ended_before: Option<u64>,
     ) -> Result<(), Fault> {
         let sql = "UPDATE run SET status = ?2, updated_ms = ?3, length = ?4, head = ?5, owner = ?6,
-                       epoch = ?7, checksum = ?8, last = ?9 WHERE number = ?1";
+                       epoch = ?7, checksum = ?8, last = ?9, claims = ?10, claimed_length = ?11,
+                       set_aside = ?12
+                   WHERE number = ?1";
         let row = &self.row;
         connection.prepare_cached(sql)?.execute(params![
             self.number,
@@ -262,6 +290,9 @@ impl StoredRun {
             signed(row.epoch),
             self.checksum(),
             self.last,
+            self.claims(),
+            signed(self.claim.map_or(0, |claim| claim.length)),
+            row.set_aside,
         ])?;
         if row.ended_ms != ended_before {
             let sql = "UPDATE run SET ended_ms = ?2 WHERE number = ?1";

@@ -5,17 +5,23 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{Fault, broken};
+use super::witness;
 use crate::store::private::make_file;
 
-/// How long another process may hold the file.
-pub(super) const BUSY_WAIT: Duration = Duration::from_secs(20);
+/// How long another process may hold the file. Runs try again for longer; a person is told.
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(4);
 
-/// Pages in the write-ahead log before they are moved into the file.
-const CHECKPOINT_PAGES: u32 = 2_000;
+/// Pages in the log before whoever writes moves them into the file. Others do so much sooner; this
+/// keeps the log short when they never find a moment in which nobody writes.
+const CHECKPOINT_PAGES: u32 = 8_000;
+
+/// Pages that the log has room for from the beginning.
+const LOG_PAGES: u32 = 2_048;
 
 /// Pages that are free before it is worth the while to give them back.
 const PAGES_FREE_MIN: i64 = 256;
@@ -146,6 +152,21 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
     // Turns may be compressed.
     "",
+    "
+    CREATE TABLE commits (
+        number INTEGER PRIMARY KEY CHECK (number = 1),
+        count INTEGER NOT NULL,
+        lost INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO commits VALUES (1, 0, 0);
+    CREATE TABLE lost (
+        run_id TEXT NOT NULL PRIMARY KEY,
+        length INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE run ADD COLUMN claims INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE run ADD COLUMN claimed_length INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE run ADD COLUMN set_aside TEXT;
+",
 ];
 
 /// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's
@@ -164,9 +185,8 @@ pub struct SqliteOptions {
     pub page_bytes: u32,
     /// Pages that the file may have.
     pub pages_max: Option<u32>,
-    /// Commits after which the process is one that writes a lot: its log is made long, and runs that
-    /// are alone get a slate.
-    pub commits_until_slate: u64,
+    /// Commits after which the process is one that writes a lot: its log is made long.
+    pub commits_until_long_log: u64,
     /// Whoever is alone writes by itself, and holds up everything else on its thread, as long as that
     /// takes no longer than this.
     pub alone_max: Duration,
@@ -179,7 +199,7 @@ impl Default for SqliteOptions {
             value_bytes_max: limits.journal_value_bytes_max,
             page_bytes: 4_096,
             pages_max: None,
-            commits_until_slate: 16,
+            commits_until_long_log: 16,
             alone_max: Duration::from_millis(1),
         }
     }
@@ -207,6 +227,70 @@ pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connec
         connection.pragma_update(None, "max_page_count", pages)?;
     }
     Ok(connection)
+}
+
+/// The connection that moves what is in the log into the file.
+pub(super) fn open_merger(path: &Path) -> Result<Connection, Fault> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(connection)
+}
+
+/// How the log is merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    /// As far as nobody has to wait.
+    Passive,
+    /// All of it, and the log is empty then, if nobody is in the way at this moment.
+    Truncate,
+}
+
+/// Moves what is in the log into the file; the answer is whether all of it is there.
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, Fault> {
+    let sql = match how {
+        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
+    connection.busy_timeout(Duration::ZERO)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let done = connection.query_row(sql, [], read);
+    connection.busy_timeout(BUSY_WAIT)?;
+    let (is_busy, log, merged): (bool, i64, i64) = done?;
+    Ok(!is_busy && log == merged)
+}
+
+/// The connection that writes, to the newest state that can be read. SQLite puts a log before the
+/// file also when what follows in it is damaged and the file is newer: then the file counts, and the
+/// log is moved out of the way.
+pub(super) fn open_newest(
+    path: &Path,
+    options: &SqliteOptions,
+    acknowledged: u64,
+    is_used: impl Fn() -> bool,
+) -> Result<Connection, Fault> {
+    let connection = open_writer(path, options)?;
+    let there = witness::commits(&connection)?;
+    if there >= acknowledged || is_used() || commits_in_file(path).is_none_or(|file| file <= there)
+    {
+        return Ok(connection);
+    }
+    drop(connection);
+    let aside = || -> std::io::Result<()> {
+        std::fs::rename(beside(path, "-wal"), beside(path, "-wal-damaged"))?;
+        std::fs::remove_file(beside(path, "-shm"))
+    };
+    aside().map_err(|error| Fault::Unavailable(error.to_string()))?;
+    open_writer(path, options)
+}
+
+/// How many commits are in the file, whatever its log says.
+fn commits_in_file(path: &Path) -> Option<u64> {
+    const NAME: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+    let uri = format!("file:{}?immutable=1", utf8_percent_encode(path.to_str()?, NAME));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    witness::commits(&Connection::open_with_flags(uri, flags).ok()?).ok()
 }
 
 /// A connection that only reads.
@@ -291,15 +375,10 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes everything durable that was committed, also what nobody waited for.
-pub(super) fn sync_log(path: &Path) -> std::io::Result<()> {
-    OpenOptions::new().write(true).open(beside(path, "-wal"))?.sync_data()
-}
-
 /// How long the log gets.
 fn log_bytes(connection: &Connection) -> Result<u64, Fault> {
     let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    Ok(u64::from(page + 24) * u64::from(CHECKPOINT_PAGES + CHECKPOINT_PAGES / 8))
+    Ok(u64::from(page + 24) * u64::from(LOG_PAGES))
 }
 
 /// Makes the log as long as it will get, while nobody else writes. A sync of bytes in the middle of

@@ -1,38 +1,42 @@
-//! Whoever writes, writes for all that wait, and syncs once.
+//! One writer: it writes for all that wait, in one transaction, and syncs once.
 //!
 //! SQLite has one writer at a time anyway. A thread of our own makes the queue visible, and what is
 //! in it when a sync ends goes into the next one. A run that is alone has nobody to share a sync
 //! with, and waking a thread and being woken by it takes a third of what a fast sync takes. So it
-//! writes by itself, on the thread that it is on, as long as syncs are fast.
+//! writes on the thread that it is on while the writer is idle, as long as syncs are fast.
+//!
+//! A second thread moves what is committed from SQLite's log into the file, on a connection of its
+//! own: no run waits for it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::desk::Desk;
 use super::fault::Fault;
-use super::office::{Alone, Office};
-use super::schema::SqliteOptions;
+use super::schema::{Checkpoint, SqliteOptions, checkpoint, lengthen_log};
 use super::turn::Turn;
+use super::witness::Witness;
 use crate::store::{StoreError, StoreFigures};
 
+/// Requests that are written together at most, so that the first one does not wait for ever.
+const TOGETHER_MAX: usize = 1_024;
+
+/// The log is merged into the file so long after a commit, or after so many of them.
+const CHECKPOINTS_APART: Duration = Duration::from_secs(1);
+const COMMITS_APART: u64 = 1_000;
+
 /// Something to write, and somebody who waits for it.
-pub(super) trait Request: Send {
+trait Request: Send {
     /// Writes it. May be called again after a transaction that failed.
     fn write(&mut self, desk: &mut Desk) -> Result<(), Fault>;
     /// Says that it is durable, or why not.
     fn answer(self: Box<Self>, result: Result<(), StoreError>);
-    /// The turn of a run, if it is one.
-    fn turn(&self) -> Option<&Arc<Turn>> {
-        None
-    }
-    /// The same, if it was written and not refused.
-    fn written(&self) -> Option<&Arc<Turn>> {
-        None
-    }
 }
 
 struct Waiting<F, T> {
@@ -43,8 +47,12 @@ struct Waiting<F, T> {
 
 impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waiting<F, T> {
     fn write(&mut self, desk: &mut Desk) -> Result<(), Fault> {
-        desk.settle()?;
-        self.done = Some(unless_refused((self.work)(desk))?);
+        self.done = Some(match (self.work)(desk) {
+            Ok(value) => Ok(value),
+            // It has changed nothing, so the others in the transaction go on.
+            Err(Fault::Refused(error)) => Err(error),
+            Err(fault) => return Err(fault),
+        });
         Ok(())
     }
 
@@ -56,152 +64,315 @@ impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waitin
     }
 }
 
-struct WaitingTurn {
-    turn: Arc<Turn>,
-    /// What the file said to it; a slate says nothing.
-    done: Result<(), StoreError>,
-    reply: oneshot::Sender<Result<(), StoreError>>,
+#[derive(Default)]
+struct Queue {
+    posted: Vec<Box<dyn Request>>,
+    /// Whether the thread is to write what is posted. Else whoever posted it is about to.
+    is_left: bool,
+    /// Whether nothing more will come.
+    is_closed: bool,
 }
 
-impl Request for WaitingTurn {
-    fn write(&mut self, desk: &mut Desk) -> Result<(), Fault> {
-        self.done = unless_refused(self.turn.write(desk))?;
-        Ok(())
-    }
+/// What the threads share.
+struct Shared {
+    path: PathBuf,
+    options: SqliteOptions,
+    queue: Mutex<Queue>,
+    /// Tells the thread that writes that there is something to do.
+    news: Condvar,
+    /// Tells the thread that merges the log that there is something in it.
+    committed: Condvar,
+    /// Whoever has it writes.
+    desk: Mutex<Desk>,
+    /// Writes down what is acknowledged.
+    witness: OnceLock<Arc<Witness>>,
+    /// Commits that the log was last merged after.
+    merged: AtomicU64,
+    commits: AtomicU64,
+    /// Time that commits took.
+    nanos: AtomicU64,
+    /// How long the last one took.
+    took: AtomicU64,
+}
 
-    fn answer(self: Box<Self>, result: Result<(), StoreError>) {
-        let WaitingTurn { done, reply, .. } = *self;
-        let _ = reply.send(result.and(done));
-    }
+/// Whoever panicked has changed nothing: its transaction was not committed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    fn turn(&self) -> Option<&Arc<Turn>> {
-        Some(&self.turn)
-    }
+/// Closes the queue when the thread ends, whatever ends it: nobody waits for nothing.
+struct Closing<'a>(&'a Shared);
 
-    fn written(&self) -> Option<&Arc<Turn>> {
-        self.done.is_ok().then_some(&self.turn)
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0.queue);
+        queue.is_closed = true;
+        queue.posted.clear();
     }
 }
 
-/// What was refused has changed nothing, so the others in the transaction go on.
-pub(super) fn unless_refused<T>(done: Result<T, Fault>) -> Result<Result<T, StoreError>, Fault> {
-    match done {
-        Ok(value) => Ok(Ok(value)),
-        Err(Fault::Refused(error)) => Ok(Err(error)),
-        Err(fault) => Err(fault),
+impl Shared {
+    /// Puts something into the queue. When that is closed the request goes, which whoever waits will
+    /// see.
+    fn post(&self, request: Box<dyn Request>) {
+        let mut queue = lock(&self.queue);
+        if !queue.is_closed {
+            queue.posted.push(request);
+        }
+    }
+
+    /// Leaves what is posted to the thread.
+    fn leave(&self) {
+        let mut queue = lock(&self.queue);
+        if !queue.is_left && (!queue.posted.is_empty() || queue.is_closed) {
+            queue.is_left = true;
+            self.news.notify_one();
+        }
+    }
+
+    /// Writes what is posted if it is one request and nobody writes; the answer is whether nothing is
+    /// left for the thread to do.
+    fn write_alone(&self) -> bool {
+        if Duration::from_nanos(self.took.load(Ordering::Relaxed)) > self.options.alone_max {
+            return false;
+        }
+        let Ok(mut desk) = self.desk.try_lock() else { return false };
+        let mut queue = lock(&self.queue);
+        if queue.posted.len() > 1 || queue.is_left {
+            return false;
+        }
+        // The thread may have been faster.
+        let Some(request) = queue.posted.pop() else { return true };
+        drop(queue);
+        // Another process may have the file for seconds.
+        if desk.begin_at_once() {
+            self.write(&mut desk, vec![request]);
+            return true;
+        }
+        self.post(request);
+        false
+    }
+
+    /// Writes what is left to it, until the queue is closed.
+    fn write_all(&self) {
+        let _closing = Closing(self);
+        let mut is_log_long = false;
+        while let Some(posted) = self.wait() {
+            let mut desk = lock(&self.desk);
+            if !is_log_long && self.commits() >= self.options.commits_until_long_log {
+                is_log_long = true;
+                // Without it everything is slower, and nothing else.
+                let _ = lengthen_log(&desk.connection, &self.path);
+            }
+            self.write(&mut desk, posted);
+        }
+    }
+
+    /// Waits until there is something to write; nothing when there never will be.
+    fn wait(&self) -> Option<Vec<Box<dyn Request>>> {
+        let mut queue = lock(&self.queue);
+        while !queue.is_left || queue.posted.is_empty() {
+            queue.is_left = false;
+            if queue.is_closed {
+                return None;
+            }
+            queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = queue.posted.len().min(TOGETHER_MAX);
+        queue.is_left = count < queue.posted.len();
+        Some(queue.posted.drain(..count).collect())
+    }
+
+    /// All in one transaction. When that fails each is tried alone, so that one request that cannot
+    /// be written does not stop the others.
+    fn write(&self, desk: &mut Desk, mut posted: Vec<Box<dyn Request>>) {
+        let began = Instant::now();
+        let write = |desk: &mut Desk| posted.iter_mut().try_for_each(|request| request.write(desk));
+        let result = desk.transaction(write);
+        if result.is_ok() {
+            if let Some(witness) = self.witness.get() {
+                let (commit, runs) = desk.committed();
+                witness.note(commit, runs);
+            }
+            self.note_commit(began);
+        }
+        if result.is_ok() || posted.len() == 1 {
+            let result = result.map_err(StoreError::from);
+            posted.into_iter().for_each(|request| request.answer(result.clone()));
+            return;
+        }
+        for request in posted {
+            self.write(desk, vec![request]);
+        }
+    }
+
+    fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    fn note_commit(&self, began: Instant) {
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.took.store(nanos, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+        let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        let unmerged = commits - self.merged.load(Ordering::Relaxed);
+        if unmerged == 1 || unmerged == COMMITS_APART {
+            // Held for a moment, so that the thread is not just about to go to sleep.
+            drop(lock(&self.queue));
+            self.committed.notify_one();
+        }
+    }
+
+    /// Merges the log a while after there is something in it, until the queue is closed.
+    fn merge_all(&self, connection: &Connection) {
+        let mut queue = lock(&self.queue);
+        let mut since: Option<Instant> = None;
+        while !queue.is_closed {
+            let unmerged = self.commits() - self.merged.load(Ordering::Relaxed);
+            if unmerged == 0 {
+                since = None;
+                queue = self.committed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            let patience = CHECKPOINTS_APART.saturating_sub(waited);
+            if unmerged < COMMITS_APART && !patience.is_zero() {
+                let waited = self.committed.wait_timeout(queue, patience);
+                queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            drop(queue);
+            since = None;
+            self.merge(connection);
+            queue = lock(&self.queue);
+        }
+    }
+
+    fn merge(&self, connection: &Connection) {
+        let commit = {
+            let mut desk = lock(&self.desk);
+            if desk.has_counts() {
+                // They are hints: what cannot be written is lost.
+                let _ = desk.transaction(|desk| desk.write_counts_of(1));
+            }
+            desk.committed().0
+        };
+        let commits = self.commits();
+        // One that fails is tried again after the next commits.
+        let merged = checkpoint(connection, Checkpoint::Passive);
+        if let (Ok(true), Some(witness)) = (merged, self.witness.get()) {
+            witness.merged(commit);
+        }
+        self.merged.store(commits, Ordering::Relaxed);
     }
 }
 
 /// The queue, and who writes what is in it.
 pub(super) struct Writer {
-    office: Arc<Office>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Writer {
+    /// Starts to write at `desk`, and to merge the log on a connection of its own.
     pub(super) fn start(
         desk: Desk,
+        merges: Connection,
         path: &Path,
         options: &SqliteOptions,
     ) -> Result<Writer, StoreError> {
-        let office = Arc::new(Office::new(desk, path, options));
-        let start = |name: &str, work: fn(&Office)| {
-            let ours = office.clone();
-            let thread = std::thread::Builder::new().name(name.to_owned());
-            let started = thread.spawn(move || work(&ours));
-            started.map_err(|error| StoreError::Unavailable { message: error.to_string() })
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            options: options.clone(),
+            queue: Mutex::default(),
+            news: Condvar::new(),
+            committed: Condvar::new(),
+            desk: Mutex::new(desk),
+            witness: OnceLock::new(),
+            merged: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            took: AtomicU64::new(0),
+        });
+        let started = |thread: std::io::Result<JoinHandle<()>>| {
+            thread.map_err(|error| StoreError::Unavailable { message: error.to_string() })
         };
-        // One for what somebody waits for, and one for what nobody does.
-        let threads =
-            vec![start("segue-store", Office::write_all)?, start("segue-copy", Office::keep_up)?];
-        Ok(Writer { office, threads })
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let (writes, merged) = (shared.clone(), shared.clone());
+        let mut writer = Writer { shared, threads: Vec::new() };
+        let writing = thread("segue-store").spawn(move || writes.write_all());
+        writer.threads.push(started(writing)?);
+        let merging = thread("segue-merge").spawn(move || merged.merge_all(&merges));
+        writer.threads.push(started(merging)?);
+        Ok(writer)
     }
 
-    /// Says where a slate may be made.
-    pub(super) fn lend(&self, path: PathBuf) {
-        self.office.lend(path);
+    /// Has what is acknowledged from now on written down there.
+    pub(super) fn be_witnessed(&self, witness: Arc<Witness>) {
+        // There is one owner, and so one witness.
+        let _ = self.shared.witness.set(witness);
     }
 
     /// How it does.
     pub(super) fn figures(&self) -> StoreFigures {
         StoreFigures {
             syncs: self.commits(),
-            sync_time: Duration::from_nanos(self.office.nanos()),
-            queue: self.office.posted() as u64,
+            sync_time: Duration::from_nanos(self.shared.nanos.load(Ordering::Relaxed)),
+            queue: lock(&self.shared.queue).posted.len() as u64,
             ..StoreFigures::default()
         }
     }
 
     /// Times that somebody waited for a sync.
     pub(super) fn commits(&self) -> u64 {
-        self.office.commits()
+        self.shared.commits()
     }
 
-    /// Whether there is something on the slate that is not in the file.
-    pub(super) fn is_ahead(&self) -> bool {
-        self.office.is_ahead()
-    }
-
-    /// Has everything in the file, and nothing on the slate.
-    pub(super) async fn wipe(&self) -> Result<(), StoreError> {
-        let office = self.office.clone();
-        let wiped = tokio::task::spawn_blocking(move || office.wipe()).await;
-        wiped.unwrap_or_else(|error| Err(StoreError::Unavailable { message: error.to_string() }))
+    /// Has something written that nobody waits for.
+    pub(super) fn post(
+        &self,
+        mut work: impl FnMut(&mut Desk) -> Result<(), Fault> + Send + 'static,
+    ) {
+        let (reply, _) = oneshot::channel();
+        let work = move |desk: &mut Desk| {
+            desk.settle()?;
+            work(desk)
+        };
+        self.shared.post(Box::new(Waiting { work, done: None, reply }));
+        self.shared.leave();
     }
 
     /// Has something written, and waits until it is durable. `work` refuses before it writes
     /// anything, and may be called twice.
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
+        mut work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.post(work).await.map_err(gone)?
+        let (reply, answer) = oneshot::channel();
+        let work = move |desk: &mut Desk| {
+            desk.settle()?;
+            work(desk)
+        };
+        self.shared.post(Box::new(Waiting { work, done: None, reply }));
+        self.shared.leave();
+        answer.await.map_err(gone)?
     }
 
     /// The same for a turn of a run, which writes it by itself when it is alone.
     pub(super) async fn write_turn(&self, turn: Turn) -> Result<(), StoreError> {
-        let turn = Arc::new(turn);
-        let seems_alone = match self.office.notice(&turn) {
-            Alone::No => false,
-            Alone::Yes => true,
-            Alone::ForLong => {
-                tokio::task::yield_now().await;
-                self.office.is_still_alone()
-            }
-        };
-        if seems_alone && self.office.put_alone(&turn) {
-            return Ok(());
-        }
         let (reply, answer) = oneshot::channel();
-        let request = WaitingTurn { turn: turn.clone(), done: Ok(()), reply };
-        self.hand_in(&turn.lease.run_id, Box::new(request), seems_alone).await;
-        answer.await.map_err(gone)?
-    }
-
-    /// Posts the turn of a run, which writes it by itself when it is alone.
-    async fn hand_in(&self, run_id: &Arc<str>, request: Box<dyn Request>, seems_alone: bool) {
-        self.office.post(request);
-        let left = Left(&self.office);
-        if !seems_alone {
-            // Others on this thread may have something to write too.
-            tokio::task::yield_now().await;
-        }
-        if self.office.write_alone(run_id) {
+        let work = move |desk: &mut Desk| turn.write(desk);
+        self.shared.post(Box::new(Waiting { work, done: None, reply }));
+        // The thread writes it also when whoever posted it is not there any more.
+        let left = Left(&self.shared);
+        // Others on this thread may have something to write too.
+        tokio::task::yield_now().await;
+        if self.shared.write_alone() {
             std::mem::forget(left);
         } else {
             drop(left);
         }
-    }
-
-    /// Has something written. Nobody needs to wait for the answer.
-    pub(super) fn post<T: Send + 'static>(
-        &self,
-        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
-    ) -> oneshot::Receiver<Result<T, StoreError>> {
-        let (reply, answer) = oneshot::channel();
-        self.office.post(Box::new(Waiting { work, done: None, reply }));
-        self.office.leave();
-        answer
+        answer.await.map_err(gone)?
     }
 }
 
@@ -210,8 +381,8 @@ fn gone(_: oneshot::error::RecvError) -> StoreError {
     StoreError::Unavailable { message: "the store is closed".to_owned() }
 }
 
-/// Something that is left to the thread, also when whoever posted it is not there any more.
-struct Left<'a>(&'a Office);
+/// Something that is left to the thread when this is dropped.
+struct Left<'a>(&'a Shared);
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
@@ -222,38 +393,35 @@ impl Drop for Left<'_> {
 impl Drop for Writer {
     fn drop(&mut self) {
         // What is queued is written first; the threads end when the queue does.
-        self.office.close();
+        lock(&self.shared.queue).is_closed = true;
+        self.shared.leave();
+        self.shared.committed.notify_one();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        self.office.end();
+        let mut desk = lock(&self.shared.desk);
+        if desk.has_counts() {
+            let _ = desk.transaction(|desk| desk.write_counts_of(1));
+        }
+        // What others keep from being merged stands in the log, where it is durable too.
+        let merged = checkpoint(&desk.connection, Checkpoint::Truncate);
+        if let (Ok(true), Some(witness)) = (merged, self.shared.witness.get()) {
+            witness.settle();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::io;
-    use std::sync::mpsc;
     use std::thread::{self, ThreadId};
-    use std::time::Instant;
 
     use futures_util::future::join;
     use futures_util::poll;
-    use segue_core::run::{Entry, Fact, NodeId};
-    use segue_core::value::Value;
-    use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
-    use super::super::SqliteStore;
     use super::super::desk::Counts;
-    use super::super::mark::{PAGES_MIN, take};
-    use super::super::pack::hash;
-    use super::super::schema::{BUSY_WAIT, beside, open_reader, open_writer};
-    use super::super::slate::{Medium, Pages, Put, Slate};
-    use super::super::turn::{Begins, Bundle, PackedRecord};
+    use super::super::schema::{BUSY_WAIT, open_merger, open_writer};
     use super::*;
-    use crate::store::{Lease, Record, RunRow, Store as _};
 
     fn writer() -> (TempDir, PathBuf, Writer) {
         let folder = TempDir::new().unwrap();
@@ -261,65 +429,40 @@ mod tests {
         let options = SqliteOptions { alone_max: Duration::MAX, ..SqliteOptions::default() };
         let connection = open_writer(&path, &options).unwrap();
         let desk = Desk::new(connection, Arc::<Counts>::default());
-        let writer = Writer::start(desk, &path, &options).unwrap();
+        let merges = open_merger(&path).unwrap();
+        let writer = Writer::start(desk, merges, &path, &options).unwrap();
         (folder, path, writer)
     }
 
-    /// Says who writes.
-    fn here() -> impl FnMut(&mut Desk) -> Result<ThreadId, Fault> + Send + 'static {
-        |_| Ok(thread::current().id())
-    }
-
     /// Instead of a turn: says who writes.
-    struct Here {
-        turn: Arc<Turn>,
-        told: mpsc::Sender<ThreadId>,
-        reply: oneshot::Sender<()>,
-    }
-
-    impl Request for Here {
-        fn write(&mut self, _: &mut Desk) -> Result<(), Fault> {
-            self.told.send(thread::current().id()).unwrap();
-            Ok(())
-        }
-
-        fn answer(self: Box<Self>, _: Result<(), StoreError>) {
-            let _ = self.reply.send(());
-        }
-
-        fn turn(&self) -> Option<&Arc<Turn>> {
-            Some(&self.turn)
-        }
-    }
-
-    /// Who writes a turn of this run.
-    async fn turn_of(writer: &Writer, run_id: &str, told: mpsc::Sender<ThreadId>) {
-        let run_id: Arc<str> = run_id.into();
-        let lease = Lease { run_id: run_id.clone(), epoch: 1 };
-        let empty = Record { expected: 0, entries: &[], status: RunStatus::Running, measured: &[] };
-        let turn = Turn::new(lease, None, PackedRecord::new(empty, 1_000));
+    async fn who_writes(writer: &Writer) -> ThreadId {
         let (reply, answer) = oneshot::channel();
-        let here = Box::new(Here { turn: Arc::new(turn), told, reply });
-        writer.hand_in(&run_id, here, false).await;
-        answer.await.unwrap();
+        let work = |_: &mut Desk| Ok(thread::current().id());
+        writer.shared.post(Box::new(Waiting { work, done: None, reply }));
+        let left = Left(&writer.shared);
+        tokio::task::yield_now().await;
+        if writer.shared.write_alone() {
+            std::mem::forget(left);
+        } else {
+            drop(left);
+        }
+        answer.await.unwrap().unwrap()
     }
 
     #[tokio::test]
     async fn a_run_that_is_alone_writes_by_itself() {
         let (_folder, _, writer) = writer();
-        let (told, who) = mpsc::channel();
-        turn_of(&writer, "one", told).await;
-        assert_eq!(who.recv().unwrap(), thread::current().id());
+        assert_eq!(who_writes(&writer).await, thread::current().id());
         assert_eq!(writer.commits(), 1);
-        assert_ne!(writer.write(here()).await.unwrap(), thread::current().id());
+        let there = writer.write(|_| Ok(thread::current().id())).await.unwrap();
+        assert_ne!(there, thread::current().id());
     }
 
     #[tokio::test]
     async fn runs_that_write_at_once_share_a_sync() {
         let (_folder, _, writer) = writer();
-        let (told, who) = mpsc::channel();
-        join(turn_of(&writer, "one", told.clone()), turn_of(&writer, "two", told)).await;
-        assert_eq!(who.recv().unwrap(), who.recv().unwrap());
+        let (one, two) = join(who_writes(&writer), who_writes(&writer)).await;
+        assert_eq!(one, two);
         assert_eq!(writer.commits(), 1);
     }
 
@@ -329,180 +472,27 @@ mod tests {
         let (_folder, path, writer) = writer();
         let another = rusqlite::Connection::open(&path).unwrap();
         another.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let (told, who) = mpsc::channel();
-        let mut writing = std::pin::pin!(turn_of(&writer, "one", told));
+        let mut writing = std::pin::pin!(who_writes(&writer));
         assert!(poll!(&mut writing).is_pending());
         tokio::task::yield_now().await;
         let began = Instant::now();
         assert!(poll!(&mut writing).is_pending());
         assert!(began.elapsed() < BUSY_WAIT / 2);
         another.execute_batch("ROLLBACK").unwrap();
-        writing.await;
-        assert_ne!(who.recv().unwrap(), thread::current().id());
+        assert_ne!(writing.await, thread::current().id());
     }
 
     #[tokio::test]
     async fn what_nobody_waits_for_any_more_is_written() {
         let (_folder, _, writer) = writer();
-        let (told, who) = mpsc::channel();
         {
-            let mut writing = std::pin::pin!(turn_of(&writer, "one", told));
+            let mut writing = std::pin::pin!(who_writes(&writer));
             assert!(poll!(&mut writing).is_pending());
         }
-        who.recv_timeout(Duration::from_secs(20)).unwrap();
-    }
-
-    /// How a slate fails.
-    #[derive(Clone, Copy, Debug)]
-    enum Failure {
-        /// Nothing is written.
-        Before,
-        /// Some of it is.
-        Torn,
-        /// All of it is, and nobody hears of it.
-        After,
-        /// Somebody else has taken it, after all of it was.
-        Taken,
-        /// The same, and has copied it.
-        Copied,
-    }
-
-    impl Failure {
-        const ALL: [Failure; 5] =
-            [Failure::Before, Failure::Torn, Failure::After, Failure::Taken, Failure::Copied];
-    }
-
-    /// A slate that fails once.
-    struct Faulty {
-        store: PathBuf,
-        slate: PathBuf,
-        file: Pages,
-        puts: usize,
-        fails: usize,
-        how: Failure,
-    }
-
-    impl Medium for Faulty {
-        fn put(&mut self, page: u64, bytes: &[u8]) -> io::Result<Put> {
-            self.puts += 1;
-            if self.puts != self.fails {
-                return self.file.put(page, bytes);
-            }
-            match self.how {
-                Failure::Before => {}
-                Failure::Torn => drop(self.file.put(page, &bytes[..512])?),
-                Failure::After => drop(self.file.put(page, bytes)?),
-                Failure::Taken | Failure::Copied => {
-                    self.file.put(page, bytes)?;
-                    take(&mut fs::File::options().write(true).open(&self.slate)?)?;
-                    if let Failure::Copied = self.how {
-                        // Whoever opens the store copies it, and throws it away: its owner is nobody.
-                        drop(SqliteStore::open(&self.store, SqliteOptions::default()).unwrap());
-                    }
-                    return Ok(Put::Taken);
-                }
-            }
-            Err(io::ErrorKind::StorageFull.into())
-        }
-    }
-
-    fn turn(seq: u64, row: Option<RunRow>) -> Turn {
-        let node = NodeId { frame: 0, position: 0 };
-        let fact = Fact::Succeeded { node, output: Value::from(seq), given: None };
-        let entries = [Entry { seq, at_ms: 1_000 + seq, fact }];
-        let record =
-            Record { expected: seq, entries: &entries, status: RunStatus::Running, measured: &[] };
-        let bundle = Bundle { hash: hash(b"bundle"), text: "bundle".into() };
-        let lease = Lease { run_id: "a".into(), epoch: 1 };
-        let begins = row.map(|row| Begins { row, bundle, is_drawn: false });
-        Turn::new(lease, begins, PackedRecord::new(record, 1_000))
-    }
-
-    fn begun() -> RunRow {
-        RunRow {
-            run_id: "a".into(),
-            name: "a".into(),
-            status: RunStatus::Pending,
-            plan_hash: "plan".into(),
-            started_ms: 1_000,
-            updated_ms: 1_000,
-            ended_ms: None,
-            length: 0,
-            owner: None,
-            epoch: 1,
-            caller: None,
-        }
-    }
-
-    /// A run seems to be alone after a few turns, and so does one that begins when it is over. Runs that
-    /// end one after the other are not.
-    #[tokio::test]
-    async fn whoever_is_alone_is_seen_to_be() {
-        let (_folder, _, writer) = writer();
-        let turn_of = |run_id: &Arc<str>, row: Option<RunRow>, status: RunStatus| {
-            let mut turn = turn(0, row);
-            turn.lease.run_id = run_id.clone();
-            turn.record.status = status;
-            writer.office.notice(&turn)
-        };
-        let ids: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
-        let running = |at: usize| turn_of(&ids[at], None, RunStatus::Running);
-        let ends = |at: usize| turn_of(&ids[at], None, RunStatus::Success);
-        let (no, yes) = (Alone::No, Alone::Yes);
-        assert_eq!(turn_of(&ids[0], Some(begun()), RunStatus::Running), no);
-        assert_eq!([running(0), running(0), running(0), ends(0)], [no, no, yes, yes]);
-        assert_eq!(turn_of(&ids[1], Some(begun()), RunStatus::Running), yes, "the next one");
-        assert_eq!(running(1), yes);
-        assert_eq!(turn_of(&ids[2], Some(begun()), RunStatus::Running), no, "two at once");
-        let alone = [0; 31].map(|_| running(2));
-        let count = |kind: Alone| alone.iter().filter(|alone| **alone == kind).count();
-        assert_eq!((count(no), count(yes), count(Alone::ForLong)), (2, 27, 2));
-        assert_eq!([ends(0), ends(1), ends(2), ends(0), ends(1)], [no; 5]);
-    }
-
-    /// How long the run is for whoever opens the store after a crash.
-    async fn length_after_crash(folder: &Path) -> u64 {
-        let image = TempDir::new().unwrap();
-        fs::create_dir(image.path().join("runs.db-slates")).unwrap();
-        for name in ["runs.db", "runs.db-wal", "runs.db-slates/somebody"] {
-            fs::copy(folder.join(name), image.path().join(name)).unwrap();
-        }
-        let store = SqliteStore::open(&image.path().join("runs.db"), SqliteOptions::default());
-        store.unwrap().load(&"a".into()).await.unwrap().len() as u64
-    }
-
-    /// J11: each write of a slate fails once, in every way. What is acknowledged is there, nothing
-    /// comes twice, and the run goes on.
-    #[tokio::test]
-    async fn a_slate_that_fails_is_left() {
-        for how in Failure::ALL {
-            for fails in 1..7 {
-                let (folder, path, writer) = writer();
-                writer.write(here()).await.unwrap();
-                let slate = beside(&path, "-slates").join("somebody");
-                let reader = open_reader(&path).unwrap();
-                let (mut made, probe) =
-                    Slate::make(slate.clone(), reader, &path, PAGES_MIN).unwrap();
-                let file = Pages::open(&slate).unwrap();
-                let (store, place) = (path.clone(), slate.clone());
-                let faulty = Faulty { store, slate: place, file, puts: 0, fails, how };
-                made.replace_medium(Box::new(faulty));
-                writer.office.put_slate(made, probe);
-                for seq in 0..6 {
-                    let mut turn = turn(seq, (seq == 0).then(begun));
-                    if seq == 5 {
-                        turn.record.status = RunStatus::Success;
-                    }
-                    writer.write_turn(turn).await.unwrap();
-                    if slate.exists() {
-                        assert_eq!(length_after_crash(folder.path()).await, seq + 1, "{how:?}");
-                    }
-                }
-                drop(writer);
-                let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
-                assert_eq!(store.load(&"a".into()).await.unwrap().len(), 6, "{how:?} at {fails}");
-                assert!(!slate.exists(), "what is not used any more is thrown away");
-            }
+        let began = Instant::now();
+        while writer.commits() == 0 {
+            assert!(began.elapsed() < Duration::from_secs(20));
+            thread::yield_now();
         }
     }
 }

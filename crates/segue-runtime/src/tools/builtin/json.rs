@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segue_core::diagnostic::Code;
-use segue_core::expr::Jq;
+use segue_core::expr::{Jq, JqError};
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 
@@ -29,9 +29,11 @@ fn query(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
     let args = Args(args);
     let null = Value::Null;
     let value = args.value("value").unwrap_or(&null);
-    let refuse = |message: String| ToolError::refused(Code::ToolError, message);
-    let program = Jq::compile(args.text("query")?).map_err(|error| refuse(error.to_string()))?;
-    let result = program.run(value, limits.value_bytes_max);
-    let result = result.map_err(|error| refuse(error.to_string()))?;
+    let refuse = |error: JqError| {
+        let code = if error.code() == Code::Expression { Code::ToolError } else { error.code() };
+        ToolError::refused(code, error.to_string())
+    };
+    let program = Jq::compile(args.text("query")?).map_err(refuse)?;
+    let result = program.run(value, limits).map_err(refuse)?;
     Ok(Value::object([("result", result)]))
 }

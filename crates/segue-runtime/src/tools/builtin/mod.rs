@@ -27,6 +27,8 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, BUILTIN, Confirm, DeclaredRollback, ToolSpec};
 use segue_core::value::{Number, Value};
 
+pub use files::OwnFiles;
+
 use super::{Call, Tool, ToolError, ToolRunner};
 
 /// Where the built-in tools may work, and how much.
@@ -34,6 +36,10 @@ use super::{Call, Tool, ToolError, ToolRunner};
 pub struct BuiltinConfig {
     /// The directory that the file tools never leave.
     pub files_root: PathBuf,
+    /// What they do not touch although it lies in there.
+    pub own_files: OwnFiles,
+    /// Patterns of files below it that may be overwritten without a question.
+    pub overwrite: Vec<String>,
     /// Hosts that the HTTP tools may reach although they are not public: `127.0.0.1:*`,
     /// `intranet.example:443`, `10.0.0.0/8:*`.
     pub http_allow: Vec<String>,
@@ -41,6 +47,20 @@ pub struct BuiltinConfig {
     pub checkpoints: CheckpointsAt,
     /// What a value may cost.
     pub limits: Limits,
+}
+
+impl Default for BuiltinConfig {
+    /// The working directory, nothing of its own in it, public hosts, and no memory of checkpoints.
+    fn default() -> BuiltinConfig {
+        BuiltinConfig {
+            files_root: PathBuf::from("."),
+            own_files: OwnFiles::default(),
+            overwrite: Vec::new(),
+            http_allow: Vec::new(),
+            checkpoints: CheckpointsAt::Memory,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// Where checkpoints are kept.
@@ -59,7 +79,7 @@ pub fn tools(config: &BuiltinConfig) -> Vec<Tool> {
     tools.extend(text::tools(&limits));
     tools.extend(json::tools(&limits));
     tools.extend(fold::tools(&limits));
-    tools.extend(files::tools(config.files_root.clone(), limits.value_bytes_max));
+    tools.extend(files::tools(config));
     tools.extend(http::tools(&config.http_allow, &limits));
     tools.extend(checkpoints::tools(config.checkpoints.clone(), &limits));
     tools
@@ -182,7 +202,7 @@ const INLINE_BYTES_MAX: usize = 32 * 1024;
 #[async_trait]
 impl ToolRunner for Pure {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
-        if !self.slow && call.args.size_up_to(INLINE_BYTES_MAX) <= INLINE_BYTES_MAX {
+        if !self.slow && call.args.size() <= INLINE_BYTES_MAX {
             return (self.run)(&call.args, &self.limits);
         }
         let (run, limits) = (self.run, self.limits.clone());

@@ -4,17 +4,15 @@
 
 use std::sync::Arc;
 
-use regex::{Captures, Regex, RegexBuilder};
+use regex::{Captures, Regex};
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
+use segue_core::pattern::Pattern;
 use segue_core::value::Value;
 
 use super::args::Args;
 use super::{Declared, Pure, PureFn, over_limit};
 use crate::tools::{Tool, ToolError};
-
-/// A pattern may compile to at most this many bytes.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 /// Parts or matches in one result.
 const ITEMS_MAX: usize = 100_000;
@@ -129,7 +127,7 @@ fn join(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
             out.push(separator)?;
         }
         let left = out.left();
-        if part.size_up_to(left) > left.saturating_add(size_of::<Value>()) {
+        if part.size() > left.saturating_add(size_of::<Value>()) {
             return Err(out.full());
         }
         let _ = write!(out.text, "{part}");
@@ -141,7 +139,7 @@ fn replace(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
     let args = Args(args);
     let (text, find, replace) = (args.text("text")?, args.text("find")?, args.text("replace")?);
     let (text, replacements) = if args.flag_or("regex", false)? {
-        replace_pattern(text, &pattern(find)?, replace, limits)?
+        replace_pattern(text, &pattern(find, text)?, replace, limits)?
     } else {
         replace_text(text, find, replace, limits)?
     };
@@ -197,7 +195,8 @@ fn expanded_len_max(captures: &Captures<'_>, replace: &str) -> usize {
 
 fn extract(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
     let args = Args(args);
-    let (text, pattern) = (args.text("text")?, pattern(args.text("pattern")?)?);
+    let text = args.text("text")?;
+    let pattern = pattern(args.text("pattern")?, text)?;
     let mut matches = Vec::new();
     let mut bytes = 0_usize;
     for captures in pattern.captures_iter(text) {
@@ -253,14 +252,17 @@ fn stats(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
     ]))
 }
 
-fn pattern(pattern: &str) -> Result<Regex, ToolError> {
-    RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(max) => over_limit("the regular expression", max, "bytes"),
-        other => {
-            let message = format!("`{pattern}` is not a regular expression: {other}");
-            ToolError::refused(Code::InputSchema, message)
-        }
-    })
+/// A pattern that may be held against this text.
+fn pattern(pattern: &str, text: &str) -> Result<Regex, ToolError> {
+    let pattern = Pattern::new(pattern).map_err(|error| {
+        let code = if error.is_limit { Code::Limit } else { Code::InputSchema };
+        ToolError::refused(code, error.message)
+    })?;
+    if !pattern.is_affordable(text.len()) {
+        let message = "the regular expression is too large for a text of this size";
+        return Err(ToolError::refused(Code::Limit, message));
+    }
+    Ok(pattern.regex().clone())
 }
 
 /// A text that may not outgrow a value.

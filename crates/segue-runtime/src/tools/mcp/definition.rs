@@ -290,4 +290,22 @@ mod tests {
         assert_eq!(listing.tools.keys().map(|k| &**k).collect::<Vec<_>>(), ["d"]);
         assert_eq!(listing.notes.len(), 3);
     }
+
+    /// References that multiply would take all memory when they are compiled.
+    #[test]
+    fn a_ladder_of_references_costs_only_its_tool() {
+        let rung = |n: usize| {
+            let next = format!(r##"{{"$ref":"#/$defs/l{}"}}"##, n + 1);
+            format!(r#""l{n}":{{"anyOf":[{next},{next}]}}"#)
+        };
+        let rungs: Vec<String> = (0..40).map(rung).collect();
+        let ladder =
+            format!(r##"{{"$ref":"#/$defs/l0","$defs":{{{},"l40":{{}}}}}}"##, rungs.join(","));
+        let json = format!(
+            r#"[{{"name":"a","inputSchema":{ladder}}},{{"name":"b","outputSchema":{ladder}}},{{"name":"c"}}]"#
+        );
+        let listing = listing(&json);
+        assert_eq!(listing.tools.keys().map(|k| &**k).collect::<Vec<_>>(), ["c"]);
+        assert!(listing.notes.iter().all(|note| note.contains("too large")), "{:?}", listing.notes);
+    }
 }

@@ -137,10 +137,14 @@ fn written(path: &Path, text: &str) -> Option<File> {
     Some(file)
 }
 
+/// Where the folder of these files is.
+pub(super) fn place() -> PathBuf {
+    Path::new(PLACE).join(format!("segue-{}", geteuid().as_raw()))
+}
+
 /// The folder of these files, which is this user's alone.
 fn folder() -> Option<PathBuf> {
-    let user = geteuid().as_raw();
-    let folder = Path::new(PLACE).join(format!("segue-{user}"));
+    let (user, folder) = (geteuid().as_raw(), place());
     // It may be there already.
     let _ = DirBuilder::new().mode(0o700).create(&folder);
     let found = std::fs::symlink_metadata(&folder).ok()?;
@@ -148,21 +152,39 @@ fn folder() -> Option<PathBuf> {
     is_ours.then_some(folder)
 }
 
+/// What was written down by somebody who has ended, with its file.
+fn of_ended(folder: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    // One that is empty has only just been made.
+    let texts = files.map(|file| {
+        let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+        (file.path(), text)
+    });
+    texts.filter(|(_, text)| is_of_here(text)).filter(|(_, text)| {
+        let who: Vec<&str> = text.lines().next().unwrap_or("").split(' ').collect();
+        match who[..] {
+            [_, number, began, _] => !number.parse().is_ok_and(|number| is_alive(number, began)),
+            _ => true,
+        }
+    })
+}
+
+/// Whether somebody has ended who had started processes.
+pub(super) fn has_ended_owner() -> bool {
+    // Looked at only: no folder is made for it.
+    of_ended(&place()).next().is_some()
+}
+
+/// Throws away what was written down by those who have ended, where all of it has ended.
+pub(super) fn forget_ended() {
+    tidy(&place());
+}
+
 /// Throws away what others wrote down when all of it has ended, whoever wrote it as well.
 fn tidy(folder: &Path) {
-    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        // One that is empty has only just been made.
-        let text = std::fs::read_to_string(file.path()).unwrap_or_default();
-        if !is_of_here(&text) {
-            continue;
-        }
-        let who: Vec<&str> = text.lines().next().unwrap_or("").split(' ').collect();
-        let writes = match who[..] {
-            [_, number, began, _] => number.parse().is_ok_and(|number| is_alive(number, began)),
-            _ => false,
-        };
-        if !writes && !lines(&text).iter().any(Line::is_alive) {
-            let _ = std::fs::remove_file(file.path());
+    for (file, text) in of_ended(folder) {
+        if !lines(&text).iter().any(Line::is_alive) {
+            let _ = std::fs::remove_file(file);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Processes as the system shows them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,14 @@ pub(super) fn end(keys: &[Arc<str>]) {
         }
         left.into_iter().for_each(|pid| end_one(pid, is_meant));
         std::thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// Ends every server whose Segue has ended, when one has that had started any.
+pub(super) fn end_left_servers() {
+    if ledger::has_ended_owner() {
+        end(&[]);
+        ledger::forget_ended();
     }
 }
 
@@ -124,6 +133,11 @@ pub(super) fn is_alive(number: i32, began: &str) -> bool {
 /// When the process of this number began.
 pub(super) fn began(number: i32) -> Option<String> {
     Some(Stat::of(Pid::from_raw(number)?)?.began)
+}
+
+/// Where it is written down what was started.
+pub(super) fn folder() -> Option<PathBuf> {
+    namespace().map(|_| ledger::place())
 }
 
 /// Writes down that a process was started.

@@ -24,7 +24,9 @@ mod query;
 mod subscription;
 mod types;
 
+use std::any::Any;
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -37,13 +39,15 @@ use async_graphql::{
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt as _, StreamExt as _};
 use segue_core::diagnostic::Code;
 use segue_core::value::Value;
 use serde::Serialize;
 
+use super::rest::problem::Problem;
 use super::rest::visit::{Answer, Visit};
+use super::threads;
 use caller::Caller;
 use guard::Refusal;
 use mutation::Mutation;
@@ -118,7 +122,16 @@ pub(super) async fn answer(visit: Visit) -> Answer {
     if form == Form::Events {
         return Ok(events(schema().execute_stream(request), follows));
     }
-    Ok(whole(form, schema().execute(request).await))
+    let executed = AssertUnwindSafe(schema().execute(request)).catch_unwind().await;
+    Ok(whole(form, executed.unwrap_or_else(|panic| panicked(&*panic))))
+}
+
+/// The answer when our own code panicked.
+fn panicked(panic: &(dyn Any + Send)) -> Executed {
+    threads::tell("a request", panic);
+    let mut error = ServerError::new(Problem::panicked().view().detail.clone(), None);
+    error.extensions = Some(coded(Code::Internal));
+    Executed::from_errors(vec![error])
 }
 
 /// Whether the operation that is meant is a subscription.
@@ -271,7 +284,7 @@ mod tests {
     /// The code of the one error that somebody with these rights gets. What lies behind the guard is not
     /// there, so that whoever passes it gets another one.
     async fn code(kind: &str, field: &str, rights: Rights) -> String {
-        let who = Principal { name: "somebody".into(), rights, toolset: None };
+        let who = Principal::new("somebody", rights);
         let request = Request::new(format!("{kind}{{{field}}}")).data(who);
         let executed = schema().execute_stream(request).next().await.expect("an answer");
         let sent = serde_json::to_value(Sent::of(executed, kind == "subscription")).expect("JSON");

@@ -136,7 +136,7 @@ enum Assume {
 impl Mutation {
     /// Makes a plan of words, and calls nothing. The configured model proposes it; it is checked against
     /// the tools that exist, and kept under the id of a request.
-    #[graphql(guard = "May(Right::Run)")]
+    #[graphql(guard = "May(Right::Compose)")]
     async fn create_plan_with_request_id(
         &self,
         ctx: &Context<'_>,
@@ -160,7 +160,7 @@ impl Mutation {
 
     /// Executes a plan: this one, or the last one of a request; once, unless `again`. The answer is the
     /// plan with what came of it, or how it stands when its run waits for a person.
-    #[graphql(guard = "May(Right::Run)")]
+    #[graphql(guard = "May(Right::Compose)")]
     async fn execute_plan(
         &self,
         ctx: &Context<'_>,
@@ -265,7 +265,7 @@ impl Mutation {
     }
 
     /// Answers the question that a run waits for, and goes on.
-    #[graphql(guard = "May(Right::Run)")]
+    #[graphql(guard = "May(Right::Approve)")]
     async fn approve_run(
         &self,
         ctx: &Context<'_>,

@@ -1,7 +1,9 @@
 //! Connections: how many, how slow, and how they end.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{Request, Response};
+use axum::response::IntoResponse as _;
+use futures_util::FutureExt as _;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -28,6 +32,8 @@ use tokio_rustls::TlsAcceptor;
 use super::crowd::{Crowd, Guest};
 use super::stream::Impatient;
 use crate::observe::metrics::Metrics;
+use crate::serve::rest::problem::Problem;
+use crate::serve::threads;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -101,7 +107,12 @@ impl Host {
                     }
                 },
                 // Those that have ended are forgotten.
-                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+                Some(ended) = connections.join_next(), if !connections.is_empty() => {
+                    if let Err(error) = ended {
+                        threads::tell_panic("a connection", error);
+                    }
+                    continue;
+                }
                 _ = self.leaving.changed() => break,
             };
             // Small answers leave at once.
@@ -142,7 +153,7 @@ impl Host {
             of_guest.asks();
             let asking = Asking(of_guest.clone());
             let answer = inner.call(request);
-            async move { Ok::<_, hyper::Error>(tracked(answer.await, asking)) }
+            async move { Ok::<_, hyper::Error>(tracked(answered(answer).await, asking)) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -190,6 +201,16 @@ async fn refuse(mut stream: TcpStream) {
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(FULL)).await;
 }
 
+/// The answer to a request. A panic on the way to it is one, too.
+async fn answered(
+    answer: impl Future<Output = Result<Response<Body>, Infallible>>,
+) -> Result<Response<Body>, Infallible> {
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
+        threads::tell("a request", &*panic);
+        Ok(Problem::panicked().into_response())
+    })
+}
+
 /// A guest asks something as long as this lives: until the whole answer is sent.
 struct Asking(Arc<Guest>);
 
@@ -200,10 +221,7 @@ impl Drop for Asking {
     }
 }
 
-fn tracked(
-    answer: Result<Response<Body>, std::convert::Infallible>,
-    asking: Asking,
-) -> Response<Tracked> {
+fn tracked(answer: Result<Response<Body>, Infallible>, asking: Asking) -> Response<Tracked> {
     let Ok(answer) = answer;
     answer.map(|body| Tracked { body, _asking: asking })
 }

@@ -48,7 +48,7 @@ use session::Sessions;
 pub use listen::{bind, tls};
 pub use oidc::{Issuer, METADATA, Resource};
 pub use pass::Pass;
-pub use token::{Key, Keyring, is_hash, made_up};
+pub use token::{Key, Keyring, TOKEN_CHARS_MIN, TOO_SHORT, is_hash, made_up};
 
 /// How often what nobody needs any more is forgotten.
 const TIDY_EVERY: Duration = Duration::from_hours(1);

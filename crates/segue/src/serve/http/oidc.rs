@@ -167,10 +167,12 @@ impl Issuer {
         let scopes = claims.scope.iter().chain(claims.scp.iter());
         let grants = scopes.filter_map(|scope| self.config.scopes.get(scope));
         // No configured principal has a colon in its name.
-        let name = format!("oidc:{subject}").into();
+        let name = format!("oidc:{subject}");
         match combined(grants) {
-            Ok(grant) => Ok(Principal { name, rights: grant.rights, toolset: grant.toolset }),
-            Err(Clash::Nothing) => Ok(Principal { name, rights: Rights::NONE, toolset: None }),
+            Ok(grant) => {
+                Ok(Principal { toolset: grant.toolset, ..Principal::new(name, grant.rights) })
+            }
+            Err(Clash::Nothing) => Ok(Principal::new(name, Rights::NONE)),
             Err(Clash::Toolsets) => {
                 Err(Refusal::Insufficient("its scopes speak of different toolsets".to_owned()))
             }

@@ -102,7 +102,7 @@ mod tests {
 
     fn keyring(token: &str, right: Right, expires_ms: Option<u64>) -> Arc<Keyring> {
         let rights = [right].into_iter().collect();
-        let principal = Principal { name: "ada".into(), rights, toolset: None };
+        let principal = Principal::new("ada", rights);
         let hash = hex_digest(token.as_bytes()).into();
         Arc::new(Keyring::of("root").with([Key { hash, principal, expires_ms }]))
     }

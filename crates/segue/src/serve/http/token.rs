@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
-use segue_core::access::{Principal, stands};
+use segue_core::access::{Principal, THIS_MACHINE, TOKEN_BEARER, stands};
 use segue_core::tool::hex_digest;
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
@@ -17,12 +17,6 @@ use super::pass::Pass;
 
 /// The file in the data folder that holds the hash.
 const FILE: &str = "server-token";
-
-/// The administrator, in journals.
-const ADMINISTRATOR: &str = "the token";
-
-/// Whoever comes, where everybody is the administrator.
-const EVERYBODY: &str = "this machine";
 
 /// A token, by its hash, and who comes with it.
 #[derive(Clone, Debug)]
@@ -38,7 +32,7 @@ pub struct Key {
 impl Key {
     /// A token of the administrator.
     fn of_administrator(hash: impl Into<Arc<str>>) -> Key {
-        let principal = Principal::administrator(ADMINISTRATOR);
+        let principal = Principal::administrator(TOKEN_BEARER);
         Key { hash: hash.into(), principal, expires_ms: None }
     }
 }
@@ -139,7 +133,7 @@ impl Keyring {
     /// Who comes with these headers at this moment.
     pub async fn who(&self, headers: &HeaderMap, now_ms: u64) -> Result<Pass, Refusal> {
         if self.is_open {
-            return Ok(Pass::lasting(Principal::administrator(EVERYBODY)));
+            return Ok(Pass::lasting(Principal::administrator(THIS_MACHINE)));
         }
         let token = bearer(headers)?;
         match &self.issuer {
@@ -184,6 +178,15 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
 pub fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
+
+/// The shortest token that lets anybody in: a shorter one is a word that could be guessed.
+pub const TOKEN_CHARS_MIN: usize = 32;
+
+/// What is said of a token that is too short, and how to have a better one.
+pub const TOO_SHORT: (&str, &str) = (
+    "the token is too short: 32 characters are the least",
+    "`openssl rand -hex 32` makes one; without `server.token`, `segue serve` makes one up and shows it once",
+);
 
 /// A new token: 244 random bits.
 pub fn made_up() -> String {
@@ -239,11 +242,7 @@ mod tests {
     fn each_token_is_one_principal_s() {
         let key = |name: &str, expires_ms| Key {
             hash: hex_digest(name.as_bytes()).into(),
-            principal: Principal {
-                name: name.into(),
-                rights: [Right::Look].into_iter().collect(),
-                toolset: None,
-            },
+            principal: Principal::new(name, [Right::Look].into_iter().collect()),
             expires_ms,
         };
         let keyring = Keyring::of("root").with([key("ada", None), key("bob", Some(1_000))]);

@@ -12,14 +12,15 @@ use rmcp::model::{
     ProgressToken, ProtocolVersion, ServerRequest, Task, TaskStatus,
 };
 use rmcp::service::RequestContext;
-use segue_core::access::Principal;
+use segue_core::access::{Principal, Right};
 use segue_core::composition::Strategy;
 use segue_core::plan::Plan;
 use segue_core::run::{Options, Question, admit};
 use segue_core::value::Value;
 use segue_core::view::rfc3339;
 use segue_runtime::driver::{Confirmer as _, Decision, Nobody, now_ms};
-use segue_runtime::engine::{Engine, Wish};
+use segue_runtime::engine::{Engine, EngineError, Wish};
+use segue_runtime::store::StoreError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -27,6 +28,7 @@ use super::seal::{State, bound_to};
 use super::server::{OFFERS_NEED, Server};
 use super::wire;
 use crate::print::clean;
+use crate::serve::acting::{self, Unacted};
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
 use crate::serve::plans::{self, Kept, Unbegun, plan_error};
@@ -64,6 +66,8 @@ enum Way {
 
 /// A run that a call is about.
 pub(super) struct Job {
+    /// Whose run it is, held to the tools that it may use.
+    pub(super) who: Principal,
     pub(super) plan: Arc<Plan>,
     pub(super) input: Value,
     pub(super) context: Value,
@@ -75,10 +79,10 @@ pub(super) struct Job {
 
 impl Job {
     /// A run that executes a plan that is kept.
-    pub(super) fn of_kept(plan: Arc<Plan>, kept: Kept) -> Job {
+    pub(super) fn of_kept(who: Principal, plan: Arc<Plan>, kept: Kept) -> Job {
         let (input, context) = (Value::empty_object(), Value::empty_object());
         let options = Options::default();
-        Job { plan, input, context, options, shape: Shape::Run, kept: Some(kept) }
+        Job { who, plan, input, context, options, shape: Shape::Run, kept: Some(kept) }
     }
 }
 
@@ -112,7 +116,8 @@ impl Caller<'_> {
         let responses = responses.unwrap_or_default();
         let Some(sealed) = state else {
             let takes_back = job.options.strategy == Some(Strategy::Rollback);
-            if job.plan.asks_once_within(takes_back) {
+            // Whoever may not consent begins it, and it waits for somebody who may.
+            if self.who.may(Right::Approve) && job.plan.asks_once_within(takes_back) {
                 return self.ask_once(job).await;
             }
             return self.begin(job).await;
@@ -185,20 +190,24 @@ impl Caller<'_> {
     async fn begin(&self, job: Job) -> Answer {
         let limits = self.hall.limits();
         let asking = match self.way() {
+            Way::None if !self.who.may(Right::Approve) => Asking::Later,
             Way::None => Asking::Nobody,
             _ => Asking::Whoever(Duration::from_millis(limits.served_question_ms)),
         };
-        let Job { plan, input, context, options, shape, kept } = job;
+        let Job { who, plan, input, context, options, shape, kept } = job;
         let (hash, origin) = (plan.hash().clone(), wire::origin(self.context));
         let wanted = Wanted { plan, input, context, options, asking, run_id: None, origin };
         let begun = match &kept {
-            Some(kept) => plans::begin(&self.hall, self.who, kept, wanted).await,
-            None => self.hall.start(self.who, wanted).map_err(Unbegun::Busy),
+            Some(kept) => plans::begin(&self.hall, &who, kept, wanted).await,
+            None => self.hall.start(&who, wanted).await,
         };
         match begun {
             Ok(active) => self.follow(&active, shape, &hash, Unfit::new()).await,
             Err(Unbegun::Plan(error)) => Ok(told(plan_error(&error))),
             Err(Unbegun::Busy(why)) => Ok(told(Told::error(why))),
+            Err(Unbegun::Engine(error)) => {
+                Ok(told(Told::outcome(&Err(error), self.telling(shape))))
+            }
         }
     }
 
@@ -210,7 +219,7 @@ impl Caller<'_> {
                 Err(error) => Ok(told(Told::error(error.to_string()))),
             };
         };
-        let unfit = self.answer_all(&active, responses);
+        let unfit = self.answer_all(&active, responses).await;
         self.follow(&active, job.shape, job.plan.hash(), unfit).await
     }
 
@@ -226,7 +235,7 @@ impl Caller<'_> {
             let bound = bound_to(&self.who.name, self.tool, self.args);
             self.server.seal().open(sealed, &bound).map_err(|why| unusable(&why))?;
             if let Some(active) = self.hall.active(self.who, run_id) {
-                unfit = self.answer_all(&active, &responses.unwrap_or_default());
+                unfit = self.answer_all(&active, &responses.unwrap_or_default()).await;
             }
         }
         let patience = Duration::from_millis(self.hall.limits().served_question_ms);
@@ -260,15 +269,16 @@ impl Caller<'_> {
         }
     }
 
-    /// Answers of a client to a task that waits and that nobody drives: each goes into its journal.
-    pub(super) async fn answer_stored(
+    /// Answers of a client to a task: each is in its journal before the client is told that it came.
+    pub(super) async fn answer_task(
         &self,
         run_id: &str,
         responses: &InputResponses,
     ) -> Result<(), ErrorData> {
+        self.require(Right::Approve)?;
         let invalid = |message: String| ErrorData::invalid_params(message, None);
         let stored = self.hall.stored(self.who, run_id).await;
-        let stored = stored.map_err(|error| invalid(format!("there is no such task: {error}")))?;
+        let stored = stored.map_err(|error| unknown_task(&error))?;
         let mut wishes = Vec::new();
         for asked in stored.run.questions() {
             let Some(response) = responses.get(&*asked.step) else { continue };
@@ -278,34 +288,52 @@ impl Caller<'_> {
             misfit.map_or(Ok(()), |misfit| Err(invalid(misfit)))?;
             wishes.push(Wish::Decide { question: asked.id, granted, by, data });
         }
-        let (hall, run_id, who) = (self.hall.clone(), stored.row.run_id.clone(), self.who.clone());
-        // On its own: the client looks at the task for what comes of it.
-        tokio::spawn(async move {
-            for wish in wishes {
-                let _ = hall.act(&who, &run_id, wish).await;
-            }
-        });
+        for wish in wishes {
+            self.record(&stored.row.run_id, wish).await?;
+        }
         Ok(())
     }
 
-    /// A run of theirs that is under way, for those who may act on it.
-    pub(super) fn acting_on(&self, run_id: &str) -> Result<Option<Arc<Active>>, ErrorData> {
-        if self.who.may(OFFERS_NEED) {
-            return Ok(self.hall.active(self.who, run_id));
+    /// Ends a task, unless it is over.
+    pub(super) async fn cancel_task(&self, run_id: &str) -> Result<(), ErrorData> {
+        self.require(OFFERS_NEED)?;
+        let stored = self.hall.stored(self.who, run_id).await;
+        let stored = stored.map_err(|error| unknown_task(&error))?;
+        if stored.run.is_finished() {
+            return Ok(());
         }
-        let needed = OFFERS_NEED.as_str();
+        let wish = Wish::Cancel { by: self.who.name.clone() };
+        self.record(&stored.row.run_id, wish).await
+    }
+
+    /// Has what is wanted of a run written down. What comes of it is seen by looking at the task.
+    async fn record(&self, run_id: &Arc<str>, wish: Wish) -> Result<(), ErrorData> {
+        match acting::record(&self.hall, self.who, run_id, wish).await {
+            // One that has ended meanwhile is left as it is.
+            Ok(_) | Err(Unacted::Engine(EngineError::Store(StoreError::Ended { .. }))) => Ok(()),
+            Err(Unacted::Engine(error)) => Err(ErrorData::internal_error(error.to_string(), None)),
+            Err(_) => Err(ErrorData::internal_error("the run could not be acted on", None)),
+        }
+    }
+
+    /// Refuses a caller that lacks a right.
+    fn require(&self, right: Right) -> Result<(), ErrorData> {
+        if self.who.may(right) {
+            return Ok(());
+        }
+        let needed = right.as_str();
         let message = format!("`{}` may not do this: it needs `{needed}`", self.who.name);
         Err(ErrorData::invalid_request(message, None))
     }
 
     /// Answers the questions of a run that these are responses to. Those that do not fit are given
     /// back, and their questions stand.
-    pub(super) fn answer_all(&self, active: &Active, responses: &InputResponses) -> Unfit {
+    async fn answer_all(&self, active: &Active, responses: &InputResponses) -> Unfit {
         let mut unfit = Unfit::new();
         for asked in &active.questions() {
             let Some(response) = responses.get(&key(asked)) else { continue };
             match self.decided(asked, parse_reply(response)) {
-                Ok(decision) => drop(active.answer(asked.id, decision)),
+                Ok(decision) => drop(active.answer(asked.id, decision).await),
                 Err(why) => drop(unfit.insert(key(asked), why)),
             }
         }
@@ -361,11 +389,13 @@ impl Caller<'_> {
     /// Puts a question to the client, until it is answered or no longer stands.
     async fn put(&self, active: &Active, asked: &Asked, standing: &mut watch::Receiver<Standing>) {
         let is_gone = |now: &Standing| !now.questions.iter().any(|other| other.id == asked.id);
-        tokio::select! {
-            decision = self.word(active, asked) => drop(active.answer(asked.id, decision)),
-            () = async { drop(standing.wait_for(is_gone).await) } => {}
-            () = self.context.ct.cancelled() => {}
-        }
+        let decision = tokio::select! {
+            decision = self.word(active, asked) => decision,
+            () = async { drop(standing.wait_for(is_gone).await) } => return,
+            () = self.context.ct.cancelled() => return,
+        };
+        // A run that was left before the answer was durable says so by its outcome.
+        active.answer(asked.id, decision).await;
     }
 
     /// What a person says to a question; nothing leaves it open, as do answers that never fit.
@@ -397,7 +427,7 @@ impl Caller<'_> {
     /// The caller does not want it any more; one that has only gone away leaves the run alone.
     async fn give_up(&self, active: &Active) -> CallToolResponse {
         if !self.server.line().is_closed() {
-            active.cancel(self.who.name.clone());
+            self.hall.cancel_active(active, self.who.name.clone()).await;
             active.ended().await;
         }
         told(Told::under_way(&active.run_id))
@@ -445,6 +475,9 @@ impl Caller<'_> {
     }
 
     fn way(&self) -> Way {
+        if !self.who.may(Right::Approve) {
+            return Way::None;
+        }
         let capabilities = self.context.client_capabilities();
         let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation);
         // Without a word of which kind, forms are meant.
@@ -494,6 +527,10 @@ pub(super) fn forms(active: &Active, questions: &[Arc<Asked>]) -> BTreeMap<Strin
 pub(super) fn stored_forms(composition: &str, questions: &[Question]) -> BTreeMap<String, Form> {
     let form = |asked: &Question| question::form(composition, asked);
     questions.iter().map(|asked| (asked.step.to_string(), form(asked))).collect()
+}
+
+fn unknown_task(error: &EngineError) -> ErrorData {
+    ErrorData::invalid_params(format!("there is no such task: {error}"), None)
 }
 
 fn unusable(why: &str) -> ErrorData {

@@ -22,7 +22,7 @@ use axum::middleware::from_fn_with_state;
 use rmcp::ServiceExt as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use segue_core::access::Principal;
+use segue_core::access::{Principal, STDIO};
 use segue_core::limits::Limits;
 use tokio::sync::watch;
 
@@ -36,9 +36,8 @@ pub type Opening = watch::Receiver<Option<Arc<Hall>>>;
 /// Serves one client over standard input and output, until it goes away.
 pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>) {
     let line = Line::default();
-    // Whoever started us holds the other end of the pipe.
-    let server =
-        Server::new(Principal::administrator("stdio"), opening, &limits, line.clone(), false);
+    // Whoever started us holds the other end of the pipe, and has a model speak into it.
+    let server = Server::new(Principal::host(STDIO), opening, &limits, line.clone(), false);
     let (read, write) = rmcp::transport::stdio_pipes();
     let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
     // A client that goes away before it has said anything wants nothing.

@@ -32,17 +32,20 @@ use crate::serve::content::{self, Held};
 use crate::serve::execution::Execution;
 use crate::serve::hall::Hall;
 use crate::serve::own::{self, Desk};
+use crate::serve::rest::problem::Problem;
+use crate::serve::threads::Panicked;
 use crate::serve::told::{Shape, Telling, Told, run_of_uri, run_value};
 
 /// Tasks whose shape is remembered; of others, the composition's name says it.
 const SHAPES_MAX: usize = 10_000;
 
-/// What calling a composition needs, and acting on a run.
+/// What calling a composition needs, and ending a run.
 pub(super) const OFFERS_NEED: Right = Right::Run;
 
 const INSTRUCTIONS: &str = "Each tool is a composition of other tools that runs as one. A run that \
     takes long gives a run_id: call run_get with it. To compose tools yourself, write a composition, \
-    check it with composition_validate and run it with composition_execute.";
+    check it with composition_validate, which also says which tools you may use in one, and run it with \
+    composition_execute.";
 
 /// Segue, to a client. Cheap to clone.
 #[derive(Clone)]
@@ -111,6 +114,74 @@ impl Server {
         let open = opening.wait_for(Option::is_some).await;
         let hall = open.ok().and_then(|hall| hall.clone());
         hall.ok_or_else(|| ErrorData::internal_error("Segue could not start", None))
+    }
+
+    /// Works on a request beside the thread that serves. A panic of ours is an error.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ErrorData>> + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let answered = self.hall().await?.threads().answer(work).await;
+        answered.unwrap_or_else(|Panicked| {
+            let message = Problem::panicked().view().detail.clone();
+            Err(ErrorData::internal_error(message, None))
+        })
+    }
+
+    async fn call(
+        self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let (who, tool) = (self.who(&context), params.name.clone());
+        let answer = self.called(&who, params, &context).await;
+        let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Look);
+        if self.shared.is_audited && !only_looks {
+            let origin = wire::origin(&context);
+            wire::tell(&who, &tool, &answer, origin.request_id.as_deref());
+        }
+        answer
+    }
+
+    async fn read(
+        self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let unknown = || {
+            let data = serde_json::json!({ "uri": request.uri });
+            ErrorData::resource_not_found("there is no such resource", Some(data))
+        };
+        let place = content::place_of_uri(&request.uri);
+        let whole = run_of_uri(&request.uri);
+        let run_id = place.map(|(run_id, _)| run_id).or(whole.map(|(run_id, _)| run_id));
+        let hall = self.hall().await?;
+        let who = self.who(&context);
+        let stored = hall.stored(&who, run_id.ok_or_else(unknown)?).await.map_err(|_| unknown())?;
+        let view = stored.view();
+        let contents = match place {
+            Some((_, at)) => held(&view.output, at, &request.uri).ok_or_else(unknown)?,
+            None => {
+                let is_all = whole.is_some_and(|(_, is_all)| is_all);
+                let value = if is_all { run_value(&view, true) } else { view.output };
+                ResourceContents::text(value.to_json(), &request.uri)
+                    .with_mime_type("application/json")
+            }
+        };
+        let mut result = ReadResourceResult::new(vec![contents]);
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(result.into())
+    }
+
+    /// The caller of a request about a task.
+    async fn caller<'a>(
+        &'a self,
+        who: &'a Principal,
+        context: &'a RequestContext<RoleServer>,
+        args: &'a Value,
+    ) -> Result<Caller<'a>, ErrorData> {
+        let hall = self.hall().await?;
+        Ok(Caller { server: self, hall, who, context, tool: "", args })
     }
 
     /// Tells a client of the era with `initialize` when what is offered changes.
@@ -206,9 +277,11 @@ impl Server {
             tool: &params.name,
             args: &args,
         };
-        // What is not offered is not there, whether for want of a right, a model or a tool.
-        let own = own::find(&params.name).filter(|own| own.is_offered(who, &served.engine));
-        let job = if let Some(own) = own {
+        let job = if let Some(own) = own::find(&params.name) {
+            if let Some(missing) = own.missing(who, &served.engine) {
+                let message = format!("there is no tool `{}` {missing}", params.name);
+                return Err(ErrorData::invalid_params(message, None));
+            }
             if let Some(violation) = own.violation(&args) {
                 return Ok(told(Told::error(violation)));
             }
@@ -220,20 +293,21 @@ impl Server {
             }
             if own.name == "plan_execute" {
                 match desk.kept_plan(&args).await {
-                    Ok((plan, kept)) => Job::of_kept(plan, kept),
+                    Ok((plan, kept)) => Job::of_kept(who.as_author(), plan, kept),
                     Err(refusal) => return Ok(told(refusal)),
                 }
             } else if own.name == "composition_execute" {
                 let described = desk.execution(&args).await;
-                let Execution { plan, input, context, options, dry_run } = match described {
+                let Execution { plan, input, context, options, dry_run, who } = match described {
                     Ok(execution) => execution,
                     Err(refusal) => return Ok(told(refusal)),
                 };
                 if dry_run {
-                    let outcome: Outcome = Ok(served.engine.dry_run(&plan, input, context));
+                    let outcome: Outcome =
+                        Ok(hall.served(&who).engine.dry_run(&plan, input, context));
                     return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
                 }
-                Job { plan, input, context, options, shape: Shape::Run, kept: None }
+                Job { who, plan, input, context, options, shape: Shape::Run, kept: None }
             } else {
                 return Ok(told(desk.answer(own, &args).await));
             }
@@ -244,6 +318,7 @@ impl Server {
                 return Err(ErrorData::invalid_params(message, None));
             };
             Job {
+                who: who.clone(),
                 plan: offer.plan.clone(),
                 input: args.clone(),
                 context: wire::caller_context(&context.meta, &limits),
@@ -303,14 +378,7 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (who, tool) = (self.who(&context), params.name.clone());
-        let answer = self.called(&who, params, &context).await;
-        let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Look);
-        if self.shared.is_audited && !only_looks {
-            let origin = wire::origin(&context);
-            wire::tell(&who, &tool, &answer, origin.request_id.as_deref());
-        }
-        answer
+        self.aside(self.clone().call(params, context)).await
     }
 
     async fn list_resources(
@@ -349,29 +417,7 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let unknown = || {
-            let data = serde_json::json!({ "uri": request.uri });
-            ErrorData::resource_not_found("there is no such resource", Some(data))
-        };
-        let place = content::place_of_uri(&request.uri);
-        let whole = run_of_uri(&request.uri);
-        let run_id = place.map(|(run_id, _)| run_id).or(whole.map(|(run_id, _)| run_id));
-        let hall = self.hall().await?;
-        let who = self.who(&context);
-        let stored = hall.stored(&who, run_id.ok_or_else(unknown)?).await.map_err(|_| unknown())?;
-        let view = stored.view();
-        let contents = match place {
-            Some((_, at)) => held(&view.output, at, &request.uri).ok_or_else(unknown)?,
-            None => {
-                let is_all = whole.is_some_and(|(_, is_all)| is_all);
-                let value = if is_all { run_value(&view, true) } else { view.output };
-                ResourceContents::text(value.to_json(), &request.uri)
-                    .with_mime_type("application/json")
-            }
-        };
-        let mut result = ReadResourceResult::new(vec![contents]);
-        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
-        Ok(result.into())
+        self.aside(self.clone().read(request, context)).await
     }
 
     async fn list_prompts(
@@ -436,8 +482,13 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let hall = self.hall().await?;
-        Ok(GetTaskResult::new(self.task(&hall, &self.who(&context), &request.task_id).await?))
+        let server = self.clone();
+        self.aside(async move {
+            let hall = server.hall().await?;
+            let who = server.who(&context);
+            Ok(GetTaskResult::new(server.task(&hall, &who, &request.task_id).await?))
+        })
+        .await
     }
 
     async fn update_task(
@@ -445,20 +496,13 @@ impl ServerHandler for Server {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let hall = self.hall().await?;
-        let (args, who) = (Value::Null, self.who(&context));
-        let (hall, server) = (hall.clone(), self);
-        let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        match caller.acting_on(&request.task_id)? {
-            Some(active) => {
-                let unfit = caller.answer_all(&active, &request.input_responses);
-                if let Some(why) = unfit.into_values().next() {
-                    return Err(ErrorData::invalid_params(why, None));
-                }
-            }
-            None => caller.answer_stored(&request.task_id, &request.input_responses).await?,
-        }
-        Ok(())
+        let server = self.clone();
+        self.aside(async move {
+            let (args, who) = (Value::Null, server.who(&context));
+            let caller = server.caller(&who, &context, &args).await?;
+            caller.answer_task(&request.task_id, &request.input_responses).await
+        })
+        .await
     }
 
     async fn cancel_task(
@@ -466,15 +510,13 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let hall = self.hall().await?;
-        let (args, who) = (Value::Null, self.who(&context));
-        let (hall, server) = (hall.clone(), self);
-        let caller = Caller { server, hall, who: &who, context: &context, tool: "", args: &args };
-        match caller.acting_on(&request.task_id)? {
-            Some(active) => active.cancel(who.name.clone()),
-            None => drop(self.task(&caller.hall, &who, &request.task_id).await?),
-        }
-        Ok(())
+        let server = self.clone();
+        self.aside(async move {
+            let (args, who) = (Value::Null, server.who(&context));
+            let caller = server.caller(&who, &context, &args).await?;
+            caller.cancel_task(&request.task_id).await
+        })
+        .await
     }
 }
 

@@ -21,10 +21,12 @@ pub(super) fn list(visit: &Visit) -> Answer {
 /// `POST /api/v1/compositions/validate`
 pub(super) async fn validate(visit: Visit) -> Answer {
     let rest = &visit.rest;
-    let (plan, diagnostics) = match subject(&rest.hall, &visit.who, &visit.body).await? {
+    let subject = subject(&rest.hall, &visit.who, &visit.body).await?;
+    let who = subject.runs_as(&visit.who);
+    let (plan, diagnostics) = match subject {
         Subject::Served(plan) => (Some(plan), Vec::new()),
-        Subject::Text(source) => {
-            let (plan, diagnostics) = rest.hall.served(&visit.who).engine.plan(&source);
+        Subject::Own(source) | Subject::Template(source) | Subject::KeptTemplate(source) => {
+            let (plan, diagnostics) = rest.hall.served(&who).engine.plan(&source);
             (plan, diagnostics.iter().map(|finding| finding.view(&source)).collect())
         }
     };

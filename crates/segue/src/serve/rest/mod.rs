@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawPathParams, Request};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use segue_core::access::{Principal, Right};
@@ -47,6 +47,7 @@ use super::audit;
 use super::following::Followers;
 use super::hall::Hall;
 use super::http::Resource;
+use super::threads::Panicked;
 use crate::observe::Origin;
 use problem::Problem;
 use routes::{Handler, ROUTES, Route, Verb};
@@ -61,6 +62,7 @@ pub struct Rest {
     pub resource: Resource,
     /// Who follows runs.
     pub followers: Arc<Followers>,
+    readiness: server::Writable,
     /// What bodies are held against, by the name of their route.
     bodies: BTreeMap<&'static str, Schema>,
 }
@@ -71,7 +73,7 @@ impl Rest {
         let followers = Followers::new(hall.clone(), leaving);
         let bodies = ROUTES.iter().filter_map(|route| Some((route.name, openapi::checked(route)?)));
         let bodies = bodies.collect();
-        Rest { hall, resource, followers, bodies }
+        Rest { hall, resource, followers, readiness: server::Writable::default(), bodies }
     }
 
     /// What is wrong with a body of the route of this name.
@@ -118,8 +120,7 @@ pub fn may(who: &Principal, right: Right) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("`{}` may not do this: it needs `{}`", who.name, right.as_str());
-    let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
-    Err(problem.with(header::WWW_AUTHENTICATE, r#"Bearer error="insufficient_scope""#))
+    Err(Problem::forbidden(detail))
 }
 
 /// The row of the table for a method at a path; the error says which methods there are.
@@ -162,16 +163,22 @@ async fn answer(rest: Arc<Rest>, path: &str, params: &RawPathParams, request: Re
 
 async fn answered(
     rest: Arc<Rest>,
-    route: &Route,
+    route: &'static Route,
     params: &RawPathParams,
     who: Principal,
     request: Request,
 ) -> Answer {
     allow(route, &who)?;
-    let visit = Visit::new(rest, route, params, who, request).await?;
+    let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let threads = rest.hall.threads().clone();
+    let visit = Visit::new(rest, route, path, who, request);
     match route.handler {
-        Handler::Now(handler) => handler(&visit),
-        Handler::Later(handler) => handler(visit).await,
+        Handler::Now(handler) => handler(&visit.await?),
+        Handler::Soon(handler) => handler(visit.await?).await,
+        Handler::Later(handler) => {
+            let answered = threads.answer(async move { handler(visit.await?).await }).await;
+            answered.unwrap_or_else(|Panicked| Err(Problem::panicked()))
+        }
         Handler::Elsewhere => Ok(not_found().await),
     }
 }

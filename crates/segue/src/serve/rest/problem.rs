@@ -90,6 +90,12 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, Code::NotFound, detail)
     }
 
+    /// A right is missing.
+    pub fn forbidden(detail: impl Into<String>) -> Problem {
+        let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
+        problem.with(header::WWW_AUTHENTICATE, r#"Bearer error="insufficient_scope""#)
+    }
+
     /// A request that can be read and makes no sense.
     pub fn wrong(code: Code, detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
@@ -104,6 +110,12 @@ impl Problem {
     pub fn busy(detail: impl Into<String>) -> Problem {
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Limit, detail);
         problem.with(header::RETRY_AFTER, "1")
+    }
+
+    /// Our own code panicked.
+    pub fn panicked() -> Problem {
+        let detail = "Segue itself failed, which is a defect of it; its log says where";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
     }
 
     /// Why a run could not begin.
@@ -218,7 +230,8 @@ impl From<StoreError> for Problem {
             StoreError::Owned { run_id, .. }
             | StoreError::Ended { run_id, .. }
             | StoreError::Fenced { run_id, .. }
-            | StoreError::Lost { run_id, .. } => Problem::conflict(detail).of_run(&run_id),
+            | StoreError::Lost { run_id, .. }
+            | StoreError::SetAside { run_id, .. } => Problem::conflict(detail).of_run(&run_id),
             StoreError::Unavailable { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, detail)
                     .with(header::RETRY_AFTER, "1")
@@ -228,7 +241,9 @@ impl From<StoreError> for Problem {
                     .of_run(&run_id)
             }
             StoreError::Changed { .. } => Problem::conflict(detail),
-            StoreError::Broken { .. } | StoreError::Spoiled { .. } | StoreError::Cut { .. } => {
+            StoreError::Broken { .. }
+            | StoreError::Spoiled { .. }
+            | StoreError::Truncated { .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
             }
         }
@@ -271,6 +286,7 @@ impl From<Undescribed> for Problem {
         match error {
             Undescribed::Wrong(detail) => Problem::wrong(Code::InvalidField, detail),
             Undescribed::Unknown(detail) => Problem::not_found(detail),
+            Undescribed::Forbidden(detail) => Problem::forbidden(detail),
             Undescribed::Library(error) => error.into(),
             Undescribed::Findings { source, diagnostics } => {
                 Problem::findings(&source, &diagnostics)
@@ -368,6 +384,7 @@ impl From<Unbegun> for Problem {
         match error {
             Unbegun::Plan(error) => error.into(),
             Unbegun::Busy(detail) => Problem::busy(detail),
+            Unbegun::Engine(error) => error.into(),
         }
     }
 }

@@ -52,8 +52,10 @@ pub type Shape = fn(&mut SchemaGenerator) -> Schema;
 pub enum Handler {
     /// A function here, at once.
     Now(fn(&Visit) -> Answer),
-    /// A function here that may have to wait.
+    /// A function here that may have to wait, and to calculate: beside the thread that serves.
     Later(fn(Visit) -> BoxFuture<'static, Answer>),
+    /// A function here that may have to wait, and never calculates.
+    Soon(fn(Visit) -> BoxFuture<'static, Answer>),
     /// Another door, which has the same guards.
     Elsewhere,
 }
@@ -267,8 +269,9 @@ pub const ROUTES: &[Route] = &[
         about: "Runs a composition",
         more: "The run belongs to the server: who goes away loses nothing. A call that needs a \
                confirmation leaves the run `waiting` with an approval to give, unless \
-               `options.approved` is true. A run that failed is an answer, with `success: false`; \
-               what could not begin is a problem.",
+               `options.approved` is true, which needs the right `approve`. Running a composition that \
+               is sent needs `compose`; a dry run of one does not. A run that failed is an answer, with \
+               `success: false`; what could not begin is a problem.",
         headers: &[PREFER, IDEMPOTENCY_KEY],
         body: Some(needed(SchemaGenerator::subschema_for::<shapes::CompositionRequest>)),
         outcomes: &[
@@ -309,7 +312,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         about: "Keeps a new template",
-        more: "Its composition is checked first.",
+        more: "Its composition is checked first. Needs `compose`, too: others run it.",
         body: Some(needed(SchemaGenerator::subschema_for::<shapes::TemplateRequest>)),
         outcomes: &[json(
             201,
@@ -329,6 +332,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         about: "Keeps a template under this id, in place of what was there",
+        more: "Needs `compose`, too: others run it.",
         body: Some(needed(SchemaGenerator::subschema_for::<shapes::TemplateRequest>)),
         outcomes: &[
             json(200, "as it is kept", SchemaGenerator::subschema_for::<TemplateView>),
@@ -390,7 +394,7 @@ pub const ROUTES: &[Route] = &[
         )],
         problems: &[404, 409, 502],
         handler: Handler::Later(|visit| Box::pin(plans::ask(visit))),
-        ..route(Verb::Post, "/api/v1/plans/ask", Right::Run, "askPlan")
+        ..route(Verb::Post, "/api/v1/plans/ask", Right::Compose, "askPlan")
     },
     Route {
         about: "A plan that was made of words, how it stands and what came of it",
@@ -436,7 +440,7 @@ pub const ROUTES: &[Route] = &[
         ],
         problems: &[404, 409],
         handler: Handler::Later(|visit| Box::pin(plans::execute(visit))),
-        ..route(Verb::Post, "/api/v1/plans/{id}/execute", Right::Run, "executePlan")
+        ..route(Verb::Post, "/api/v1/plans/{id}/execute", Right::Compose, "executePlan")
     },
     Route {
         about: "Runs, newest first",
@@ -523,7 +527,7 @@ pub const ROUTES: &[Route] = &[
         outcomes: SHOWS_RUN,
         problems: &[404, 409],
         handler: Handler::Later(|visit| Box::pin(runs::approve(visit))),
-        ..route(Verb::Post, "/api/v1/runs/{id}/approve", Right::Run, "approveRun")
+        ..route(Verb::Post, "/api/v1/runs/{id}/approve", Right::Approve, "approveRun")
     },
     Route {
         about: "The tools that may be used",
@@ -629,9 +633,9 @@ pub const ROUTES: &[Route] = &[
         ..route(Verb::Get, "/healthz", Right::Anybody, "getHealth")
     },
     Route {
-        about: "Whether runs can be begun: the store answers",
+        about: "Whether runs can be begun: the store can be written",
         outcomes: &[json(200, "they can", SchemaGenerator::subschema_for::<shapes::Readiness>)],
-        handler: Handler::Later(|visit| Box::pin(server::readiness(visit))),
+        handler: Handler::Soon(|visit| Box::pin(server::readiness(visit))),
         ..route(Verb::Get, "/readyz", Right::Look, "getReadiness")
     },
     Route {
@@ -643,8 +647,8 @@ pub const ROUTES: &[Route] = &[
             about: "OpenMetrics",
             content: Content::Other("application/openmetrics-text"),
         }],
-        handler: Handler::Later(|visit| Box::pin(server::metrics(visit))),
-        ..route(Verb::Get, "/metrics", Right::Look, "getMetrics")
+        handler: Handler::Soon(|visit| Box::pin(server::metrics(visit))),
+        ..route(Verb::Get, "/metrics", Right::Metrics, "getMetrics")
     },
     Route {
         about: "This document",

@@ -1,13 +1,16 @@
 //! The server itself: whether it is there, what it can do, and who did what.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use segue_core::access::Principal;
 use segue_core::view::RunStatus;
-use segue_runtime::store::RunQuery;
+use segue_runtime::store::{RunQuery, Store, StoreError};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::openapi;
 use super::page;
@@ -19,6 +22,12 @@ use crate::observe::metrics::{Figures, MEDIA_TYPE};
 /// Runs that are counted as waiting at most.
 const WAITING_MAX: usize = 1_000;
 
+/// How long the answer to whether the store can be written holds.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long a store may take to say so.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
 /// `GET /healthz`
 pub(super) fn health(_visit: &Visit) -> Answer {
     Ok(text("text/plain; charset=utf-8", "ok\n"))
@@ -27,14 +36,36 @@ pub(super) fn health(_visit: &Visit) -> Answer {
 /// `GET /readyz`
 pub(super) async fn readiness(visit: Visit) -> Answer {
     let hall = &visit.rest.hall;
-    let query = RunQuery { limit: 1, ..RunQuery::default() };
-    hall.store().runs(&query).await?;
+    visit.rest.readiness.check(&*hall.store()).await?;
     let readiness = Readiness {
         ready: true,
         compositions: hall.served(&visit.who).offers.iter().count(),
         runs: hall.under_way(&visit.who),
     };
     Ok(json(StatusCode::OK, &readiness))
+}
+
+/// Whether the store can be written, as it was found a moment ago. Anybody may ask, and each look costs a
+/// sync.
+#[derive(Default)]
+pub(super) struct Writable {
+    last: Mutex<Option<(Instant, Result<(), StoreError>)>>,
+}
+
+impl Writable {
+    async fn check(&self, store: &dyn Store) -> Result<(), StoreError> {
+        // Who comes meanwhile waits for the same answer.
+        let mut last = self.last.lock().await;
+        if let Some((at, found)) = &*last
+            && at.elapsed() < LOOK_EVERY
+        {
+            return found.clone();
+        }
+        let slow = |_| Err(StoreError::Unavailable { message: "it does not answer".to_owned() });
+        let found = tokio::time::timeout(LOOK_MAX, store.try_write()).await.unwrap_or_else(slow);
+        *last = Some((Instant::now(), found.clone()));
+        found
+    }
 }
 
 /// `GET /.well-known/oauth-protected-resource`

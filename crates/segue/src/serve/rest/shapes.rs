@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use segue_core::diagnostic::DiagnosticView;
 use segue_core::template::TemplateView;
-use segue_core::value::{Map, Value};
+use segue_core::value::{Map, Shared, Value};
 use segue_core::view::{ErrorView, PlanView, RunStatus, RunView, StepView, Timestamp, WaitView};
 use segue_core::words::PlannedView;
 use serde::Serialize;
@@ -90,7 +90,7 @@ pub struct CompositionResult {
     /// Whether everything worked.
     pub success: bool,
     /// Every output key with its value.
-    pub results: Arc<Map>,
+    pub results: Shared<Map>,
     /// What went wrong; absent when nothing did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorView>,
@@ -393,7 +393,7 @@ pub struct ExportReport {
 /// Whether runs can be begun.
 #[derive(Serialize, JsonSchema)]
 pub struct Readiness {
-    /// Whether the store answers.
+    /// Whether the store can be written.
     pub ready: bool,
     /// Compositions that are served.
     pub compositions: usize,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{RawPathParams, Request};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt as _, Collected};
@@ -41,14 +41,13 @@ pub struct Visit {
 impl Visit {
     pub(super) async fn new(
         rest: Arc<Rest>,
-        route: &Route,
-        params: &RawPathParams,
+        route: &'static Route,
+        path: Vec<(String, String)>,
         who: Principal,
         request: Request,
     ) -> Result<Visit, Problem> {
         let (mut parts, body) = request.into_parts();
         let origin = parts.extensions.remove::<Origin>().unwrap_or_default();
-        let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = parts.uri.query().unwrap_or("");
         let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect::<Vec<_>>();
         check_query(route, &query)?;

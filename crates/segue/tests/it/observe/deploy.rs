@@ -10,6 +10,7 @@ use segue_core::compile::document::{Budget, read};
 use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 
+use crate::served::TOKEN;
 use crate::support::{Json, World, files_below, repository, shown};
 
 /// Reads YAML or JSON with the readers that compositions are read with.
@@ -102,7 +103,8 @@ fn what_is_started_can_be_started() {
     world.file("segue.yaml", deploy("segue.yaml").replace("/var/lib/segue", "."));
     world.file("compositions/hi.yaml", "name: hi\nsteps: [ { id: a, tool: echo } ]\n");
     let mut doctor = world.command(crate::support::SEGUE);
-    doctor.args(["--config", "segue.yaml", "doctor"]).env("SEGUE_TOKEN", "open-sesame");
+    doctor.args(["--config", "segue.yaml", "doctor"]).env("SEGUE_TOKEN", TOKEN);
+    doctor.env("SEGUE_METRICS_TOKEN", TOKEN.replace("open", "shut"));
     let done = crate::support::Done::of(doctor.output().unwrap());
     let done = done.exits(0);
     assert!(done.stdout.contains("compositions   1 loaded"), "{}", done.stdout);

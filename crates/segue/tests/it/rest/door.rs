@@ -7,7 +7,7 @@ use segue_core::access::Right;
 
 use super::{served, world};
 use crate::served::{Served, TOKEN};
-use crate::support::json;
+use crate::support::{World, json};
 
 fn path_of(route: &Route) -> String {
     let part = |part: &str| if part.starts_with('{') { "x" } else { part }.to_owned();
@@ -20,8 +20,13 @@ fn no_route_is_open_to_who_may_not() {
     let (_world, served) = served("");
     let (ours, page) = (served.address.clone(), format!("http://{}", served.address));
     let right = format!("Bearer {TOKEN}");
-    let credentials =
-        [None, Some("Bearer open-sesam"), Some("Basic open-sesame"), Some("Bearer "), Some(&right)];
+    let credentials = [
+        None,
+        Some("Bearer open-sesam"),
+        Some("Basic open-sesame-open-sesame-open-sesame"),
+        Some("Bearer "),
+        Some(&right),
+    ];
     for route in ROUTES {
         for credential in credentials {
             let may = credential == Some(&*right) || route.right == Right::Anybody;
@@ -86,8 +91,9 @@ fn the_table_is_what_was_agreed() {
 #[test]
 fn allowed_pages_may_ask_and_read() {
     let page = "https://app.example.org";
-    let (_world, served) =
-        served(&format!("server: {{ token: open-sesame, allowed_origins: ['{page}:443'] }}\n"));
+    let (_world, served) = served(&format!(
+        "server: {{ token: open-sesame-open-sesame-open-sesame, allowed_origins: ['{page}:443'] }}\n"
+    ));
     let preflight = |origin: &str| {
         let headers = [("Origin", origin), ("Access-Control-Request-Method", "POST")];
         served.ask("OPTIONS", "/api/v1/compositions/execute", &headers, "")
@@ -238,7 +244,7 @@ fn a_token_is_told_once_and_lasts() {
     third.said("token: ");
     drop(third);
     // One that is configured is not made up.
-    world.file("segue.yaml", "server: { token: open-sesame }\n");
+    world.file("segue.yaml", "server: { token: open-sesame-open-sesame-open-sesame }\n");
     let serve = ["--config", "segue.yaml", "serve", "--new-token", "--listen", "localhost:0"];
     let done = world.segue(&serve).exits(2);
     assert!(done.stderr.contains("the configuration has one"), "{}", done.stderr);
@@ -251,7 +257,7 @@ fn a_token_is_told_once_and_lasts() {
 fn connections_can_be_encrypted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
     let world = world(&format!(
-        "server: {{ token: open-sesame, tls: {{ cert: '{folder}/cert.pem', key: '{folder}/key.pem' }} }}\n"
+        "server: {{ token: open-sesame-open-sesame-open-sesame, tls: {{ cert: '{folder}/cert.pem', key: '{folder}/key.pem' }} }}\n"
     ));
     let mut command = world.command(crate::support::SEGUE);
     command.args([
@@ -271,8 +277,10 @@ fn connections_can_be_encrypted() {
     let address = line.split("https://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
     let curl = |args: &[&str]| {
         let mut curl = world.command("curl");
-        let output =
-            curl.args(["-s", "-H", "Authorization: Bearer open-sesame"]).args(args).output();
+        let output = curl
+            .args(["-s", "-H", "Authorization: Bearer open-sesame-open-sesame-open-sesame"])
+            .args(args)
+            .output();
         String::from_utf8(output.unwrap().stdout).unwrap()
     };
     let port = address.rsplit(':').next().unwrap();
@@ -283,4 +291,65 @@ fn connections_can_be_encrypted() {
     assert_eq!(curl(&[&format!("http://localhost:{port}/readyz")]), "");
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// D7: a token that could be guessed lets nobody in, because nothing is served with it; how to make a
+/// better one is said, by `doctor` too.
+#[test]
+fn a_token_that_could_be_guessed_is_refused() {
+    for token in ["x", &"x".repeat(31)] {
+        let world = World::new();
+        world.file("segue.yaml", format!("server: {{ token: {token} }}\n"));
+        let args = ["--config", "segue.yaml", "serve", "--listen", "127.0.0.1:0"];
+        let said = world.segue(&args).exits(2).stderr;
+        assert!(said.contains("32 characters") && said.contains("openssl rand -hex 32"), "{said}");
+        let said = world.segue(&["--config", "segue.yaml", "doctor"]).exits(2).stdout;
+        assert!(said.contains("32 characters"), "{said}");
+    }
+    let world = World::new();
+    world.file("segue.yaml", "server:\n  principals:\n    a: { token: '${A}', rights: [look] }\n");
+    let mut serve = world.command(crate::support::SEGUE);
+    serve.args(["--config", "segue.yaml", "serve", "--listen", "127.0.0.1:0"]).env("A", "short");
+    let said = crate::support::Done::of(serve.output().unwrap()).exits(2).stderr;
+    assert!(said.contains("32 characters"), "{said}");
+}
+
+/// D7: whoever listens for others without encryption is told so, once, as text and as a line for
+/// programs, and by `doctor`; whoever listens on this machine is not.
+#[test]
+fn listening_beyond_this_machine_without_encryption_is_said() {
+    let world = world("");
+    let said = |listen: &str, more: &[&str]| {
+        let mut serve = world.command(crate::support::SEGUE);
+        serve.args(["--config", "segue.yaml", "--store", "memory", "serve", "--listen", listen]);
+        let mut child = serve.args(more).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let lines = std::io::BufReader::new(child.stderr.take().unwrap());
+        let lines = std::io::BufRead::lines(lines).map_while(Result::ok);
+        // It is said before where it listens.
+        let pid = i32::try_from(child.id()).unwrap();
+        let mut all = String::new();
+        for line in lines {
+            all += &line;
+            all.push('\n');
+            if line.contains("listening at") {
+                let pid = rustix::process::Pid::from_raw(pid).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            }
+        }
+        child.wait().unwrap();
+        all
+    };
+    for more in [&[][..], &["--log-format", "json"]] {
+        let open = said("0.0.0.0:0", more);
+        assert_eq!(open.matches("without TLS").count(), 1, "{open}");
+        assert!(open.contains("server.tls"), "{open}");
+        assert!(!said("127.0.0.1:0", more).contains("without TLS"));
+    }
+    assert!(said("0.0.0.0:0", &["--log-format", "json"]).contains(r#""level":"WARN""#));
+    let doctor = |config: &str| {
+        world.file("segue.yaml", config);
+        world.segue(&["--config", "segue.yaml", "doctor"]).exits(0).stdout
+    };
+    assert!(doctor("server: { listen: '0.0.0.0:7433' }\n").contains("without TLS"));
+    assert!(!doctor("server: { listen: '127.0.0.1:7433' }\n").contains("without TLS"));
 }

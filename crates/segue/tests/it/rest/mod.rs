@@ -27,7 +27,11 @@ pub(crate) fn served(more: &str) -> (World, Served) {
 
 fn world(more: &str) -> World {
     let world = World::new();
-    let server = if more.contains("server:") { "" } else { "server: { token: open-sesame }\n" };
+    let server = if more.contains("server:") {
+        ""
+    } else {
+        "server: { token: open-sesame-open-sesame-open-sesame }\n"
+    };
     world.file("segue.yaml", format!("{CONFIG}{server}{more}"));
     world.file("lib/double.yaml", DOUBLE);
     world

@@ -37,7 +37,10 @@ fn world(config: &str) -> World {
     world
 }
 
-const TOKENS: &str = "server: { token: open-sesame }\n";
+/// The token that takes its place.
+const CHANGED: &str = "changed-changed-changed-changed-changed";
+
+const TOKENS: &str = "server: { token: open-sesame-open-sesame-open-sesame }\n";
 
 /// How many processes a process has started and not ended.
 fn children(served: &Served) -> usize {
@@ -76,7 +79,7 @@ fn a_configuration_changes_under_runs() {
         "segue.yaml",
         config(
             "second",
-            "server: { token: open-sesame }\nlimits: { served_body_bytes_max: 2000 }\n",
+            "server: { token: open-sesame-open-sesame-open-sesame }\nlimits: { served_body_bytes_max: 2000 }\n",
         ),
     );
     served.said("the configuration was read again");
@@ -159,7 +162,7 @@ fn a_hangup_reads_the_configuration_again() {
         let bearer = format!("Bearer {token}");
         served.ask("GET", "/readyz", &[("Authorization", &bearer)], "").status
     };
-    assert_eq!((ready(TOKEN), ready("changed")), (200, 401));
+    assert_eq!((ready(TOKEN), ready(CHANGED)), (200, 401));
     let bearer = format!("Bearer {TOKEN}");
     let headers = [("Authorization", &*bearer), ("Connection", "keep-alive")];
     let request = served.request("GET", "/healthz", &headers, "");
@@ -168,11 +171,11 @@ fn a_hangup_reads_the_configuration_again() {
     open.write_all(request.as_bytes()).unwrap();
     let mut some = [0; 12];
     open.read_exact(&mut some).unwrap();
-    world.file("segue.yaml", config("first", "server: { token: changed }\n"));
+    world.file("segue.yaml", config("first", &format!("server: {{ token: {CHANGED} }}\n")));
     let pid = rustix::process::Pid::from_raw(served.pid().try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
     served.said("the configuration was read again");
-    assert_eq!((ready(TOKEN), ready("changed")), (401, 200));
+    assert_eq!((ready(TOKEN), ready(CHANGED)), (401, 200));
     open.write_all(again.as_bytes()).unwrap();
     let mut rest = String::new();
     open.read_to_string(&mut rest).unwrap();
@@ -220,7 +223,7 @@ fn streams_end_with_their_token() {
             stream
         })
         .collect();
-    world.file("segue.yaml", config("first", "server: { token: changed }\n"));
+    world.file("segue.yaml", config("first", &format!("server: {{ token: {CHANGED} }}\n")));
     served.said("the configuration was read again");
     for (stream, (_, path, _)) in streams.iter_mut().zip(&asked) {
         let mut rest = String::new();
@@ -228,7 +231,7 @@ fn streams_end_with_their_token() {
         assert!(rest.contains("text/event-stream"), "{path}: {rest}");
     }
     let view = served.send_by(
-        "changed",
+        CHANGED,
         "POST",
         &format!("/api/v1/runs/{run_id}/cancel"),
         &[],

@@ -37,16 +37,16 @@ pub(crate) fn call<'a>() -> (Json, Vec<(&'a str, &'a str)>) {
 #[test]
 fn only_who_has_the_token_is_heard() {
     let world = world(
-        "server: { token: open-sesame, allowed_origins: ['https://app.example.org:443'] }\n",
+        "server: { token: open-sesame-open-sesame-open-sesame, allowed_origins: ['https://app.example.org:443'] }\n",
         &[("double", DOUBLE)],
     );
     let served = Served::start(&world, "memory", &[]);
     let (message, headers) = call();
     let with = |more: &[(&str, &str)]| served.call(&[&headers[..], more].concat(), &message);
-    let token = ("Authorization", "Bearer open-sesame");
+    let token = ("Authorization", "Bearer open-sesame-open-sesame-open-sesame");
     assert_eq!(with(&[]).0, 401);
     assert_eq!(with(&[("Authorization", "Bearer open-sesam")]).0, 401);
-    assert_eq!(with(&[("Authorization", "Basic open-sesame")]).0, 401);
+    assert_eq!(with(&[("Authorization", "Basic open-sesame-open-sesame-open-sesame")]).0, 401);
     let (status, answer) = with(&[token]);
     assert!(status == 200 && answer.contains(r#"{"n":42}"#), "{answer}");
     assert_eq!(with(&[token, ("Origin", "http://evil.example")]).0, 403);
@@ -92,10 +92,11 @@ fn a_token_is_made_up_and_leaving_it_out_is_for_this_machine() {
 /// What is no message is told so in the protocol's words.
 #[test]
 fn nonsense_is_answered_over_http() {
-    let world = world("server: { token: open-sesame }\n", &[("double", DOUBLE)]);
+    let world =
+        world("server: { token: open-sesame-open-sesame-open-sesame }\n", &[("double", DOUBLE)]);
     let served = Served::start(&world, "memory", &[]);
     let headers = [
-        ("Authorization", "Bearer open-sesame"),
+        ("Authorization", "Bearer open-sesame-open-sesame-open-sesame"),
         ("Content-Type", "application/json"),
         ("Accept", "application/json, text/event-stream"),
     ];

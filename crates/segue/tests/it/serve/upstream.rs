@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::ANY_TOOL;
 use super::host::{Host, error, value};
 use super::hosts;
 use crate::mcp::real_servers;
@@ -209,7 +210,7 @@ fn a_mute_server_keeps_nobody_waiting() {
 #[test]
 fn changes_of_a_server_are_taken_in() {
     let server = json!({ "command": "python3", "args": [script(), "filed", "tools.json"] });
-    let world = world(&server, CALLS, "");
+    let world = world(&server, CALLS, ANY_TOOL);
     world.file("tools.json", r#"{ "t": "does things" }"#);
     let mut host = Host::legacy(&world, &json!({}));
     assert_eq!(offered(&mut host), ["c"]);

@@ -115,10 +115,13 @@ fn a_model_cannot_approve_its_own_calls() {
         let schema = tool["inputSchema"].to_string();
         assert!(!schema.contains("approve") && !schema.contains("consent"), "{tool}");
     }
-    for options in [json!({ "approved": true }), json!({ "consented": true })] {
+    for (options, why) in [
+        (json!({ "approved": true }), "`options.approved` is not for callers of a tool"),
+        (json!({ "consented": true }), "do not fit"),
+    ] {
         let note = json!({ "name": "note", "input": { "text": "x" }, "options": options });
         let refused = host.call("composition_execute", note);
-        assert!(error(&refused).contains("do not fit"), "{}", text(&refused));
+        assert!(error(&refused).contains(why), "{}", text(&refused));
     }
     let denied =
         host.call("composition_execute", json!({ "name": "note", "input": { "text": "x" } }));

@@ -1,7 +1,7 @@
 //! Plans from words for a host: asked for, looked at, executed once.
 
 use super::host::{Host, error, value};
-use crate::support::{World, json};
+use crate::support::{Json, World, json};
 use crate::words::{Model, calls, good, world};
 
 /// S4-09: the same operations for a host; what is asked for is a plan first and a run later.
@@ -9,6 +9,12 @@ use crate::words::{Model, calls, good, world};
 fn a_host_plans_and_executes() {
     let model = Model::saying(&[&good().to_string()]);
     let world = world(&model);
+    // The model of the host may plan with what writes.
+    let text = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
+    let mut config: Json = serde_json::from_str(&text).unwrap();
+    config["toolsets"] = json!({ "any": { "allow": ["*"] } });
+    config["server"] = json!({ "inline": "any" });
+    world.file("segue.yaml", config.to_string());
     for mut host in [Host::legacy(&world, &json!({})), Host::modern(&world, &json!({}))] {
         let before = calls(&world).len();
         let asked = json!({ "query": "An author, then a blog", "fresh": true });

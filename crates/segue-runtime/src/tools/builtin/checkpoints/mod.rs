@@ -3,6 +3,8 @@
 //! A search that finds nothing among the user's own checkpoints looks into a small manual that comes
 //! with the program, so that the first search on a fresh machine has something to say.
 //!
+//! Each run sees the checkpoints of whoever began it, and nobody else's.
+//!
 //! Not here: the database ([`store`]).
 
 mod manual;
@@ -19,7 +21,7 @@ use uuid::Uuid;
 use super::args::Args;
 use super::{CheckpointsAt, Declared, READS, Undo, WRITES, aside, over_limit};
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
-use store::{Checkpoint, Place, Query, Store};
+use store::{Checkpoint, Owner, Place, Query, Store};
 
 /// Adds a checkpoint each time that it is called.
 const ADDS: Annotations = WRITES;
@@ -29,7 +31,7 @@ const DELETES: Annotations =
 
 const RESTORES: Annotations = Annotations { idempotent: Some(true), ..WRITES };
 
-type Run = fn(&Checkpoints, Args<'_>) -> Result<Value, ToolError>;
+type Run = fn(&Checkpoints, &Owner, Args<'_>) -> Result<Value, ToolError>;
 
 const TOOLS: &[(Declared, Run)] = &[
     (
@@ -150,11 +152,11 @@ struct Runner {
 impl ToolRunner for Runner {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
         let (checkpoints, run) = (self.checkpoints.clone(), self.run);
-        aside(move || run(&checkpoints, Args(&call.args))).await
+        aside(move || run(&checkpoints, &Owner::of(call.owner.as_deref()), Args(&call.args))).await
     }
 }
 
-fn save(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError> {
+fn save(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
     let content = args.text("content")?;
     let summary =
         args.optional_text("summary")?.map_or_else(|| first_line(content), ToString::to_string);
@@ -168,7 +170,7 @@ fn save(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError> {
         tags,
         created_at: String::new(),
     };
-    checkpoint.created_at = checkpoints.store.insert(&checkpoint)?;
+    checkpoint.created_at = checkpoints.store.insert(owner, &checkpoint)?;
     Ok(Value::object([
         ("id", Value::from(checkpoint.id)),
         ("summary", Value::from(checkpoint.summary)),
@@ -187,14 +189,14 @@ fn first_line(content: &str) -> String {
     }
 }
 
-fn search(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError> {
+fn search(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
     let query = Query {
         words: args.text("query")?,
         tags: args.texts("tags")?,
         limit: args.count_or("top_k", 10)?,
     };
     let mut found: Vec<(Checkpoint, f64, &str)> = Vec::new();
-    let own = checkpoints.store.search(&query)?;
+    let own = checkpoints.store.search(owner, &query)?;
     found.extend(own.into_iter().map(|(checkpoint, score)| (checkpoint, score, "store")));
     let manual = match args.text_or("manual", "if_empty")? {
         "always" => true,
@@ -202,7 +204,7 @@ fn search(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError>
         _ => found.is_empty(),
     };
     if manual {
-        let texts = checkpoints.manual.search(&query)?;
+        let texts = checkpoints.manual.search(&Owner::default(), &query)?;
         found.extend(texts.into_iter().map(|(checkpoint, score)| (checkpoint, score, "manual")));
         found.truncate(query.limit);
     }
@@ -236,8 +238,8 @@ fn results(found: &[(Checkpoint, f64, &str)]) -> Value {
     ])
 }
 
-fn list(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError> {
-    let found = checkpoints.store.list(&args.texts("tags")?, args.count_or("limit", 50)?)?;
+fn list(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
+    let found = checkpoints.store.list(owner, &args.texts("tags")?, args.count_or("limit", 50)?)?;
     let found: Vec<Value> = found
         .into_iter()
         .map(|checkpoint| {
@@ -252,9 +254,9 @@ fn list(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError> {
     Ok(Value::object([("checkpoints", Value::from(found))]))
 }
 
-fn delete(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError> {
+fn delete(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
     let id = args.text("id")?;
-    let previous = checkpoints.store.delete(id)?;
+    let previous = checkpoints.store.delete(owner, id)?;
     Ok(Value::object([
         ("id", Value::String(id.clone())),
         ("deleted", Value::Bool(previous.is_some())),
@@ -262,7 +264,7 @@ fn delete(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError>
     ]))
 }
 
-fn restore(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError> {
+fn restore(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
     let restored = |id, restored| Value::object([("id", id), ("restored", Value::Bool(restored))]);
     let Some(kept) = args.value("checkpoint").filter(|value| !value.is_null()).map(Args) else {
         return Ok(restored(Value::from(""), false));
@@ -274,7 +276,7 @@ fn restore(checkpoints: &Checkpoints, args: Args<'_>) -> Result<Value, ToolError
         tags: kept.texts("tags")?.into_iter().map(str::to_owned).collect(),
         created_at: kept.text("created_at")?.to_string(),
     };
-    checkpoints.store.insert(&checkpoint)?;
+    checkpoints.store.insert(owner, &checkpoint)?;
     Ok(restored(Value::from(checkpoint.id), true))
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Opened when first used. One connection behind a lock: SQLite has one writer anyway, and these
 //! calls are short. The tables have names of their own, so that the file may be the run store's.
+//!
+//! A checkpoint is its owner's: whatever is asked is asked of the checkpoints of one owner, and those of
+//! others are not there. The operator's have no owner, as have those from before there were owners.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, TransactionBehavior, params};
 use segue_core::diagnostic::Code;
 
 use super::super::words::{is_common, words};
@@ -27,7 +30,8 @@ const TABLES: &str = "
         summary TEXT NOT NULL,
         content TEXT NOT NULL,
         tags TEXT NOT NULL,
-        created_at TEXT NOT NULL
+        created_at TEXT NOT NULL,
+        owner TEXT NOT NULL DEFAULT ''
     ) STRICT;
     CREATE VIRTUAL TABLE IF NOT EXISTS checkpoint_words USING fts5(
         summary, content, content='checkpoint', content_rowid='number',
@@ -43,24 +47,30 @@ const TABLES: &str = "
     END;
 ";
 
+/// Tables from before checkpoints had owners: what is there is the operator's.
+const ADD_OWNER: &str = "ALTER TABLE checkpoint ADD COLUMN owner TEXT NOT NULL DEFAULT ''";
+
+const HAS_OWNER: &str = "SELECT count(*) FROM pragma_table_info('checkpoint') WHERE name = 'owner'";
+
 /// A time is filled in unless it is given, in the form that sorts.
 const INSERT: &str = "
-    INSERT OR IGNORE INTO checkpoint (id, summary, content, tags, created_at)
-    VALUES (?1, ?2, ?3, ?4, coalesce(nullif(?5, ''), strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))";
+    INSERT OR IGNORE INTO checkpoint (id, summary, content, tags, created_at, owner)
+    VALUES (?1, ?2, ?3, ?4, coalesce(nullif(?5, ''), strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), ?6)";
 
 /// A summary's words count more than the text's; a tag is wanted unless the checkpoint has it.
 const SEARCH: &str = "
     SELECT c.id, c.summary, c.content, c.tags, c.created_at,
            -bm25(checkpoint_words, 2.0, 1.0) AS score
     FROM checkpoint_words JOIN checkpoint AS c ON c.number = checkpoint_words.rowid
-    WHERE checkpoint_words MATCH ?1
+    WHERE checkpoint_words MATCH ?1 AND c.owner = ?4
       AND NOT EXISTS (SELECT 1 FROM json_each(?2) AS wanted
                       WHERE wanted.value NOT IN (SELECT value FROM json_each(c.tags)))
     ORDER BY score DESC, c.number DESC LIMIT ?3";
 
 const LIST: &str = "
     SELECT c.id, c.summary, '', c.tags, c.created_at FROM checkpoint AS c
-    WHERE NOT EXISTS (SELECT 1 FROM json_each(?1) AS wanted
+    WHERE c.owner = ?3
+      AND NOT EXISTS (SELECT 1 FROM json_each(?1) AS wanted
                       WHERE wanted.value NOT IN (SELECT value FROM json_each(c.tags)))
     ORDER BY c.number DESC LIMIT ?2";
 
@@ -72,6 +82,29 @@ pub(super) struct Checkpoint {
     pub(super) content: String,
     pub(super) tags: Vec<String>,
     pub(super) created_at: String,
+}
+
+/// Whose checkpoints are meant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Owner(String);
+
+impl Owner {
+    /// Those of a principal, or the operator's.
+    pub(super) fn of(principal: Option<&str>) -> Owner {
+        Owner(principal.unwrap_or_default().to_owned())
+    }
+
+    /// What an id is in the table, where those of all owners are: nobody can take an id away from
+    /// somebody else by using it.
+    fn key(&self, id: &str) -> String {
+        if self.0.is_empty() { id.to_owned() } else { format!("{}/{id}", self.0) }
+    }
+
+    /// The id of a key.
+    fn id(&self, key: &str) -> String {
+        let own = key.strip_prefix(&*self.0).and_then(|rest| rest.strip_prefix('/'));
+        own.filter(|_| !self.0.is_empty()).unwrap_or(key).to_owned()
+    }
 }
 
 /// What is searched for.
@@ -101,23 +134,31 @@ impl Store {
     }
 
     /// Adds a checkpoint and returns its time; one of the same id stays as it is.
-    pub(super) fn insert(&self, checkpoint: &Checkpoint) -> Result<String, ToolError> {
+    pub(super) fn insert(
+        &self,
+        owner: &Owner,
+        checkpoint: &Checkpoint,
+    ) -> Result<String, ToolError> {
         self.with(|connection| {
-            insert(connection, checkpoint)?;
+            insert(connection, owner, checkpoint)?;
             let sql = "SELECT created_at FROM checkpoint WHERE id = ?1";
-            connection.query_row(sql, [&checkpoint.id], |row| row.get(0))
+            connection.query_row(sql, [owner.key(&checkpoint.id)], |row| row.get(0))
         })
     }
 
     /// Those that have all words, or those that have any, best first.
-    pub(super) fn search(&self, query: &Query<'_>) -> Result<Vec<(Checkpoint, f64)>, ToolError> {
+    pub(super) fn search(
+        &self,
+        owner: &Owner,
+        query: &Query<'_>,
+    ) -> Result<Vec<(Checkpoint, f64)>, ToolError> {
         let tags = json_list(&query.tags);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         self.with(|connection| {
             let mut statement = connection.prepare_cached(SEARCH)?;
             for phrase in phrases(query.words) {
-                let rows = statement.query_map(params![phrase, tags, limit], |row| {
-                    Ok((checkpoint(row)?, row.get(5)?))
+                let rows = statement.query_map(params![phrase, tags, limit, owner.0], |row| {
+                    Ok((checkpoint(row, owner)?, row.get(5)?))
                 })?;
                 let found = rows.collect::<Result<Vec<_>, _>>()?;
                 if !found.is_empty() {
@@ -129,20 +170,27 @@ impl Store {
     }
 
     /// The newest ones, without their texts.
-    pub(super) fn list(&self, tags: &[&str], limit: usize) -> Result<Vec<Checkpoint>, ToolError> {
+    pub(super) fn list(
+        &self,
+        owner: &Owner,
+        tags: &[&str],
+        limit: usize,
+    ) -> Result<Vec<Checkpoint>, ToolError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.with(|connection| {
             let mut statement = connection.prepare_cached(LIST)?;
-            statement.query_map(params![json_list(tags), limit], checkpoint)?.collect()
+            let values = params![json_list(tags), limit, owner.0];
+            statement.query_map(values, |row| checkpoint(row, owner))?.collect()
         })
     }
 
     /// Takes a checkpoint away and returns it.
-    pub(super) fn delete(&self, id: &str) -> Result<Option<Checkpoint>, ToolError> {
+    pub(super) fn delete(&self, owner: &Owner, id: &str) -> Result<Option<Checkpoint>, ToolError> {
         self.with(|connection| {
-            let sql = "DELETE FROM checkpoint WHERE id = ?1
+            let sql = "DELETE FROM checkpoint WHERE id = ?1 AND owner = ?2
                        RETURNING id, summary, content, tags, created_at";
-            connection.query_row(sql, [id], checkpoint).optional()
+            let values = params![owner.key(id), owner.0];
+            connection.query_row(sql, values, |row| checkpoint(row, owner)).optional()
         })
     }
 
@@ -166,7 +214,8 @@ impl Store {
             Place::File(path) => open_file(path),
             Place::Filled(checkpoints) => {
                 Connection::open_in_memory().and_then(with_tables).and_then(|connection| {
-                    checkpoints().iter().try_for_each(|one| insert(&connection, one))?;
+                    let owner = Owner::default();
+                    checkpoints().iter().try_for_each(|one| insert(&connection, &owner, one))?;
                     Ok(connection)
                 })
             }
@@ -206,22 +255,32 @@ fn open_file(path: &Path) -> rusqlite::Result<Connection> {
     with_tables(connection)
 }
 
-fn with_tables(connection: Connection) -> rusqlite::Result<Connection> {
+fn with_tables(mut connection: Connection) -> rusqlite::Result<Connection> {
     connection.execute_batch(TABLES)?;
+    let has_owner =
+        |connection: &Connection| connection.query_row(HAS_OWNER, [], |row| row.get::<_, bool>(0));
+    if !has_owner(&connection)? {
+        // Looked at again once nobody else can add it.
+        let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if !has_owner(&change)? {
+            change.execute_batch(ADD_OWNER)?;
+        }
+        change.commit()?;
+    }
     Ok(connection)
 }
 
-fn insert(connection: &Connection, checkpoint: &Checkpoint) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, owner: &Owner, checkpoint: &Checkpoint) -> rusqlite::Result<()> {
     let Checkpoint { id, summary, content, tags, created_at } = checkpoint;
     let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-    let values = params![id, summary, content, json_list(&tags), created_at];
+    let values = params![owner.key(id), summary, content, json_list(&tags), created_at, owner.0];
     connection.prepare_cached(INSERT)?.execute(values).map(|_| ())
 }
 
-fn checkpoint(row: &Row<'_>) -> rusqlite::Result<Checkpoint> {
-    let tags: String = row.get(3)?;
+fn checkpoint(row: &Row<'_>, owner: &Owner) -> rusqlite::Result<Checkpoint> {
+    let (key, tags): (String, String) = (row.get(0)?, row.get(3)?);
     Ok(Checkpoint {
-        id: row.get(0)?,
+        id: owner.id(&key),
         summary: row.get(1)?,
         content: row.get(2)?,
         // Written by us; what somebody else put there counts as no tags.

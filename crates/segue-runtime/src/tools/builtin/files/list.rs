@@ -1,10 +1,13 @@
 //! A directory → its entries, sorted and bounded.
 
-use cap_std::fs::{Dir, DirEntry, FileType};
+use std::collections::BTreeSet;
+
+use cap_std::fs::{Dir, DirEntry, FileType, Metadata};
 use globset::{GlobBuilder, GlobMatcher};
 use segue_core::diagnostic::Code;
 use segue_core::value::Value;
 
+use super::own::{Identity, is_configuration};
 use super::root::{Root, failure, relative};
 use crate::tools::ToolError;
 
@@ -30,6 +33,7 @@ pub(super) fn list(
         pattern: pattern.map(Pattern::parse).transpose()?,
         recursive,
         base: if path == "." { String::new() } else { format!("{path}/") },
+        hidden: root.own().hidden(),
         seen: 0,
         files: Vec::new(),
         truncated: false,
@@ -67,6 +71,8 @@ struct Walk {
     recursive: bool,
     /// What paths begin with, seen from the root.
     base: String,
+    /// What is Segue's own and is not read.
+    hidden: BTreeSet<Identity>,
     seen: usize,
     files: Vec<(String, Value)>,
     truncated: bool,
@@ -79,6 +85,9 @@ impl Walk {
         for (name, entry) in self.sorted(dir) {
             let path = format!("{below}{name}");
             let Ok(kind) = entry.file_type() else { continue };
+            if self.is_hidden(&name, &entry) {
+                continue;
+            }
             if self.pattern.as_ref().is_none_or(|pattern| pattern.matches(&name, &path)) {
                 self.add(&path, kind, &entry);
             }
@@ -93,6 +102,12 @@ impl Walk {
                 }
             }
         }
+    }
+
+    fn is_hidden(&self, name: &str, entry: &DirEntry) -> bool {
+        is_configuration(name)
+            || !self.hidden.is_empty()
+                && entry.metadata().is_ok_and(|found| is_one_of(&self.hidden, &found))
     }
 
     fn sorted(&mut self, dir: &Dir) -> Vec<(String, DirEntry)> {
@@ -127,6 +142,17 @@ impl Walk {
         ]);
         self.files.push((path, entry));
     }
+}
+
+#[cfg(unix)]
+fn is_one_of(known: &BTreeSet<Identity>, found: &Metadata) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    known.contains(&(found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_one_of(_known: &BTreeSet<Identity>, _found: &Metadata) -> bool {
+    false
 }
 
 fn word(kind: FileType) -> &'static str {

@@ -3,14 +3,15 @@
 //! Every change returns what was there before, and its rollback, `files_restore`, puts that back;
 //! for this reason a file that is not text, which could not be put back, is not overwritten.
 //!
-//! Not here: how paths are kept inside the root ([`root`]), and `atomic_edit`, which is made of others
-//! of these ([`atomic`]).
+//! Not here: how paths are kept inside the root ([`root`]), which files are Segue's own ([`own`]), when a
+//! change asks first ([`overwrite`]), and `atomic_edit`, which is made of others of these ([`atomic`]).
 
 mod atomic;
 mod list;
+mod overwrite;
+mod own;
 mod root;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,9 +20,11 @@ use segue_core::tool::{Annotations, Confirm};
 use segue_core::value::Value;
 
 use super::args::Args;
-use super::{Declared, Undo, WRITES, aside};
+use super::{BuiltinConfig, Declared, Undo, WRITES, aside};
 use crate::tools::{Call, Tool, ToolError, ToolRunner};
 use atomic::AtomicEdit;
+use overwrite::Overwrite;
+pub use own::OwnFiles;
 use root::{Existing, Parents, Root};
 
 /// How a change is taken back.
@@ -135,11 +138,17 @@ const TOOLS: &[(Declared, Run)] = &[
     ),
 ];
 
-pub(super) fn tools(root: PathBuf, bytes_max: usize) -> Vec<Tool> {
-    let root = Arc::new(Root::new(root, bytes_max));
-    let runner = |run: Run| Arc::new(Files { root: root.clone(), run });
+pub(super) fn tools(config: &BuiltinConfig) -> Vec<Tool> {
+    let bytes_max = config.limits.value_bytes_max;
+    let root = Root::new(config.files_root.clone(), config.own_files.clone(), bytes_max);
+    let (root, overwrite) = (Arc::new(root), Overwrite::new(&config.overwrite));
+    let tool = |(declared, run): &(Declared, Run)| {
+        let mut spec = declared.spec();
+        spec.asks_when = overwrite.asks_when(declared.name, &root);
+        Tool { spec: spec.into(), runner: Arc::new(Files { root: root.clone(), run: *run }) }
+    };
     let composed = Tool::local(AtomicEdit { bytes_max });
-    TOOLS.iter().map(|(declared, run)| declared.tool(runner(*run))).chain([composed]).collect()
+    TOOLS.iter().map(tool).chain([composed]).collect()
 }
 
 struct Files {

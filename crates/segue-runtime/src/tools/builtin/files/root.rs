@@ -18,6 +18,7 @@ use segue_core::diagnostic::Code;
 use uuid::Uuid;
 
 use super::super::over_limit;
+use super::own::{OwnFiles, Use};
 use crate::tools::ToolError;
 
 /// The longest path, in bytes.
@@ -26,6 +27,7 @@ const PATH_BYTES_MAX: usize = 4096;
 /// The directory that nothing leaves.
 pub(super) struct Root {
     path: PathBuf,
+    own: OwnFiles,
     bytes_max: usize,
     writing: Mutex<()>,
 }
@@ -53,8 +55,28 @@ pub(super) struct Leaf<'a> {
 }
 
 impl Root {
-    pub(super) fn new(path: PathBuf, bytes_max: usize) -> Root {
-        Root { path, bytes_max, writing: Mutex::new(()) }
+    pub(super) fn new(path: PathBuf, own: OwnFiles, bytes_max: usize) -> Root {
+        Root { path, own, bytes_max, writing: Mutex::new(()) }
+    }
+
+    /// What is out of reach although it may lie inside.
+    pub(super) fn own(&self) -> &OwnFiles {
+        &self.own
+    }
+
+    /// Whether there is something at a path that a change would replace. What no tool may change is
+    /// not there for it.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let Ok(path) = relative(path) else { return false };
+        let is_there = || self.open().is_ok_and(|dir| dir.symlink_metadata(&path).is_ok());
+        is_there() && self.is_free(&path, Use::Change).is_ok()
+    }
+
+    /// Refuses what is Segue's own.
+    fn is_free(&self, path: &str, using: Use) -> Result<(), ToolError> {
+        let Some(why) = self.own.refusal(&self.path.join(path), using) else { return Ok(()) };
+        let verb = if using == Use::Read { "read" } else { "change" };
+        Err(forbidden(format!("`{path}` {why}; file tools do not {verb} Segue's own files")))
     }
 
     /// Keeps other changes waiting, so that reading, changing and writing is one step.
@@ -74,6 +96,7 @@ impl Root {
     /// The path as it is shown, and the text of the file. Links that stay inside are followed.
     pub(super) fn read(&self, path: &str) -> Result<(String, String), ToolError> {
         let path = relative(path)?;
+        self.is_free(&path, Use::Read)?;
         let dir = self.open()?;
         let found = dir.metadata(&path).map_err(|error| failure(&path, &error))?;
         regular(&path, &found)?;
@@ -84,6 +107,11 @@ impl Root {
     /// The place of a file, with its directory held open.
     pub(super) fn leaf(&self, path: &str, parents: Parents) -> Result<Leaf<'_>, ToolError> {
         let path = relative(path)?;
+        // Before any directory is made for it.
+        self.is_free(&path, Use::Change)?;
+        if matches!(parents, Parents::Create) {
+            std::fs::create_dir_all(&self.path).map_err(|error| failure(&path, &error))?;
+        }
         let root = self.open()?;
         let (parent, name) = match path.rsplit_once('/') {
             Some((parent, name)) => (parent, name.to_owned()),

@@ -12,7 +12,7 @@ use crate::serve::listing::{CompositionLine, definition};
 use crate::serve::own::json_of;
 
 /// The word for something.
-fn word(what: &impl serde::Serialize) -> String {
+pub(super) fn word(what: &impl serde::Serialize) -> String {
     json_of(what).as_str().unwrap_or_default().to_owned()
 }
 

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
-use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView};
+use segue_core::view::{
+    CoveredView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView,
+};
 
+use super::catalog::word;
 use crate::change::Event;
 use crate::serve::graphql::caller::{Caller, Wanted};
 use crate::serve::graphql::json::Json;
@@ -268,12 +271,38 @@ pub(in crate::serve::graphql) struct Wait {
     args: Json,
     /// JSON Schema of the data that belongs to a yes, of an approval that wants some.
     schema: Option<Json>,
+    /// The tools that a yes covers: those that are called, then what may take that back.
+    covers: Vec<Covered>,
+}
+
+/// A tool that a yes covers.
+#[derive(SimpleObject)]
+pub(in crate::serve::graphql) struct Covered {
+    /// The tool.
+    tool: Arc<str>,
+    /// What it does to the world.
+    effect: String,
+    /// What it is called with, where that is known before.
+    arguments: Option<Json>,
+    /// Whether what it does can be taken back.
+    can_be_undone: bool,
+    /// Whether it is called to take something back.
+    takes_back: bool,
+}
+
+impl From<CoveredView> for Covered {
+    fn from(view: CoveredView) -> Covered {
+        let CoveredView { tool, effect, arguments, can_be_undone, takes_back } = view;
+        let (effect, arguments) = (word(&effect), arguments.map(Json));
+        Covered { tool, effect, arguments, can_be_undone, takes_back }
+    }
 }
 
 impl From<WaitView> for Wait {
     fn from(view: WaitView) -> Wait {
-        let WaitView { step, kind, tool, message, args, schema } = view;
-        Wait { step, kind, tool, message, args: Json(args), schema: schema.map(Json) }
+        let WaitView { step, kind, tool, message, args, schema, covers } = view;
+        let covers = covers.into_iter().map(Covered::from).collect();
+        Wait { step, kind, tool, message, args: Json(args), schema: schema.map(Json), covers }
     }
 }
 
@@ -296,6 +325,8 @@ pub(in crate::serve::graphql) struct RunSummary {
     duration_ms: f64,
     /// The hash of its plan.
     plan_hash: Arc<str>,
+    /// Why nothing goes on with it until a person resumes it.
+    set_aside: Option<Arc<str>>,
 }
 
 impl From<RunLine> for RunSummary {
@@ -309,6 +340,7 @@ impl From<RunLine> for RunSummary {
             completed_at: line.completed_at.map(shown),
             duration_ms: line.duration_ms as f64,
             plan_hash: line.plan_hash,
+            set_aside: line.set_aside,
         }
     }
 }

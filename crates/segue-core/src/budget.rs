@@ -1,0 +1,179 @@
+//! What one evaluation may cost, wherever it happens: operations, bytes, and the driver's flag.
+//!
+//! Expressions, jq programs, regular expressions and JSON Schemas run in part inside libraries that know
+//! no budget. Their work is counted where they touch our values. Where a function of ours is asked, being
+//! out of budget is an error. Where a library asks, there is nobody to give an error to: the count unwinds
+//! through the library up to [`caught`], which makes an error of it. No panic hook hears of that.
+//!
+//! The budget belongs to the thread, because values have no other way to know whose they are.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::interrupt::Interrupt;
+
+/// Operations between two looks at the driver's flag.
+const LOOK_EVERY: u64 = 1 << 10;
+
+/// Bytes that are as dear as one operation.
+pub(crate) const BYTES_PER_OPERATION: usize = 64;
+
+/// Why an evaluation was ended before it was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It took more operations than it may.
+    Operations(u64),
+    /// It made more bytes than it may.
+    Bytes(usize),
+    /// It nested values deeper than it may.
+    Depth(usize),
+    /// The driver said so: a deadline has passed, or somebody cancelled.
+    Interrupted,
+    /// A library panicked.
+    Fault(String),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Operations(max) => write!(f, "the evaluation takes more than {max} operations"),
+            Stop::Bytes(max) => write!(f, "the evaluation makes more than {max} bytes of data"),
+            Stop::Depth(max) => write!(f, "a value nests deeper than the limit of {max}"),
+            Stop::Interrupted => f.write_str(
+                "the evaluation was stopped: its deadline passed, or the run was cancelled",
+            ),
+            Stop::Fault(message) => write!(f, "the evaluation failed inside Segue: {message}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Meter {
+    operations: u64,
+    bytes: usize,
+    operations_max: u64,
+    bytes_max: usize,
+}
+
+const UNBOUNDED: Meter = Meter {
+    operations: u64::MAX,
+    bytes: usize::MAX,
+    operations_max: u64::MAX,
+    bytes_max: usize::MAX,
+};
+
+thread_local! {
+    static METER: Cell<Meter> = const { Cell::new(UNBOUNDED) };
+    static INTERRUPT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
+}
+
+/// Does something that may take so many operations and make so many bytes.
+pub(crate) fn metered<T>(operations: u64, bytes: usize, work: impl FnOnce() -> T) -> T {
+    struct Before(Meter);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            METER.set(self.0);
+        }
+    }
+    let meter = Meter { operations, bytes, operations_max: operations, bytes_max: bytes };
+    let _before = Before(METER.replace(meter));
+    work()
+}
+
+/// Does something that ends when this flag is raised.
+pub(crate) fn interruptible<T>(interrupt: &Interrupt, work: impl FnOnce() -> T) -> T {
+    struct Before(Option<Interrupt>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            INTERRUPT.set(self.0.take());
+        }
+    }
+    let _before = Before(INTERRUPT.replace(Some(interrupt.clone())));
+    work()
+}
+
+/// Whether evaluations of this thread should stop.
+pub(crate) fn look() -> Result<(), Stop> {
+    let raised = INTERRUPT.with_borrow(|flag| flag.as_ref().is_some_and(Interrupt::is_raised));
+    if raised { Err(Stop::Interrupted) } else { Ok(()) }
+}
+
+/// Pays for so many operations.
+pub(crate) fn spend(work: u64) -> Result<(), Stop> {
+    let mut meter = METER.get();
+    let left = meter.operations.checked_sub(work).ok_or(Stop::Operations(meter.operations_max))?;
+    if left / LOOK_EVERY != meter.operations / LOOK_EVERY {
+        look()?;
+    }
+    meter.operations = left;
+    METER.set(meter);
+    Ok(())
+}
+
+/// Pays for so many bytes of new data, and for the work of making them.
+pub(crate) fn charge(bytes: usize) -> Result<(), Stop> {
+    let mut meter = METER.get();
+    meter.bytes = meter.bytes.checked_sub(bytes).ok_or(Stop::Bytes(meter.bytes_max))?;
+    METER.set(meter);
+    spend(1 + (bytes / BYTES_PER_OPERATION) as u64)
+}
+
+/// [`spend`] for code that a library calls: ends the evaluation when nothing is left.
+pub(crate) fn tick(work: u64) {
+    spend(work).unwrap_or_else(|stop| end(stop));
+}
+
+/// [`charge`] for code that a library calls.
+pub(crate) fn take(bytes: usize) {
+    charge(bytes).unwrap_or_else(|stop| end(stop));
+}
+
+/// Ends the evaluation, through whatever library is in between.
+pub(crate) fn end(stop: Stop) -> ! {
+    resume_unwind(Box::new(stop))
+}
+
+/// Calls a library; says why it was ended, if it was.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Stop> {
+    // What is left half done by unwinding is dropped with the evaluation.
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| match payload.downcast::<Stop>() {
+        Ok(stop) => *stop,
+        Err(panic) => Stop::Fault(panic_message(&*panic).to_owned()),
+    })
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_left_in_the_middle() {
+        let endless = || -> () {
+            loop {
+                tick(1);
+            }
+        };
+        assert_eq!(metered(5_000, 0, || caught(endless)), Err(Stop::Operations(5_000)));
+        let growing = || -> () {
+            loop {
+                take(100);
+            }
+        };
+        assert_eq!(metered(u64::MAX, 1_000, || caught(growing)), Err(Stop::Bytes(1_000)));
+        let interrupt = Interrupt::default();
+        interrupt.raise();
+        assert_eq!(interruptible(&interrupt, || caught(endless)), Err(Stop::Interrupted));
+        let faulty = || -> () { panic!("planted") };
+        assert_eq!(caught(faulty), Err(Stop::Fault("planted".to_owned())));
+        // Nothing of that stays behind.
+        assert_eq!((spend(1 << 40), look()), (Ok(()), Ok(())));
+    }
+}

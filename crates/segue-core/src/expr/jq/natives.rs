@@ -1,0 +1,261 @@
+//! Functions of jq that the library has for its own values only, and those that we do otherwise: regular
+//! expressions of bounded cost, `fromjson` of bounded depth, `join` in one go.
+
+use jaq_core::native::{Filter, bome, unary, v};
+use jaq_core::{DataT, RunPtr, ValR, ValT};
+use jaq_json::{Num, Val};
+use jaq_std::ValT as _;
+
+use super::counted::{Counted, Error, order, same};
+use crate::budget::{self, BYTES_PER_OPERATION, take, tick};
+use crate::compile::document::read_json_value;
+use crate::limits::Limits;
+use crate::pattern::{Flags, Pattern};
+
+/// Names that these take from the library.
+pub(super) const NAMES: &[&str] = &["matches", "split_matches", "split_"];
+
+pub(super) fn all<D: for<'a> DataT<V<'a> = Counted>>() -> Vec<Filter<RunPtr<D>>> {
+    vec![
+        ("fromjson", v(0), |cv| bome(from_json(&cv.1))),
+        ("tojson", v(0), |cv| bome(Ok(to_json(&cv.1)))),
+        ("length", v(0), |cv| bome(length(&cv.1))),
+        ("join", v(1), |cv| unary(cv, |list, separator| join(&list, &separator))),
+        ("contains", v(1), |cv| {
+            unary(cv, |one, other| Ok(contains(one.val(), other.val()).into()))
+        }),
+        ("has", v(1), |cv| unary(cv, |value, key| has(&value, &key))),
+        ("indices", v(1), |cv| unary(cv, |value, wanted| indices(&value, &wanted))),
+        ("bsearch", v(1), |cv| unary(cv, |list, wanted| bsearch(&list, &wanted))),
+        ("matches", v(2), |mut cv| {
+            let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
+            bome(search(&cv.1, &pattern, &flags, Want { between: false, matches: true }))
+        }),
+        ("split_matches", v(2), |mut cv| {
+            let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
+            bome(search(&cv.1, &pattern, &flags, Want { between: true, matches: true }))
+        }),
+        ("split_", v(2), |mut cv| {
+            let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
+            bome(search(&cv.1, &pattern, &flags, Want { between: true, matches: false }))
+        }),
+    ]
+}
+
+fn text_of(value: &Counted) -> Result<std::borrow::Cow<'_, str>, Error> {
+    let bytes = value.as_bytes().ok_or_else(|| Error::typ(value.clone(), "string"))?;
+    Ok(String::from_utf8_lossy(bytes))
+}
+
+fn from_json(value: &Counted) -> ValR<Counted> {
+    let text = text_of(value)?;
+    take(text.len().saturating_mul(2));
+    let wrong = |message: &dyn std::fmt::Display| {
+        Error::str(format_args!("cannot parse {value} as JSON: {message}"))
+    };
+    // Our own reader has bounds; what it has read is safe for the library's.
+    let read = read_json_value(&text, &Limits::default());
+    let read = read.map_err(|finding| wrong(&finding.message))?;
+    let val = jaq_json::read::parse_single(read.to_json().as_bytes());
+    val.map(Counted::new).map_err(|error| wrong(&error))
+}
+
+fn to_json(value: &Counted) -> Counted {
+    Counted::from(value.to_string())
+}
+
+fn length(value: &Counted) -> ValR<Counted> {
+    let length = match value.val() {
+        Val::Null => 0,
+        Val::Num(_) => {
+            let is_negative = *value < Counted::from(0isize);
+            return if is_negative { -value.clone() } else { Ok(value.clone()) };
+        }
+        Val::TStr(_) => text_of(value)?.chars().count(),
+        Val::BStr(bytes) => bytes.len(),
+        Val::Arr(items) => items.len(),
+        Val::Obj(members) => members.len(),
+        Val::Bool(_) => return Err(Error::str(format_args!("{value} has no length"))),
+    };
+    Ok(length.into())
+}
+
+/// Texts are themselves, everything else is its JSON.
+fn join(list: &Counted, separator: &Counted) -> ValR<Counted> {
+    let separator = match separator.val() {
+        Val::Null => "".into(),
+        _ => text_of(separator)?,
+    };
+    let mut text = String::new();
+    for (index, item) in list.clone().values().enumerate() {
+        let item = item?;
+        take(separator.len());
+        if index > 0 {
+            text.push_str(&separator);
+        }
+        match item.val() {
+            Val::TStr(_) | Val::BStr(_) => {
+                let item = text_of(&item)?;
+                take(item.len());
+                text.push_str(&item);
+            }
+            _ => text.push_str(&item.to_string()),
+        }
+    }
+    Ok(Counted::from(text))
+}
+
+fn contains(one: &Val, other: &Val) -> bool {
+    tick(1);
+    match (one, other) {
+        (Val::BStr(one), Val::BStr(other)) | (Val::TStr(one), Val::TStr(other)) => {
+            tick((one.len() / BYTES_PER_OPERATION) as u64);
+            String::from_utf8_lossy(one).contains(&*String::from_utf8_lossy(other))
+        }
+        (Val::Arr(one), Val::Arr(other)) => {
+            other.iter().all(|other| one.iter().any(|one| contains(one, other)))
+        }
+        (Val::Obj(one), Val::Obj(other)) => {
+            other.iter().all(|(key, other)| one.get(key).is_some_and(|one| contains(one, other)))
+        }
+        (one, other) => same(one, other),
+    }
+}
+
+fn has(value: &Counted, key: &Counted) -> ValR<Counted> {
+    match (value.val(), key.val()) {
+        (Val::Null, _) => Ok(false.into()),
+        (Val::Obj(members), Val::TStr(_) | Val::BStr(_)) => {
+            Ok(members.contains_key(key.val()).into())
+        }
+        (Val::Arr(items), Val::Num(Num::Int(at))) => {
+            Ok(usize::try_from(*at).is_ok_and(|at| at < items.len()).into())
+        }
+        _ => Err(Error::index(value.clone(), key.clone())),
+    }
+}
+
+/// Where a part stands in a text or a list, overlaps included.
+pub(super) fn indices(value: &Counted, wanted: &Counted) -> ValR<Counted> {
+    let found: Vec<usize> = match (value.val(), wanted.val()) {
+        (Val::TStr(_), Val::TStr(_)) => {
+            let (text, part) = (text_of(value)?, text_of(wanted)?);
+            let places = text.char_indices().enumerate().filter(|(_, (place, _))| {
+                tick(1);
+                !part.is_empty() && text[*place..].starts_with(&*part)
+            });
+            places.map(|(index, _)| index).collect()
+        }
+        (Val::Arr(items), Val::Arr(part)) if !part.is_empty() => {
+            let windows = items.windows(part.len()).enumerate();
+            let fits = |window: &[Val]| window.iter().zip(part.iter()).all(|(a, b)| same(a, b));
+            windows.filter(|(_, window)| fits(window)).map(|(index, _)| index).collect()
+        }
+        (Val::Arr(_), Val::Arr(_)) => Vec::new(),
+        (Val::Arr(items), wanted) => {
+            let places = items.iter().enumerate().filter(|(_, item)| same(item, wanted));
+            places.map(|(index, _)| index).collect()
+        }
+        _ => return Err(Error::index(value.clone(), wanted.clone())),
+    };
+    Ok(found.into_iter().map(Counted::from).collect())
+}
+
+fn bsearch(list: &Counted, wanted: &Counted) -> ValR<Counted> {
+    let Val::Arr(items) = list.val() else { return Err(Error::typ(list.clone(), "array")) };
+    let place = |at: usize| isize::try_from(at).unwrap_or(isize::MAX);
+    let found = items.binary_search_by(|item| order(item, wanted.val()));
+    Ok(found.map_or_else(|at| -1 - place(at), place).into())
+}
+
+/// What a search gives: the texts between matches, the matches, or both in turn.
+struct Want {
+    between: bool,
+    matches: bool,
+}
+
+fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> ValR<Counted> {
+    let (text, flags) = (text_of(value)?, text_of(flags)?);
+    let wrong = |message: String| Error::str(message);
+    let (mut how, mut global, mut skip_empty) = (Flags::default(), false, false);
+    for flag in flags.chars() {
+        match flag {
+            'g' => global = true,
+            'n' => skip_empty = true,
+            'i' => how.any_case = true,
+            'm' => how.lines = true,
+            's' => how.dot_takes_lines = true,
+            'p' => (how.lines, how.dot_takes_lines) = (true, true),
+            'l' => how.lazy = true,
+            'x' => how.spaced = true,
+            other => return Err(wrong(format!("invalid regex flag: {other}"))),
+        }
+    }
+    let pattern = Pattern::with_flags(&text_of(pattern)?, how).map_err(|e| wrong(e.message))?;
+    pattern.pay(text.len());
+    let (mut found, mut last) = (Vec::new(), 0);
+    let mut chars = Chars { text: &text, byte: 0, count: 0 };
+    for captures in pattern.regex().captures_iter(&text) {
+        // Finding the next match may take a look at the whole rest.
+        budget::look().unwrap_or_else(|stop| budget::end(stop));
+        let Some(whole) = captures.get(0) else { continue };
+        if skip_empty && whole.is_empty() {
+            continue;
+        }
+        if want.between {
+            found.push(Counted::from(text[last..whole.start()].to_owned()));
+            last = whole.end();
+        }
+        if want.matches {
+            let before = chars.at(whole.start());
+            found.push(groups(&pattern, &captures, &text, whole.start(), before)?);
+        }
+        if !global {
+            break;
+        }
+    }
+    if want.between {
+        found.push(Counted::from(text[last..].to_owned()));
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Places in characters, of places in bytes that only grow.
+struct Chars<'a> {
+    text: &'a str,
+    byte: usize,
+    count: usize,
+}
+
+impl Chars<'_> {
+    fn at(&mut self, byte: usize) -> usize {
+        self.count += self.text[self.byte..byte].chars().count();
+        self.byte = byte;
+        self.count
+    }
+}
+
+/// A match and its groups, those that took part.
+fn groups(
+    pattern: &Pattern,
+    captures: &regex::Captures<'_>,
+    text: &str,
+    start: usize,
+    before: usize,
+) -> ValR<Counted> {
+    let groups = captures.iter().zip(pattern.regex().capture_names());
+    let groups = groups.filter_map(|(group, name)| Some((group?, name)));
+    let groups = groups.map(|(group, name)| {
+        tick(1 + (group.len() / BYTES_PER_OPERATION) as u64);
+        let offset = before + text[start..group.start()].chars().count();
+        let field = |name: &str, value: Counted| (Counted::from(name.to_owned()), value);
+        let fields = [
+            field("offset", offset.into()),
+            field("length", group.as_str().chars().count().into()),
+            field("string", group.as_str().to_owned().into()),
+        ];
+        let name = name.map(|name| field("name", name.to_owned().into()));
+        Counted::from_map(fields.into_iter().chain(name))
+    });
+    groups.collect()
+}

@@ -1,0 +1,356 @@
+//! Texts that must not be seen → another text without them, in whatever form they travel.
+//!
+//! A secret comes back as it is, percent-encoded in an address, escaped in JSON that stands in a text,
+//! as base64 in a header, or as hexadecimal digits. Escapes can be mixed and nested, and any part of
+//! them can be escaped, so a text is unescaped layer by layer and each layer is searched; what is found
+//! is cut out of the text itself.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use memchr::memmem;
+
+/// Shorter secrets are not looked for as base64 and hexadecimal digits: a few characters of those stand
+/// everywhere.
+const ENCODED_BYTES_MIN: usize = 8;
+
+/// What is left of a secret that looked like escapes, and is looked for.
+const UNESCAPED_BYTES_MIN: usize = 4;
+
+/// Longer ones are whole documents, which nobody puts into a header.
+const ENCODED_BYTES_MAX: usize = 64 * 1024;
+
+/// Escapes inside escapes that are undone.
+const LAYERS_MAX: usize = 4;
+
+/// Finds secrets in texts.
+#[derive(Clone, Debug, Default)]
+pub struct Finder {
+    needles: Vec<Box<[u8]>>,
+}
+
+impl Finder {
+    /// Finds these, in every form.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Finder {
+        let mut finder = Finder::default();
+        secrets.into_iter().for_each(|secret| finder.add(secret));
+        finder
+    }
+
+    /// Finds this one too.
+    pub fn add(&mut self, secret: &str) {
+        let mut forms: Vec<Vec<u8>> = forms_of(secret).into_iter().map(Into::into).collect();
+        // What looks like an escape in a secret is undone with those around it.
+        let mut layer = Layer::first(secret);
+        for _ in 0..LAYERS_MAX {
+            let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
+            forms.extend((next.bytes.len() >= UNESCAPED_BYTES_MIN).then(|| next.bytes.clone()));
+            layer = Some(next);
+        }
+        for form in forms.into_iter().filter(|form| !form.is_empty()) {
+            if !self.needles.iter().any(|known| **known == *form) {
+                self.needles.push(form.into_boxed_slice());
+            }
+        }
+    }
+
+    /// Whether it looks for nothing.
+    pub fn is_empty(&self) -> bool {
+        self.needles.is_empty()
+    }
+
+    /// Whether one of them stands in a text.
+    pub fn is_in(&self, text: &str) -> bool {
+        !self.places(text).is_empty()
+    }
+
+    /// A text with something else in their place; nothing when none of them stands in it.
+    pub fn replace(&self, text: &str, instead: &str) -> Option<String> {
+        let places = self.places(text);
+        let (mut clean, mut at) = (String::new(), 0);
+        for place in &places {
+            clean.push_str(&text[at..place.start]);
+            clean.push_str(instead);
+            at = place.end;
+        }
+        (!places.is_empty()).then(|| clean + &text[at..])
+    }
+
+    /// Where they stand, in order and apart from each other.
+    fn places(&self, text: &str) -> Vec<Range<usize>> {
+        if self.needles.is_empty() || text.is_empty() {
+            return Vec::new();
+        }
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for needle in &self.needles {
+            let at = memmem::find_iter(text.as_bytes(), needle);
+            found.extend(at.map(|at| at..at + needle.len()));
+        }
+        let mut layer = Layer::first(text);
+        for _ in 0..LAYERS_MAX {
+            let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
+            for needle in &self.needles {
+                let at = memmem::find_iter(&next.bytes, needle);
+                found.extend(at.map(|at| next.starts[at]..next.starts[at + needle.len()]));
+            }
+            layer = Some(next);
+        }
+        merged(found)
+    }
+}
+
+/// Places in order, those that touch each other as one.
+fn merged(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    found.sort_unstable_by_key(|place| (place.start, place.end));
+    let mut apart: Vec<Range<usize>> = Vec::new();
+    for place in found {
+        match apart.last_mut() {
+            Some(last) if place.start < last.end => last.end = last.end.max(place.end),
+            _ => apart.push(place),
+        }
+    }
+    apart
+}
+
+/// A text with some of its escapes undone, and where each byte of it begins in the text itself.
+struct Layer {
+    bytes: Vec<u8>,
+    /// One more than there are bytes: where the last one ends.
+    starts: Vec<usize>,
+}
+
+impl Layer {
+    /// A text as it is; nothing when it has no escapes.
+    fn first(text: &str) -> Option<Layer> {
+        memchr::memchr2(b'%', b'\\', text.as_bytes())?;
+        Some(Layer { bytes: text.as_bytes().to_vec(), starts: (0..=text.len()).collect() })
+    }
+
+    /// The same with its escapes undone once; nothing when there are none.
+    fn unescaped(&self) -> Option<Layer> {
+        memchr::memchr2(b'%', b'\\', &self.bytes)?;
+        let (mut bytes, mut starts) = (Vec::with_capacity(self.bytes.len()), Vec::new());
+        let (mut at, mut has_escapes) = (0, false);
+        while at < self.bytes.len() {
+            let escape = match self.bytes[at] {
+                b'%' => percent(&self.bytes[at..]),
+                b'\\' => backslash(&self.bytes[at..]),
+                _ => None,
+            };
+            let (meant, length) = match escape {
+                Some((meant, length)) => (meant, length),
+                None => (Meant::Byte(self.bytes[at]), 1),
+            };
+            has_escapes |= length > 1;
+            let before = bytes.len();
+            match meant {
+                Meant::Byte(byte) => bytes.push(byte),
+                Meant::Char(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+            starts.extend(std::iter::repeat_n(self.starts[at], bytes.len() - before));
+            at += length;
+        }
+        starts.push(self.starts[self.bytes.len()]);
+        has_escapes.then_some(Layer { bytes, starts })
+    }
+}
+
+/// What an escape stands for.
+enum Meant {
+    Byte(u8),
+    Char(char),
+}
+
+/// `%2F`
+fn percent(bytes: &[u8]) -> Option<(Meant, usize)> {
+    let byte = u8::try_from(digits(bytes.get(1..3)?)?).ok()?;
+    Some((Meant::Byte(byte), 3))
+}
+
+/// `\/`, `\n`, `\x2f`, `\u002f`, `\u{2f}`, `\ud83d\ude00`
+fn backslash(bytes: &[u8]) -> Option<(Meant, usize)> {
+    let byte = |byte| Some((Meant::Byte(byte), 2));
+    match bytes.get(1)? {
+        own @ (b'"' | b'\\' | b'/' | b'\'') => byte(*own),
+        b'n' => byte(b'\n'),
+        b't' => byte(b'\t'),
+        b'r' => byte(b'\r'),
+        b'b' => byte(8),
+        b'f' => byte(12),
+        b'x' => Some((Meant::Char(char::from_u32(digits(bytes.get(2..4)?)?)?), 4)),
+        b'u' if bytes.get(2) == Some(&b'{') => {
+            let end = bytes.iter().take(12).position(|byte| *byte == b'}')?;
+            Some((Meant::Char(char::from_u32(digits(&bytes[3..end])?)?), end + 1))
+        }
+        b'u' => {
+            let high = digits(bytes.get(2..6)?)?;
+            if let Some(c) = char::from_u32(high) {
+                return Some((Meant::Char(c), 6));
+            }
+            let low = bytes.get(6..8).filter(|it| *it == b"\\u").and(bytes.get(8..12))?;
+            let pair = [u16::try_from(high).ok()?, u16::try_from(digits(low)?).ok()?];
+            let c = char::decode_utf16(pair).next()?.ok()?;
+            Some((Meant::Char(c), 12))
+        }
+        _ => None,
+    }
+}
+
+/// Hexadecimal digits as a number.
+fn digits(bytes: &[u8]) -> Option<u32> {
+    let is_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(bytes).ok().filter(|_| is_number)?;
+    u32::from_str_radix(text, 16).ok()
+}
+
+/// A secret as it is, and as other characters altogether.
+fn forms_of(secret: &str) -> Vec<String> {
+    let mut forms = vec![secret.to_owned()];
+    if secret.contains(' ') {
+        // As forms on the web have it.
+        forms.push(secret.replace(' ', "+"));
+    }
+    if secret.len() < ENCODED_BYTES_MIN || secret.len() > ENCODED_BYTES_MAX {
+        return forms;
+    }
+    let mut hex = String::with_capacity(secret.len() * 2);
+    for byte in secret.bytes() {
+        // Writing to a text cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    forms.extend([hex.to_uppercase(), hex]);
+    forms.extend([STANDARD.encode(secret), URL_SAFE_NO_PAD.encode(secret)]);
+    for before in 0..3 {
+        forms.push(inside_base64(&STANDARD, secret, before));
+        forms.push(inside_base64(&URL_SAFE_NO_PAD, secret, before));
+    }
+    forms
+}
+
+/// What base64 makes of a secret after so many other bytes, as in `user:TOKEN`: the characters that
+/// depend on nothing else.
+fn inside_base64(engine: &impl base64::Engine, secret: &str, before: usize) -> String {
+    let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
+    let (first, last) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
+    engine.encode(&bytes)[first..last].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One way in which a text is written somewhere else.
+    #[derive(Clone, Copy, Debug)]
+    enum Code {
+        Plain,
+        Json,
+        JsonAscii,
+        Percent { upper: bool, all: bool },
+        UnicodeEscapes,
+        Hex { upper: bool },
+        Base64 { url: bool },
+    }
+
+    fn codes() -> impl Strategy<Value = Code> {
+        prop_oneof![
+            Just(Code::Plain),
+            Just(Code::Json),
+            Just(Code::JsonAscii),
+            (any::<bool>(), any::<bool>()).prop_map(|(upper, all)| Code::Percent { upper, all }),
+            Just(Code::UnicodeEscapes),
+            any::<bool>().prop_map(|upper| Code::Hex { upper }),
+            any::<bool>().prop_map(|url| Code::Base64 { url }),
+        ]
+    }
+
+    impl Code {
+        fn write(self, text: &str) -> String {
+            let escaped = |c: char| {
+                let mut units = [0; 2];
+                let units = c.encode_utf16(&mut units).iter();
+                units.map(|unit| format!("\\u{unit:04X}")).collect::<Vec<_>>().concat()
+            };
+            let json = |text: &str| {
+                let json = serde_json::to_string(text).unwrap();
+                json[1..json.len() - 1].to_owned()
+            };
+            match self {
+                Code::Plain => text.to_owned(),
+                Code::Json => json(text),
+                Code::JsonAscii => json(text)
+                    .chars()
+                    .map(|c| if c.is_ascii() { c.to_string() } else { escaped(c) })
+                    .collect(),
+                Code::UnicodeEscapes => text.chars().map(escaped).collect(),
+                Code::Percent { upper, all } => text
+                    .bytes()
+                    .map(|byte| match byte {
+                        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~'
+                            if !all =>
+                        {
+                            char::from(byte).to_string()
+                        }
+                        _ if upper => format!("%{byte:02X}"),
+                        _ => format!("%{byte:02x}"),
+                    })
+                    .collect(),
+                Code::Hex { upper: true } => Code::Hex { upper: false }.write(text).to_uppercase(),
+                Code::Hex { upper: false } => {
+                    text.bytes().map(|b| format!("{b:02x}")).collect::<Vec<_>>().concat()
+                }
+                Code::Base64 { url: true } => URL_SAFE_NO_PAD.encode(text),
+                Code::Base64 { url: false } => STANDARD.encode(text),
+            }
+        }
+
+        /// Whether a part of what it writes tells the part of the text.
+        fn is_escape(self) -> bool {
+            !matches!(self, Code::Hex { .. } | Code::Base64 { .. })
+        }
+    }
+
+    proptest! {
+        /// D5: whatever a secret is written as, and whatever that is escaped as, nothing of it is left.
+        #[test]
+        fn no_form_of_a_secret_is_left(
+            secret in "[a-zA-Z0-9/+=\"\\\\%&é😀 _-]{8,40}",
+            first in codes(),
+            second in codes().prop_filter("an escape", |code| code.is_escape()),
+            around in ("[ :]{0,3}", "[ :]{0,3}"),
+        ) {
+            let written = second.write(&first.write(&secret));
+            let text = format!("{}{written}{}", around.0, around.1);
+            let clean = Finder::new([&*secret]).replace(&text, "•");
+            prop_assert!(clean.is_some(), "{first:?} {second:?}: {text}");
+            let clean = clean.unwrap();
+            prop_assert!(!clean.contains(&written), "{first:?} {second:?}: {clean}");
+            // Of an escape at most the padding of base64 may be left over.
+            let left = clean.len() - '•'.len_utf8() - around.0.len() - around.1.len();
+            prop_assert!(left <= 8, "{first:?} {second:?}: {clean}");
+        }
+
+        /// What has no secret in it stays as it is, and nothing panics.
+        #[test]
+        fn other_texts_stay(text in "\\PC{0,60}", noise in "[%\\\\ux{}0-9a-f]{0,30}") {
+            let finder = Finder::new(["never-in-there-1"]);
+            prop_assert_eq!(finder.replace(&format!("{text}{noise}"), "•"), None);
+        }
+    }
+
+    /// Also where something stands around it, as in a header of basic authentication.
+    #[test]
+    fn base64_of_more_than_a_secret_does_not_get_through() {
+        let finder = Finder::new(["s3cr3t/token?1"]);
+        for around in ["", "u", "us", "use"] {
+            let text = format!("{around}:s3cr3t/token?1{around}");
+            for encoded in [STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
+                let clean = finder.replace(&encoded, "").unwrap();
+                assert!(clean.len() <= (2 * around.len() + 4) * 2, "{encoded}: {clean}");
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Arrays and objects as they are shared: each knows what it is worth when it is written out in full.
+//!
+//! Sharing makes a value that holds another one twice as cheap as one that holds it once, and sixty such
+//! steps a value that nothing can walk or write. So size and depth are worked out where a value is made,
+//! from those of its children, and are a look afterwards.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Map, Value};
+
+/// Something that is shared, with its measure. Cloning costs a counter.
+pub struct Shared<T>(Arc<Held<T>>);
+
+#[derive(Clone)]
+struct Held<T> {
+    measure: Measure,
+    content: T,
+}
+
+/// What a value is worth when each part is counted wherever it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measure {
+    /// Bytes, roughly.
+    pub bytes: usize,
+    /// Arrays and objects inside each other.
+    pub depth: usize,
+}
+
+impl Measure {
+    fn around(self, inner: Measure, more: usize) -> Measure {
+        Measure {
+            bytes: self.bytes.saturating_add(inner.bytes).saturating_add(more),
+            depth: self.depth.max(inner.depth.saturating_add(1)),
+        }
+    }
+}
+
+/// What holds values.
+pub trait Holds {
+    /// The measure, from those of the children.
+    fn measure(&self) -> Measure;
+}
+
+const EMPTY: Measure = Measure { bytes: std::mem::size_of::<Value>(), depth: 1 };
+
+impl Holds for Vec<Value> {
+    fn measure(&self) -> Measure {
+        self.iter().fold(EMPTY, |sum, item| sum.around(item.measure(), 0))
+    }
+}
+
+impl Holds for Map {
+    fn measure(&self) -> Measure {
+        self.iter().fold(EMPTY, |sum, (key, item)| sum.around(item.measure(), key.len()))
+    }
+}
+
+impl<T: Holds> Shared<T> {
+    /// Shares something, and measures it.
+    pub fn new(content: T) -> Shared<T> {
+        Shared(Arc::new(Held { measure: content.measure(), content }))
+    }
+
+    /// What it is worth.
+    pub fn measure(&self) -> Measure {
+        self.0.measure
+    }
+
+    /// Whether both are the same one, not only equal.
+    pub fn ptr_eq(one: &Shared<T>, other: &Shared<T>) -> bool {
+        Arc::ptr_eq(&one.0, &other.0)
+    }
+}
+
+impl<T: Holds + Clone> Shared<T> {
+    /// What is shared, copied only when somebody else has it too.
+    pub fn unwrap_or_clone(self) -> T {
+        Arc::try_unwrap(self.0).map_or_else(|held| held.content.clone(), |held| held.content)
+    }
+
+    /// Changes it for whoever has this one, and measures it again.
+    pub fn update<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        let held = Arc::make_mut(&mut self.0);
+        let result = change(&mut held.content);
+        held.measure = held.content.measure();
+        result
+    }
+}
+
+impl Shared<Map> {
+    /// Adds a member or replaces it, without a look at the others. The depth may be that of a member which
+    /// is gone: more than there is, never less.
+    pub fn insert(&mut self, name: Arc<str>, value: Value) {
+        let held = Arc::make_mut(&mut self.0);
+        let (added, length) = (value.measure(), name.len());
+        if let Some(gone) = held.content.insert(name, value) {
+            let bytes = gone.measure().bytes.saturating_add(length);
+            held.measure.bytes = held.measure.bytes.saturating_sub(bytes);
+        }
+        held.measure = held.measure.around(added, length);
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.content
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        Shared(self.0.clone())
+    }
+}
+
+impl<T: Holds + Default> Default for Shared<T> {
+    fn default() -> Shared<T> {
+        Shared::new(T::default())
+    }
+}
+
+impl<T: Holds> From<T> for Shared<T> {
+    fn from(content: T) -> Shared<T> {
+        Shared::new(content)
+    }
+}
+
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Shared<T>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || **self == **other
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl<T: Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de, T: Holds + Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shared<T>, D::Error> {
+        T::deserialize(deserializer).map(Shared::new)
+    }
+}
+
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Shared<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        T::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shared counts wherever it stands, so growth that costs nothing is seen at once.
+    #[test]
+    fn a_value_that_holds_another_one_twice_is_twice_as_large() {
+        let mut value = Value::from("x".repeat(1000));
+        for _ in 0..200 {
+            value = Value::from(vec![value.clone(), value]);
+        }
+        assert_eq!(value.measure(), Measure { bytes: usize::MAX, depth: 200 });
+    }
+
+    #[test]
+    fn a_measure_follows_every_change() {
+        let inner = Value::object([("text", Value::from("abc"))]);
+        let mut members: Shared<Map> = Map::from_iter([("a".into(), inner.clone())]).into();
+        let fresh = |members: &Shared<Map>| (**members).clone().measure();
+        assert_eq!(members.measure(), fresh(&members));
+        members.insert("b".into(), inner.clone());
+        assert_eq!(members.measure(), fresh(&members));
+        members.insert("b".into(), Value::from("y".repeat(100)));
+        assert_eq!(members.measure(), fresh(&members));
+        members.update(|members| members.shift_remove("a"));
+        assert_eq!(members.measure(), fresh(&members));
+        let mut whole = Value::Object(members);
+        whole.change_at("/b", &|_| inner.clone());
+        let again = Value::object([("b", inner)]);
+        assert_eq!((whole.measure(), &whole), (again.measure(), &again));
+    }
+}

@@ -1,0 +1,105 @@
+//! Runs that would grow beyond all bounds end in a failure that names the limit.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a broken fixture ends the test"
+)]
+
+mod support;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use segue_core::compile::compile;
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
+use segue_core::plan::{Plan, plan};
+use segue_core::run::{Event, EventKind, Fact, Failure, Run};
+use segue_core::view::RunStatus;
+use support::catalog;
+use support::world::{Around as _, World, simulate};
+
+fn plan_of(text: &str) -> Arc<Plan> {
+    let (catalog, limits) = (catalog(), Limits::default());
+    let compiled = compile(&Source::new("test.yaml", text), &catalog, &limits);
+    let composition = compiled.composition.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
+    Arc::new(plan(&composition, &limits).unwrap())
+}
+
+/// The steps of a run that set one name after the other, each from the last one.
+fn sets(count: usize, template: &str) -> String {
+    let mut text =
+        "name: sets\nsteps:\n  - { id: s0, set: { v0: \"{{ 'x' * 1000 }}\" } }\n".to_owned();
+    for step in 1..count {
+        let value = template.replace('V', &format!("{{{{ v{} }}}}", step - 1));
+        let _ = writeln!(text, "  - {{ id: s{step}, set: {{ v{step}: {value} }} }}");
+    }
+    text
+}
+
+fn failures(journal: &[segue_core::run::Entry]) -> Vec<Arc<Failure>> {
+    let failed = |entry: &segue_core::run::Entry| match &entry.fact {
+        Fact::Failed { failure, .. } => Some(failure.clone()),
+        _ => None,
+    };
+    journal.iter().filter_map(failed).collect()
+}
+
+/// Sixty steps that each hold the last value twice: shared in memory, and more than the world can hold
+/// when it is written. Or each one inside the next.
+#[test]
+fn values_that_grow_by_sharing_end_at_a_limit() {
+    for template in
+        ["[\"V\", \"V\"]", "{ a: \"V\", b: [\"V\"] }", "\"V and V\"", "[\"V\"]", "{ a: \"V\" }"]
+    {
+        let plan = plan_of(&sets(100, template));
+        let mut run = Run::new(plan, Arc::new(Limits::default()));
+        let kind = EventKind::Start(Box::new(World::parse("{}").started()));
+        let turn = run.handle(Event { at_ms: 1, entropy: 1, kind });
+        assert_eq!(run.status(), RunStatus::Failed, "{template}");
+        let failures = failures(&turn.record);
+        assert_eq!(failures.first().map(|failure| failure.code), Some(Code::Limit), "{template}");
+        // What there is can be shown.
+        let sizes = turn.record.iter().map(|entry| match &entry.fact {
+            Fact::Succeeded { output, .. } => output.size(),
+            _ => 0,
+        });
+        assert!(sizes.sum::<usize>() < 1 << 28, "{template}");
+    }
+}
+
+/// The same small value in many steps is no reason to stop.
+#[test]
+fn values_that_stay_small_may_be_shared_freely() {
+    let text: String = (1..200).fold(
+        "name: shared\nsteps:\n  - { id: s0, set: { v0: \"{{ 'x' * 10000 }}\" } }\n".to_owned(),
+        |text, step| {
+            format!("{text}  - {{ id: s{step}, set: {{ v{step}: [\"{{{{ v0 }}}}\"] }} }}\n")
+        },
+    );
+    let outcome = simulate(&plan_of(&text), &mut World::parse("{}"), &catalog());
+    assert_eq!(outcome.view.status, RunStatus::Success);
+}
+
+/// A raised flag ends a run's evaluations; when it is down again, evaluations go on.
+#[test]
+fn a_raised_flag_stops_a_run_s_evaluations() {
+    for raised in [true, false] {
+        let plan = plan_of("name: t\nsteps:\n  - { id: a, set: { x: \"{{ 1 + 1 }}\" } }\n");
+        let mut run = Run::new(plan, Arc::new(Limits::default()));
+        if raised {
+            run.interrupt().raise();
+        }
+        let started = Box::new(World::parse("{}").started());
+        let kind = EventKind::Start(started);
+        let turn = run.handle(Event { at_ms: 1, entropy: 1, kind });
+        let failures = failures(&turn.record);
+        assert_eq!(failures.len(), usize::from(raised));
+        if let Some(failure) = failures.first() {
+            assert_eq!(failure.code, Code::Limit);
+            assert!(failure.message.contains("stopped"), "{failure:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What may be overwritten without a question.
+//!
+//! A new file takes nothing away, so writing one does not ask. Writing over a file or editing it
+//! does, unless the operator has said of such a file that it may be overwritten: in the configuration
+//! for everybody, or in a composition of his for its own runs.
+
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use segue_core::composed::AsksWhen;
+use segue_core::value::Value;
+
+use super::root::{Root, relative};
+
+/// Patterns of paths below the root.
+#[derive(Clone)]
+pub(super) struct Overwrite(GlobSet);
+
+impl Overwrite {
+    pub(super) fn new<S: AsRef<str>>(patterns: &[S]) -> Overwrite {
+        if patterns.is_empty() {
+            return Overwrite(GlobSet::empty());
+        }
+        let mut set = GlobSetBuilder::new();
+        // One that is no pattern covers nothing.
+        for pattern in patterns {
+            if let Ok(glob) = GlobBuilder::new(pattern.as_ref()).literal_separator(true).build() {
+                set.add(glob);
+            }
+        }
+        Overwrite(set.build().unwrap_or_default())
+    }
+
+    fn covers(&self, path: &str) -> bool {
+        relative(path).is_ok_and(|path| self.0.is_match(path))
+    }
+
+    /// When a call of a tool asks by its own word, if that depends on its arguments.
+    pub(super) fn asks_when(&self, tool: &str, root: &Arc<Root>) -> Option<AsksWhen> {
+        if !matches!(tool, "files_write" | "files_edit") {
+            return None;
+        }
+        let (own, root) = (self.clone(), root.clone());
+        Some(AsksWhen::unless_overwriting(move |args: &Value, more: &[Arc<str>]| {
+            let path = args.get("path").and_then(Value::as_str).unwrap_or("");
+            let replaces = args.get("overwrite").is_none_or(|yes| *yes != Value::Bool(false));
+            let is_covered = || own.covers(path) || Overwrite::new(more).covers(path);
+            // Before a run a path may not be known yet.
+            replaces && (path.contains("{{") || root.has(path)) && !is_covered()
+        }))
+    }
+}

@@ -1,0 +1,288 @@
+//! Calls that write while their run stops: they are awaited, and what they answer counts. The tools
+//! are real ones: files, commands and an MCP server that go on when a file says so.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::compile::source::Source;
+use segue_core::limits::Limits;
+use segue_core::run::{Entry, Fact, Options, Run};
+use segue_core::value::Value;
+use segue_core::view::{RunStatus, RunView, StepStatus};
+use segue_runtime::driver::{Later, Observer};
+use segue_runtime::engine::{Engine, ResumeRequest, RunRequest, Wish};
+use segue_runtime::store::{MemoryStore, NewRun, Store, TakeOver};
+use segue_runtime::tools::Tool;
+use segue_runtime::tools::builtin::{self, BuiltinConfig};
+use segue_runtime::tools::command::{self, CommandConfig};
+use segue_runtime::tools::mcp::{Reach, Server, ServerConfig, StdioConfig};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+use crate::stores::record;
+
+/// Waits until `go` is there, then makes `made` and says so.
+const MAKE: &str =
+    "touch started; while [ ! -e go ]; do sleep 0.01; done; touch made; echo '{\"file\":\"made\"}'";
+/// Fails as soon as the other one is under way.
+const TRIP: &str = "while [ ! -e started ]; do sleep 0.01; done; exit 1";
+/// Works as soon as the other one is under way.
+const QUICK: &str = "while [ ! -e started ]; do sleep 0.01; done; echo quick";
+
+/// What a write that is held up has around it.
+struct Place {
+    dir: TempDir,
+    stops: Notify,
+}
+
+impl Observer for Place {
+    fn observe(&self, _run: &Run, entries: &[Entry]) {
+        if entries.iter().any(|entry| matches!(entry.fact, Fact::Stopped { .. })) {
+            self.stops.notify_one();
+        }
+    }
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { dir: TempDir::new().unwrap(), stops: Notify::new() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    fn sh(&self, name: &str, script: &str) -> Tool {
+        let argv = ["sh", "-c", script].map(Value::from).to_vec();
+        let cwd = Some(self.dir.path().to_owned());
+        let destructive = Some(false);
+        let config = CommandConfig { argv, cwd, destructive, ..CommandConfig::default() };
+        command::tool(name, &config, &Limits::default()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn engine(&self, compositions: &[&str], more: Vec<Tool>) -> Engine {
+        let mut tools = more;
+        tools.push(self.sh("make", MAKE));
+        tools.push(self.sh("unmake", "rm -f made"));
+        tools.push(self.sh("trip", TRIP));
+        tools.push(self.sh("quick", QUICK));
+        let sources = compositions.iter().map(|text| Source::new("inner.yaml", *text));
+        let builder = Engine::builder().tools(tools).compositions(sources);
+        let (engine, unloaded) = builder.store(Arc::new(MemoryStore::default())).build();
+        assert!(unloaded.is_empty(), "{unloaded:?}");
+        engine
+    }
+
+    /// Runs a composition. Once the run has stopped, the write is let go.
+    async fn run(&self, engine: &Engine, text: &str, cancels: bool) -> RunView {
+        let let_go = async {
+            self.stops.notified().await;
+            assert!(!self.has("made"), "it wrote before it was let go");
+            std::fs::write(self.path("go"), "").unwrap();
+        };
+        let (view, ()) = tokio::join!(self.run_held(engine, text, cancels), let_go);
+        view
+    }
+
+    async fn run_held(&self, engine: &Engine, text: &str, cancels: bool) -> RunView {
+        let (plan, findings) = engine.plan(&Source::new("test.yaml", text));
+        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+        let mut request = RunRequest::new(plan, Value::empty_object());
+        request.options = Options { approved: true, ..Options::default() };
+        (request.observer, request.confirmer) = (self, &Later);
+        if cancels {
+            let started = self.path("started");
+            request.cancel = Box::pin(async move {
+                wait_for(&started).await;
+                "ada".into()
+            });
+        }
+        engine.run(request).await.unwrap()
+    }
+}
+
+async fn wait_for(path: &Path) {
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn status(view: &RunView, step: &str) -> StepStatus {
+    let found = view.steps.iter().find(|one| &*one.id == step);
+    found.unwrap_or_else(|| panic!("no step `{step}` in {:?}", view.steps)).status
+}
+
+const WRITE: &str = "{ id: write, tool: 'command:make', rollback: { tool: 'command:unmake', parameters: { file: '{{ output.file }}' } } }";
+
+fn beside(strategy: &str, write: &str, other: &str) -> String {
+    format!(
+        "name: beside\nerror_handling: {{ failure_strategy: {strategy} }}\nsteps:\n  - {write}\n  - {other}\n"
+    )
+}
+
+/// S1, S4: a step fails beside one that writes: the write is awaited, and its output serves the undo.
+#[tokio::test]
+async fn a_failure_beside_a_write_is_rolled_back_after_the_write() {
+    let place = Place::new();
+    let engine = place.engine(&[], Vec::new());
+    let text = beside("rollback", WRITE, "{ id: trip, tool: 'command:trip' }");
+    let view = place.run(&engine, &text, false).await;
+    assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
+    assert_eq!(status(&view, "write"), StepStatus::RolledBack);
+    assert!(!place.has("made"), "what it wrote stands");
+}
+
+/// S1: the same with `files_write` beside `fail`, as a user would write it.
+#[tokio::test]
+async fn a_file_that_was_written_beside_a_failure_is_gone() {
+    for round in 0..20 {
+        let place = Place::new();
+        let files = builtin::tools(&BuiltinConfig {
+            files_root: place.dir.path().to_owned(),
+            ..BuiltinConfig::default()
+        });
+        let engine = place.engine(&[], files);
+        let write = "{ id: write, tool: files_write, parameters: { path: a.txt, content: x } }";
+        let fail = "{ id: fail, tool: fail, parameters: { message: no } }";
+        let view = place.run_held(&engine, &beside("rollback", write, fail), false).await;
+        assert_eq!(view.status, RunStatus::RolledBack, "{round}: {:?}", view.errors);
+        assert!(!place.has("a.txt"), "{round}: the file stands, and the run is rolled back");
+    }
+}
+
+/// C2: a run that is cancelled during a write ends after it, and says what was done.
+#[tokio::test]
+async fn a_cancel_during_a_write_waits_for_it() {
+    for (strategy, ends, step) in [
+        ("fail_fast", RunStatus::Cancelled, StepStatus::Success),
+        ("rollback", RunStatus::RolledBack, StepStatus::RolledBack),
+    ] {
+        let place = Place::new();
+        let engine = place.engine(&[], Vec::new());
+        let text = beside(strategy, WRITE, "{ id: rest, wait: 1h }");
+        let view = place.run(&engine, &text, true).await;
+        assert_eq!((view.status, status(&view, "write")), (ends, step), "{:?}", view.errors);
+        assert_eq!(place.has("made"), step == StepStatus::Success);
+    }
+}
+
+/// C2: so does one whose own time is over.
+#[tokio::test]
+async fn a_timeout_of_the_run_waits_for_a_write() {
+    let place = Place::new();
+    let engine = place.engine(&[], Vec::new());
+    let text = format!("timeout: 50ms\n{}", beside("rollback", WRITE, "{ id: rest, wait: 1h }"));
+    let view = place.run(&engine, &text, false).await;
+    assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
+    assert!(!place.has("made"));
+}
+
+/// A branch that lost a race and writes is awaited: what it did is told, and the run succeeds.
+#[tokio::test]
+async fn a_loser_of_a_race_that_writes_is_awaited() {
+    let place = Place::new();
+    let engine = place.engine(&[], Vec::new());
+    let text = format!(
+        "name: race\nsteps:\n  - id: race\n    wait_for: any\n    parallel:\n      - {WRITE}\n      - {{ id: quick, tool: 'command:quick' }}\n"
+    );
+    let view = place.run(&engine, &text, false).await;
+    assert_eq!(view.status, RunStatus::Success, "{:?}", view.errors);
+    assert_eq!(status(&view, "race/write"), StepStatus::Success);
+    assert!(place.has("made"));
+}
+
+/// S13: a write inside a composition is awaited and taken back like any other.
+#[tokio::test]
+async fn a_write_inside_a_composition_is_awaited() {
+    let place = Place::new();
+    let inner = format!("name: inner\nsteps:\n  - {WRITE}\n");
+    let engine = place.engine(&[&inner], Vec::new());
+    let call = "{ id: call, tool: inner }";
+    let text = beside("rollback", call, "{ id: trip, tool: 'command:trip' }");
+    let view = place.run(&engine, &text, false).await;
+    assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
+    assert_eq!(status(&view, "call/write"), StepStatus::RolledBack);
+    assert!(!place.has("made"));
+}
+
+/// An MCP server is not told to cancel a call that writes, because it need not answer then.
+#[tokio::test]
+async fn a_call_of_an_mcp_server_that_writes_is_awaited() {
+    let place = Place::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
+    let folder = place.dir.path().display().to_string();
+    let reach = Reach::Stdio(StdioConfig {
+        command: "python3".to_owned(),
+        args: vec![script.to_owned(), "held".to_owned(), folder],
+        ..StdioConfig::default()
+    });
+    let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
+    let server = Arc::new(Server::new(config, &Limits::default(), None));
+    let listing = server.listing().await.unwrap();
+    let engine = place.engine(&[], server.tools(&listing));
+    let write = WRITE.replace("command:make", "h:t");
+    let text = beside("rollback", &write, "{ id: trip, tool: 'command:trip' }");
+    let view = place.run(&engine, &text, false).await;
+    assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
+    assert!(!place.has("made"));
+    server.close().await;
+}
+
+/// S15: what stays silent to its deadline is in doubt, and a person is asked before anything is taken
+/// back. Who cancels then leaves it in doubt, and it is named.
+#[tokio::test]
+async fn a_write_that_stays_silent_is_in_doubt() {
+    let place = Place::new();
+    let engine = place.engine(&[], Vec::new());
+    let write = WRITE.replace("rollback:", "timeout: 300ms, rollback:");
+    let write = write.replace(", parameters: { file: '{{ output.file }}' }", "");
+    let text = beside("rollback", &write, "{ id: trip, tool: 'command:trip' }");
+    let view = place.run_held(&engine, &text, false).await;
+    assert_eq!(view.status, RunStatus::Waiting, "{:?}", view.errors);
+    assert_eq!(status(&view, "write"), StepStatus::InDoubt);
+    assert_eq!(&*view.waiting_for[0].step, "write");
+    let wish = Wish::Cancel { by: "ada".into() };
+    let request = ResumeRequest { wish, ..ResumeRequest::new(view.run_id) };
+    let view = engine.resume(request).await.unwrap();
+    assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
+    let named = |error: &segue_core::view::ErrorView| {
+        error.in_doubt && error.step.as_deref() == Some("write")
+    };
+    assert!(view.errors.iter().any(named), "{:?}", view.errors);
+}
+
+/// B1: an interrupted run is ended without working out anything of the way forward: that may be what
+/// ended the process. So is one that is taken back.
+#[tokio::test]
+async fn an_interrupted_run_ends_before_anything_is_worked_out() {
+    let text = "name: poison\nsteps:\n  - { id: bad, set: { x: '{{ [][0].y }}' } }\noutput: '{{ bad.x }}'\n";
+    let wishes = [
+        (Wish::Cancel { by: "ada".into() }, TakeOver::IfLeft),
+        (Wish::RollBack { by: "ada".into() }, TakeOver::IfLeft),
+    ];
+    for (wish, take_over) in wishes {
+        let before: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let engine = Engine::builder().store(before.clone()).build().0;
+        let (plan, findings) = engine.plan(&Source::new("test.yaml", text));
+        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+        let request = RunRequest::new(plan.clone(), Value::empty_object());
+        let run_id = engine.run(request).await.unwrap().run_id;
+        let journal = before.load(&run_id).await.unwrap();
+        // The process died right after the run had begun.
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let run = NewRun { run_id: &run_id, plan: &plan };
+        let begun = record(0, &journal[..1], RunStatus::Running);
+        let lease = store.create(run, begun).await.unwrap();
+        store.release(&lease).await.unwrap();
+        let engine = Engine::builder().store(store.clone()).build().0;
+        let request = ResumeRequest { wish, take_over, ..ResumeRequest::new(run_id.clone()) };
+        let view = engine.resume(request).await.unwrap();
+        assert_eq!(view.status, RunStatus::Cancelled, "{:?}", view.errors);
+        assert_eq!(status(&view, "bad"), StepStatus::Skipped);
+    }
+}

@@ -1,0 +1,248 @@
+//! A server in this process whose store can be held or broken on demand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use segue::observe::Observing;
+use segue::serve::hall::Hall;
+use segue::serve::http::{House, Keyring, bind};
+use segue::serve::own;
+use segue::serve::threads::Threads;
+use segue_core::compile::source::Source;
+use segue_core::limits::Limits;
+use segue_core::plan::Plan;
+use segue_core::run::Entry;
+use segue_runtime::engine::Engine;
+use segue_runtime::library::Library;
+use segue_runtime::store::{
+    Lease, MemoryStore, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store,
+    StoreError, StoreFigures, TakeOver, ToolStats, Word,
+};
+use segue_runtime::tools::builtin::{BuiltinConfig, tools};
+use tokio::sync::watch;
+
+use crate::served::{Served, TOKEN};
+
+/// What happens to writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// They succeed.
+    Pass,
+    /// They wait until that changes.
+    Wait,
+    /// They fail, as on a full disk.
+    Fail,
+    /// Our own code panics.
+    Panic,
+}
+
+/// A store whose writes of runs are held or fail on demand.
+pub(super) struct Gated {
+    inner: MemoryStore,
+    writes: watch::Sender<Writes>,
+    held: AtomicUsize,
+    /// Whether our own code panics when it reads.
+    panics: AtomicBool,
+}
+
+impl Gated {
+    fn new() -> Gated {
+        let writes = watch::Sender::new(Writes::Pass);
+        let (held, panics) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Gated { inner: MemoryStore::default(), writes, held, panics }
+    }
+
+    /// Sets what happens to writes from now on.
+    pub(super) fn set(&self, writes: Writes) {
+        self.writes.send_replace(writes);
+    }
+
+    /// Sets whether whoever reads panics.
+    pub(super) fn set_panics(&self, panics: bool) {
+        self.panics.store(panics, Ordering::SeqCst);
+    }
+
+    /// How many writes wait.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::SeqCst)
+    }
+
+    async fn pass(&self) -> Result<(), StoreError> {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        let mut writes = self.writes.subscribe();
+        let decided = writes.wait_for(|writes| *writes != Writes::Wait).await;
+        let writes = decided.map_or(Writes::Fail, |writes| *writes);
+        self.held.fetch_sub(1, Ordering::SeqCst);
+        match writes {
+            Writes::Panic => panic!("made up for a test"),
+            Writes::Fail => Err(StoreError::Unavailable { message: "no room".to_owned() }),
+            Writes::Pass | Writes::Wait => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Gated {
+    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+        self.pass().await?;
+        self.inner.create(run, record).await
+    }
+
+    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+        self.pass().await?;
+        self.inner.append(lease, record).await
+    }
+
+    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
+        self.inner.load(run_id).await
+    }
+
+    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
+        self.inner.plan(run_id, limits).await
+    }
+
+    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.inner.take(run_id, how).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.inner.release(lease).await
+    }
+
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
+        self.inner.run(run_id).await
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+        assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
+        self.inner.runs(query).await
+    }
+
+    async fn unfinished(&self) -> Result<Runs, StoreError> {
+        self.inner.unfinished().await
+    }
+
+    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        self.pass().await?;
+        self.inner.leave_word(run_id, text).await
+    }
+
+    async fn words(&self) -> Result<Vec<Word>, StoreError> {
+        self.inner.words().await
+    }
+
+    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
+        self.inner.take_word(number).await
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.inner.prune(retention).await
+    }
+
+    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.inner.tools().await
+    }
+
+    fn shelves(&self) -> &dyn Shelves {
+        self.inner.shelves()
+    }
+
+    async fn try_write(&self) -> Result<(), StoreError> {
+        self.pass().await?;
+        self.inner.try_write().await
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.inner.figures()
+    }
+}
+
+/// A server in this process, until dropped.
+pub(super) struct Place {
+    pub(super) store: Arc<Gated>,
+    pub(super) served: Served,
+    leave: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Place {
+    /// Serves these compositions.
+    pub(super) fn new(compositions: &[&str]) -> Place {
+        let store = Arc::new(Gated::new());
+        let limits = Limits { served_wait_ms: 1, store_wait_ms_max: 1, ..Limits::default() };
+        let config = BuiltinConfig {
+            files_root: std::env::temp_dir(),
+            limits: limits.clone(),
+            ..BuiltinConfig::default()
+        };
+        let sources = compositions.iter().map(|text| Source::new("c.yaml", *text));
+        let (engine, unloaded) = Engine::builder()
+            .tools(tools(&config))
+            .limits(limits)
+            .store(store.clone())
+            .compositions(sources)
+            .build();
+        assert!(unloaded.is_empty(), "{unloaded:?}");
+        let (leave, leaving) = watch::channel(false);
+        let (at, address) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.unwrap();
+            // On one thread: what is answered too early is answered before anything is written.
+            let handle = runtime.handle().clone();
+            let threads = Threads { runs: handle.clone(), requests: handle };
+            let (library, _) = Library::new(engine.clone(), Vec::new());
+            let hall = Hall::new(
+                engine,
+                library,
+                BTreeMap::new(),
+                own::names(),
+                threads,
+                Observing::default(),
+            );
+            runtime.block_on(async {
+                let listener = bind(([127, 0, 0, 1], 0).into()).unwrap();
+                let local = listener.local_addr().unwrap();
+                at.send(local).unwrap();
+                let house = House {
+                    hall,
+                    at: local,
+                    keyring: watch::Sender::new(Arc::new(Keyring::of(TOKEN))).subscribe(),
+                    allowed_origins: Vec::new(),
+                    allowed_hosts: Vec::new(),
+                    tls: None,
+                };
+                house.serve(listener, leaving).await;
+            });
+        });
+        let served = Served::at(address.recv().unwrap().to_string());
+        Place { store, served, leave, thread: Some(thread) }
+    }
+
+    /// Whether a run is not over, and nobody drives it.
+    pub(super) fn is_left(&self, run_id: &str) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let row = runtime.block_on(self.store.run(&run_id.into())).unwrap();
+        row.is_some_and(|row| row.owner.is_none() && row.ended_ms.is_none())
+    }
+
+    /// How many entries the journal of a run has; none when the store has no such run.
+    pub(super) fn written(&self, run_id: &str) -> Option<u64> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let row = runtime.block_on(self.store.run(&run_id.into())).unwrap();
+        row.map(|row| row.length)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.store.set(Writes::Fail);
+        self.leave.send_replace(true);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
+    }
+}

@@ -1,0 +1,90 @@
+//! A store that several processes share, and runs that take processes down.
+
+#![cfg(unix)]
+
+use std::process::{Child, Stdio};
+
+use crate::support::{Done, SEGUE, World};
+
+fn args<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [args, &["--config", "segue.yaml", "--store", "sqlite:runs.db"]].concat()
+}
+
+fn start(world: &World, words: &[&str]) -> Child {
+    let mut command = world.command(SEGUE);
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Takes down whoever calls it, until there is a file `cured`.
+const POISON: &str = r#"
+commands:
+  poison:
+    argv: [sh, -c, 'if [ -e cured ]; then echo cured; else kill -9 "$PPID"; fi']
+    destructive: false
+    idempotent: true
+"#;
+
+const COMPOSITION: &str = "
+name: c
+steps:
+  - { id: before, tool: echo, parameters: { text: done } }
+  - { id: poison, tool: poison, depends_on: [before] }
+output: '{{ poison }}'
+";
+
+fn poisoned() -> World {
+    let world = World::with(COMPOSITION);
+    world.file("segue.yaml", POISON);
+    assert_eq!(world.segue(&args(&["run", "c.yaml"])).code, None);
+    assert_eq!(world.segue(&args(&["resume", "--all"])).code, None, "it is taken up once more");
+    world
+}
+
+/// A run that takes the process down is taken up once more and then set aside, and named wherever runs are
+/// shown. A person goes on with it.
+#[test]
+fn a_run_that_takes_processes_down_is_set_aside() {
+    let world = poisoned();
+    for _ in 0..2 {
+        let said = world.segue(&args(&["resume", "--all"])).exits(0).stderr;
+        assert!(said.contains("set aside") && said.contains("segue resume RUN"), "{said}");
+    }
+    let listed = world.json(0, &args(&["runs", "--json"]));
+    let reason = listed["runs"][0]["set_aside"].as_str().unwrap();
+    assert!(reason.contains("died"), "{listed}");
+    assert!(world.segue(&args(&["runs"])).exits(0).stdout.contains("set aside"));
+    let shown = world.segue(&args(&["runs", "show", "last"])).exits(0).stdout;
+    assert!(shown.contains("set aside: two processes"), "{shown}");
+    assert_eq!(world.json(0, &args(&["runs", "show", "last", "--json"]))["set_aside"], reason);
+    let doctor = world.segue(&args(&["doctor"]));
+    assert!(doctor.stdout.contains("set aside"), "{doctor:?}");
+    world.file("cured", "");
+    assert_eq!(world.json(0, &args(&["resume", "last", "-q"])), "cured");
+    let listed = world.json(0, &args(&["runs", "--json"]));
+    assert!(listed["runs"][0].get("set_aside").is_none(), "{listed}");
+}
+
+/// A run that is set aside is ended by a person, without going on with it.
+#[test]
+fn a_run_that_is_set_aside_can_be_cancelled() {
+    let world = poisoned();
+    world.segue(&args(&["resume", "--all"])).exits(0);
+    let said = world.segue(&args(&["cancel", "last"])).exits(0);
+    assert!(said.stderr.contains("cancelled"), "{}", said.stderr);
+    assert_eq!(world.json(0, &args(&["runs", "--json"]))["runs"][0]["status"], "cancelled");
+}
+
+/// Several processes that make a store at the same moment all have it.
+#[test]
+fn processes_make_a_store_together() {
+    const AT_ONCE: usize = 8;
+    let world = World::with("name: c\nsteps: [{ id: a, tool: echo, parameters: { n: 1 } }]\n");
+    world.file("segue.yaml", "");
+    let started: Vec<Child> =
+        (0..AT_ONCE).map(|_| start(&world, &args(&["run", "c.yaml", "-q"]))).collect();
+    for child in started {
+        Done::of(child.wait_with_output().unwrap()).exits(0);
+    }
+    let listed = world.json(0, &args(&["runs", "--json"]));
+    assert_eq!(listed["runs"].as_array().unwrap().len(), AT_ONCE, "{listed}");
+}

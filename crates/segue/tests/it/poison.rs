@@ -1,0 +1,107 @@
+//! Runs that evaluate for long, files that cannot be read: neither takes a server down.
+//!
+//! What an evaluation costs is bounded elsewhere; here nothing depends on where the bound is.
+
+#![cfg(unix)]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::served::Served;
+use crate::support::{World, json};
+
+const EXECUTE: &str = "/api/v1/compositions/execute";
+
+/// Evaluates for minutes, unless something ends it.
+const POISON: &str = "\
+name: poison
+steps:
+  - { id: first, tool: echo, parameters: { n: 1 } }
+  - id: second
+    tool: echo
+    depends_on: [first]
+    parameters:
+      n: '{{ first.n | json_query(\"[range(4000)] as $a | $a[] as $x | $a[] as $y | $a[] as $z | empty\") }}'
+";
+
+const QUICK: &str = "name: quick\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n";
+
+/// What a health check may take.
+const HEALTHY: Duration = Duration::from_millis(100);
+
+fn world() -> World {
+    let world = World::new();
+    let config = "compositions: ['lib/*.yaml']\nserver: { token: open-sesame }\n\
+                  limits: { served_leave_ms: 300 }\n";
+    world.file("segue.yaml", config);
+    world.file("lib/poison.yaml", POISON);
+    world.file("lib/quick.yaml", QUICK);
+    world
+}
+
+fn poisoned(served: &Served, runs: usize) -> Vec<String> {
+    let headers = [("Prefer", "respond-async")];
+    let begin = |_| {
+        let answer = served.send("POST", EXECUTE, &headers, &json!({ "name": "poison" }));
+        let run_id = answer.json()["run_id"].as_str().unwrap().to_owned();
+        assert!(matches!(answer.status, 200 | 202), "{answer:?}");
+        run_id
+    };
+    (0..runs).map(begin).collect()
+}
+
+/// While runs evaluate, the server answers, and other runs begin and end.
+#[test]
+fn a_server_answers_while_runs_evaluate() {
+    let world = world();
+    let served = Served::start(&world, "sqlite:s.db", &[]);
+    let ids = poisoned(&served, 3);
+    let mut took = Vec::new();
+    for _ in 0..30 {
+        let began = Instant::now();
+        assert_eq!(served.ask("GET", "/healthz", &[], "").status, 200);
+        took.push(began.elapsed());
+        let quick = served.post(EXECUTE, &json!({ "name": "quick" })).is(200);
+        assert_eq!(quick["status"], "success");
+        assert_eq!(served.get(&format!("/api/v1/runs/{}", ids[0])).status, 200);
+    }
+    // The usual one: a machine that does other things may be slow for a moment.
+    took.sort();
+    assert!(took[took.len() / 2] < HEALTHY, "{took:?}");
+}
+
+/// A server that is told to end does, whatever its runs evaluate, and the runs go on next time: that they
+/// were interrupted is nothing that they did wrong.
+#[test]
+fn a_server_ends_while_runs_evaluate() {
+    let world = world();
+    let served = Served::start(&world, "sqlite:s.db", &[]);
+    let ids = poisoned(&served, 2);
+    let pid = served.pid().to_string();
+    let began = Instant::now();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let ended = served.wait();
+    assert!(ended.success(), "{ended:?}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    for id in ids {
+        let args = ["--config", "segue.yaml", "--store", "sqlite:s.db", "--json", "runs", "show"];
+        let shown = world.segue(&[&args[..], &[&*id]].concat()).exits(0);
+        let run: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+        let errors = run["errors"].as_array().unwrap();
+        let is_budget = errors.iter().any(|error| error["code"] == "limit");
+        assert!(run["status"] == "running" || is_budget, "{run}");
+    }
+}
+
+/// A file that cannot be read, and appears while a server runs, concerns itself only.
+#[test]
+fn a_file_that_cannot_be_read_concerns_itself_only() {
+    let bad = "name: bad\nsteps: [ { id: a, tool: echo, parameters: { n: '{{ 1 \u{2013}\u{a0}2 }}' } } ]\n";
+    let world = world();
+    let served = Served::start(&world, "memory", &[]);
+    world.file("lib/bad.yaml", bad);
+    while !served.has_said("bad.yaml") && !served.has_said("those before stay") {
+        std::thread::yield_now();
+    }
+    served.post(EXECUTE, &json!({ "name": "quick" })).is(200);
+}
