@@ -283,10 +283,9 @@ fn add_steps(
             said.push(failure.clone());
             view.errors.push(call_error(state, node, record, failure));
         }
+        // Also in a branch that lost its race: its effect stands all the same.
         let is_open = matches!(record.node, Node::UndoFailed { .. } | Node::Doubtful { .. });
-        if let (true, true, Some(error)) = (counts, is_open, error) {
-            view.errors.push(error);
-        }
+        view.errors.extend(error.filter(|_| is_open));
         warn_of_doubt(state, node, record, view);
         warn_of_absence(state, node, record, view);
     }

@@ -58,25 +58,10 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(config) => config,
         Err(exit) => return exit,
     };
-    let listen = args.listen.as_deref().or(config.server.listen.as_deref()).unwrap_or(LISTEN);
-    let Some(at) = address(listen) else {
-        let help = "write an address and a port, such as `127.0.0.1:7433`";
-        complain(&format!("`{listen}` is no address"), Some(help));
-        return Exit::Usage;
+    let at = match listens_at(args, &config) {
+        Ok(at) => at,
+        Err(exit) => return exit,
     };
-    if args.new_token && config.server.token.is_some() {
-        let help = "change `server.token`, or leave it out to have one made up";
-        complain("`--new-token` makes up no token: the configuration has one", Some(help));
-        return Exit::Usage;
-    }
-    if let (false, Err(exit)) = (args.no_token, refuse_guessable(&config)) {
-        return exit;
-    }
-    if args.no_token && !at.ip().is_loopback() {
-        let help = "set `server.token`, or listen at 127.0.0.1";
-        complain("without a token only this machine may be served", Some(help));
-        return Exit::Usage;
-    }
     let tls = match encryption(&config) {
         Ok(tls) => tls,
         Err(exit) => return exit,
@@ -141,6 +126,30 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
     })
+}
+
+/// The address to listen at, unless the arguments or the configuration forbid to serve there.
+fn listens_at(args: &ServeArgs, config: &Config) -> Result<SocketAddr, Exit> {
+    let refuse = |what: &str, help: &str| {
+        complain(what, Some(help));
+        Err(Exit::Usage)
+    };
+    let listen = args.listen.as_deref().or(config.server.listen.as_deref()).unwrap_or(LISTEN);
+    let Some(at) = address(listen) else {
+        let help = "write an address and a port, such as `127.0.0.1:7433`";
+        return refuse(&format!("`{listen}` is no address"), help);
+    };
+    if args.new_token && config.server.token.is_some() {
+        let help = "change `server.token`, or leave it out to have one made up";
+        return refuse("`--new-token` makes up no token: the configuration has one", help);
+    }
+    if !args.no_token {
+        refuse_guessable(config)?;
+    } else if !at.ip().is_loopback() {
+        let help = "set `server.token`, or listen at 127.0.0.1";
+        return refuse("without a token only this machine may be served", help);
+    }
+    Ok(at)
 }
 
 /// Says where it listens.

@@ -13,7 +13,7 @@ use std::sync::mpsc::{TryRecvError, channel};
 
 use gated::{Place, Writes};
 
-use crate::served::Served;
+use crate::served::{Served, TOKEN};
 use crate::support::{Json, json};
 
 const QUICK: &str = "name: quick\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n";
@@ -83,7 +83,8 @@ impl Served {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let headers =
             [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", &name)];
-        let bearer = ("Authorization", "Bearer open-sesame");
+        let bearer = format!("Bearer {TOKEN}");
+        let bearer = ("Authorization", &*bearer);
         let (_, body) = self.call(&[&headers[..], &[bearer]].concat(), &message);
         let data = body.lines().find_map(|line| line.strip_prefix("data: {"));
         let body = data.map_or(body.clone(), |rest| format!("{{{rest}"));

@@ -31,7 +31,7 @@ const HEALTHY: Duration = Duration::from_millis(100);
 
 fn world() -> World {
     let world = World::new();
-    let config = "compositions: ['lib/*.yaml']\nserver: { token: open-sesame }\n\
+    let config = "compositions: ['lib/*.yaml']\nserver: { token: open-sesame-open-sesame-open-sesame }\n\
                   limits: { served_leave_ms: 300 }\n";
     world.file("segue.yaml", config);
     world.file("lib/poison.yaml", POISON);

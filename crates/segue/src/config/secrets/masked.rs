@@ -14,7 +14,7 @@ const GIVEN: &[&str] = &["env", "headers"];
 /// A value without secrets; `name` is what it is the value of. Variables are shown: they are names.
 pub(crate) fn masked(name: &str, value: &Value) -> Value {
     if GIVEN.contains(&name) || is_secret_name(name) {
-        return value.map_texts(&|text| Some(veiled(text))).unwrap_or_else(|| value.clone());
+        return all_masked(value);
     }
     match value {
         Value::String(text) => Value::from(without(name, text)),
@@ -28,6 +28,19 @@ pub(crate) fn masked(name: &str, value: &Value) -> Value {
         }
         Value::Object(members) => {
             let members = members.iter().map(|(name, it)| (name.clone(), masked(name, it)));
+            Value::object(members.collect::<Vec<_>>())
+        }
+        other => other.clone(),
+    }
+}
+
+/// A value of which every text may be a secret. The names of members are shown.
+fn all_masked(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::from(veiled(text)),
+        Value::Array(items) => items.iter().map(all_masked).collect::<Vec<_>>().into(),
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, it)| (name.clone(), all_masked(it)));
             Value::object(members.collect::<Vec<_>>())
         }
         other => other.clone(),

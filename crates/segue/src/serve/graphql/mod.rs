@@ -265,15 +265,17 @@ mod tests {
         "compositions{next}",
     ];
 
-    const RUNS: [&str; 7] = [
-        "createPlanWithRequestId(query:\"x\"){planId}",
-        "executePlan{planId}",
+    const COMPOSES: [&str; 2] =
+        ["createPlanWithRequestId(query:\"x\"){planId}", "executePlan{planId}"];
+
+    const RUNS: [&str; 4] = [
         "executeComposition(request:{}){runId}",
         "cancelRun(runId:1){runId}",
         "resumeRun(runId:1){runId}",
         "rollbackRun(runId:1){runId}",
-        "approveRun(runId:1,approved:true){runId}",
     ];
+
+    const APPROVES: [&str; 1] = ["approveRun(runId:1,approved:true){runId}"];
 
     const CHANGES: [&str; 3] = [
         "deletePlan(planId:1)",
@@ -303,7 +305,9 @@ mod tests {
     async fn no_field_is_open_to_who_may_not() {
         let all = [
             ("query", &QUERIES[..], Right::Look),
+            ("mutation", &COMPOSES, Right::Compose),
             ("mutation", &RUNS, Right::Run),
+            ("mutation", &APPROVES, Right::Approve),
             ("mutation", &CHANGES, Right::Change),
             ("subscription", &["runEvents(runId:1){seq}"], Right::Look),
         ];
@@ -311,7 +315,8 @@ mod tests {
         for (kind, fields, right) in all {
             for field in fields {
                 known.push(field.split(['(', '{']).next().unwrap_or_default().to_owned());
-                let others = [Right::Look, Right::Run, Right::Change];
+                let others =
+                    [Right::Look, Right::Run, Right::Compose, Right::Approve, Right::Change];
                 let others = others.into_iter().filter(|other| *other != right).collect();
                 let own = [right].into_iter().collect();
                 assert_eq!(code(kind, field, others).await, "unauthorized", "{field}");

@@ -17,7 +17,7 @@ const ASKED: usize = 8;
 
 fn world() -> World {
     let world = World::new();
-    let config = "compositions: ['lib/*.yaml']\nserver: { token: open-sesame }\n\
+    let config = "compositions: ['lib/*.yaml']\nserver: { token: open-sesame-open-sesame-open-sesame }\n\
                   limits: { served_wait_ms: 1 }\n";
     world.file("segue.yaml", config);
     for (name, text) in [("quick", QUICK), ("ask", ASK), ("long", LONG)] {

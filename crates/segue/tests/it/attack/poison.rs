@@ -184,15 +184,18 @@ fn poison_ends_in_an_error() {
     nothing(&findings);
 }
 
-/// A run that evaluates for long, whatever bounds each evaluation has: step after step.
+/// A run that evaluates for long, whatever bounds each evaluation has: step after step. They wait for a
+/// call, because a run is acknowledged with everything that its first turn evaluates.
 fn long_poison() -> Json {
-    let steps: Vec<Json> = (0..200)
+    let call = json!({ "id": "call", "tool": "echo", "parameters": {} });
+    let steps = (0..200)
         .map(|n| {
             let value = format!("{{{{ input.v | json_query('{ENDLESS}') }}}}");
             let set = json!({ format!("v{n}"): value });
-            json!({ "id": format!("s{n}"), "set": set, "on_failure": { "action": "continue" } })
-        })
-        .collect();
+            let on_failure = json!({ "action": "continue" });
+            json!({ "id": format!("s{n}"), "set": set, "on_failure": on_failure, "depends_on": ["call"] })
+        });
+    let steps: Vec<Json> = std::iter::once(call).chain(steps).collect();
     let composition = json!({ "name": "long-poison", "max_concurrency": 1, "steps": steps });
     let input = json!({ "v": numbers(1_000) });
     json!({ "composition": composition, "input": input, "options": { "timeout": "120s" } })

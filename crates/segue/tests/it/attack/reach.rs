@@ -204,7 +204,7 @@ fn attempts(world: &World) -> Vec<Attempt> {
             let content = "commands: { evil: { argv: [id], destructive: false } }\n";
             let request = json!({ "name": name, "input": { "path": path, "content": content } });
             let what = format!("`{name}` of `{path}`");
-            let attempt = attempt(&what, request, &["own file", file, "path"]);
+            let attempt = attempt(&what, request, &["own file", file, "path", "was not confirmed"]);
             all.push(Attempt { is_out_of_reach: true, ..attempt });
         }
     }
@@ -461,11 +461,11 @@ fn a_token_for_metrics_can_do_nothing_else() {
         }
     }
     let answer = scraper.graphql("{ runs { runs { runId } } }", &json!({})).unwrap();
-    if answer.get("errors").is_none() {
+    if answer.get("errors").is_none() && answer["status"] != 403 {
         wrong.push(format!("GraphQL: {answer}"));
     }
     let answer = scraper.mcp("tools/call", json!({ "name": "list", "arguments": {} })).unwrap();
-    if answer.get("error").is_none() {
+    if answer.get("error").is_none() && answer["status"] != 403 {
         wrong.push(format!("MCP: {answer}"));
     }
     say(&format!(
@@ -483,7 +483,7 @@ fn a_short_token_is_refused_at_the_start() {
     let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
     world.file("segue.yaml", config.replace(OPERATOR, "${SEGUE_TOKEN}"));
     let mut wrong = Vec::new();
-    for token in ["short", "a-token-of-only-thirty-one-char"] {
+    for token in ["guessable", "a-token-of-only-thirty-one-char"] {
         let mut command = world.command(SEGUE);
         command.env("SEGUE_TOKEN", token).stderr(Stdio::piped());
         command.args([
