@@ -10,6 +10,7 @@ use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
 use super::{Call, CallId, Effect, EventKind, Purpose, QuestionId, TimerId, Turn};
+use crate::budget;
 use crate::composed;
 use crate::composition::{Step, StepKind, ToolCall, Unresolved};
 use crate::diagnostic::Code;
@@ -88,9 +89,13 @@ impl Moment<'_> {
         Some(self.state.started_ms.min(self.at_ms).saturating_add(timeout))
     }
 
-    /// Starts what can start and ends what is over, until nothing more follows.
+    /// Starts what can start and ends what is over, until nothing more follows. An interrupted run stops
+    /// in the middle: the driver says next that the run is cancelled or that its time is over.
     fn advance(&mut self) {
-        while self.state.status == RunStatus::Running && !self.state.awaits_consent() {
+        while self.state.status == RunStatus::Running
+            && !self.state.awaits_consent()
+            && budget::look().is_ok()
+        {
             if let Some(node) = self.state.next_ready() {
                 self.start(node);
             } else if !self.close_one() {

@@ -74,6 +74,7 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         written,
         unacknowledged: Vec::new(),
         evaluating,
+        is_interrupted: false,
         is_leaving: false,
     };
     let driven = driver.drive(begins, wishes, words, drive.cancel).await;
@@ -164,6 +165,8 @@ struct Driver<'a> {
     /// What the run was told from outside, and is not durable yet.
     unacknowledged: Vec<Recorded>,
     evaluating: Evaluating,
+    /// Whether what the run was told last was interrupted: what shall end the run comes next.
+    is_interrupted: bool,
     /// Whether the process ends, and what the run was told last is dropped.
     is_leaving: bool,
 }
@@ -266,7 +269,7 @@ impl<'a> Driver<'a> {
             return Poll::Ready(None);
         }
         let is_idle = self.under_way.len() == usize::from(self.may_be_cancelled);
-        assert!(!is_idle, "a run that is not finished waits for something");
+        assert!(!is_idle || self.is_interrupted, "a run that is not finished waits for something");
         let listening = self.listening.get_or_insert_with(|| self.ears.listen(&self.run_id));
         match listening.poll(cx) {
             Poll::Ready(Some(heard)) => Poll::Ready(Some(heard)),
@@ -354,6 +357,7 @@ impl<'a> Driver<'a> {
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
         self.evaluating.begin();
         self.run.handle_into(event, &mut self.turn);
+        self.is_interrupted = self.run.interrupt().is_raised();
         self.is_leaving |= self.evaluating.end();
     }
 

@@ -16,12 +16,12 @@ const EXECUTE: &str = "/api/v1/compositions/execute";
 const POISON: &str = "\
 name: poison
 steps:
-  - { id: first, tool: echo, parameters: { n: 1 } }
+  - { id: first, tool: echo, parameters: { n: '{{ range(300) }}' } }
   - id: second
     tool: echo
     depends_on: [first]
     parameters:
-      n: '{{ first.n | json_query(\"[range(4000)] as $a | $a[] as $x | $a[] as $y | $a[] as $z | empty\") }}'
+      n: '{{ first.n | json_query(\". as $a | $a[] as $x | $a[] as $y | $a[] as $z | $a[] as $w | empty\") }}'
 ";
 
 const QUICK: &str = "name: quick\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n";

@@ -194,8 +194,9 @@ fn damaged_runs_are_named_and_forgotten() {
 fn a_server_forgets_old_runs() {
     use crate::support::until;
 
-    let world = World::with(NOTE);
+    let world = World::with(NOTE).merely_found();
     world.file("segue.yaml", "store: sqlite:own.db\nretention: { keep: 1 }\n");
+    world.segue(&["trust", "-q"]).exits(0);
     let count = |args: &[&str]| {
         let listed = world.json(0, &[&["runs", "--json"], args].concat());
         listed["runs"].as_array().unwrap().len()

@@ -21,7 +21,9 @@ pub(crate) fn masked(name: &str, value: &Value) -> Value {
         Value::Array(items) => {
             let flag = |at: usize| {
                 let before = at.checked_sub(1).and_then(|before| items[before].as_str());
-                before.and_then(|it| it.strip_prefix('-')).unwrap_or("").trim_start_matches('-')
+                let flag =
+                    before.filter(|it| !it.contains('=')).and_then(|it| it.strip_prefix('-'));
+                flag.unwrap_or("").trim_start_matches('-')
             };
             let items = items.iter().enumerate().map(|(at, item)| masked(flag(at), item));
             items.collect::<Vec<_>>().into()

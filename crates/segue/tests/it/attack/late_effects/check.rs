@@ -26,9 +26,9 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Whether its answer may be lost: it was begun before Segue was killed.
+    /// Whether its answer may be lost: it was begun before Segue was killed, or was about to.
     fn was_cut(&self, over: &Over) -> bool {
-        self.begun.is_some_and(|begun| over.killed_at.is_some_and(|killed| begun < killed))
+        over.killed_at.is_some_and(|killed| self.begun.is_none_or(|begun| begun < killed))
     }
 
     fn stands(&self) -> bool {
