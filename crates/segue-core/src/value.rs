@@ -403,7 +403,7 @@ impl Value {
         match self {
             Value::Array(items) => {
                 items.update(|items| {
-                    go_on(name.parse().ok().and_then(|at: usize| items.get_mut(at)))
+                    go_on(name.parse().ok().and_then(|at: usize| items.get_mut(at)));
                 });
             }
             Value::Object(members) => members.update(|members| go_on(members.get_mut(&*name))),

@@ -141,17 +141,20 @@ pub(super) struct Evaluator<'a> {
     locals: Vec<(Arc<str>, Value)>,
 }
 
+#[expect(clippy::unused_self, reason = "the budget of its thread is that of the evaluation")]
 impl Evaluator<'_> {
     /// Pays for `bytes` of new data.
-    pub(super) fn charge(&mut self, at: At, bytes: usize) -> Result<()> {
+    pub(super) fn charge(&self, at: At, bytes: usize) -> Result<()> {
         budget::charge(bytes).map_err(|stop| EvalError::stopped(at, &stop))
     }
 
     /// Pays for `work` operations.
-    pub(super) fn burn(&mut self, at: At, work: u64) -> Result<()> {
+    pub(super) fn burn(&self, at: At, work: u64) -> Result<()> {
         budget::spend(work).map_err(|stop| EvalError::stopped(at, &stop))
     }
+}
 
+impl Evaluator<'_> {
     fn eval(&mut self, ast: &Ast) -> Result<Value> {
         self.burn(ast.at, 1)?;
         if let Some(found) = eval_whole_path(ast, self.scope) {

@@ -38,7 +38,7 @@ impl Moment<'_> {
         match &step.probe {
             // A probe asks about the step's own tool; of fallbacks it knows nothing.
             Some(probe) if candidate == 0 && !self.is_taken_up => {
-                self.call_probe(node, step, probe, failure)
+                self.call_probe(node, step, probe, failure);
             }
             _ => self.ask_person(node, failure),
         }

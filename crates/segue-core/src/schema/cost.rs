@@ -4,7 +4,7 @@
 //! the next one twice are a billion. And the validator goes through schemas that apply to the same value
 //! one inside the other. Both are counted here first, each definition once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::pattern::Pattern;
 use crate::value::Value;
@@ -38,10 +38,10 @@ pub(super) struct Cost {
 
 /// What a schema costs, or why it is refused.
 pub(super) fn cost(schema: &Value) -> Result<Cost, String> {
-    let mut names = HashMap::new();
+    let mut names = BTreeMap::new();
     let mut found = Found { schemas: 0, places: 1 };
     found.look_through(schema, &mut names)?;
-    let mut counting = Counting { root: schema, names, known: HashMap::new() };
+    let mut counting = Counting { root: schema, names, known: BTreeMap::new() };
     let Measured { schemas, same_value } = counting.measure(schema, 0)?;
     let max = (found.schemas.saturating_mul(GROWTH_MAX)).clamp(SCHEMAS_FREE, SCHEMAS_MAX);
     if schemas > max {
@@ -66,7 +66,7 @@ impl Found {
     fn look_through<'a>(
         &mut self,
         value: &'a Value,
-        names: &mut HashMap<&'a str, &'a Value>,
+        names: &mut BTreeMap<&'a str, &'a Value>,
     ) -> Result<(), String> {
         match value {
             Value::Array(items) => items.iter().try_for_each(|item| self.look_through(item, names)),
@@ -127,9 +127,9 @@ struct Measured {
 
 struct Counting<'a> {
     root: &'a Value,
-    names: HashMap<&'a str, &'a Value>,
+    names: BTreeMap<&'a str, &'a Value>,
     /// By address; nothing for what is being counted, which a circle leads back to.
-    known: HashMap<usize, Option<Measured>>,
+    known: BTreeMap<usize, Option<Measured>>,
 }
 
 impl<'a> Counting<'a> {

@@ -269,7 +269,7 @@ impl<'a> Stage<'a> {
         let wanted = words.into_values().filter(|(_, word)| matches!(word, Word::Cancel));
         let mut wanted: Vec<u64> = wanted.map(|(at, _)| at).collect();
         let is_due = wanted.first().is_some_and(|at| *at <= back);
-        if is_due && self.world.entropy(turn) % 2 == 0 {
+        if is_due && self.world.entropy(turn).is_multiple_of(2) {
             wanted.remove(0);
             self.tell(back, Word::ResumedToEnd);
         } else {

@@ -637,7 +637,7 @@ fn show_dry_run(global: &Global, view: &RunView) -> Exit {
         print_data(&effect_line(step));
         if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
             args.iter().for_each(|(name, value)| {
-                print_data(&format!("    {name}: {}", clean(&value.to_json())))
+                print_data(&format!("    {name}: {}", clean(&value.to_json())));
             });
         }
     }

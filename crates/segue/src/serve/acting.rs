@@ -104,7 +104,7 @@ pub async fn act(
     };
     let acting = match record(hall, who, &stored.row.run_id, wish).await? {
         Recorded::GoesOn(acting) => acting,
-        Recorded::Over(view) => return Ok(view),
+        Recorded::Over(view) => return Ok(*view),
     };
     match tokio::time::timeout(patience, acting).await {
         Ok(Ok(outcome)) => Ok(outcome?),
@@ -121,7 +121,7 @@ pub enum Recorded {
     /// It is durable, and the run goes on.
     GoesOn(JoinHandle<Result<RunView, EngineError>>),
     /// The run goes on no more.
-    Over(RunView),
+    Over(Box<RunView>),
 }
 
 /// Has what is wanted of a run happen, and waits until it is durable: only then may it be acknowledged.
@@ -140,7 +140,7 @@ pub async fn record(
     if is_recorded.wait_for(|recorded| *recorded).await.is_ok() {
         return Ok(Recorded::GoesOn(acting));
     }
-    Ok(Recorded::Over(acting.await.map_err(|_| Unacted::Lost)??))
+    Ok(Recorded::Over(Box::new(acting.await.map_err(|_| Unacted::Lost)??)))
 }
 
 /// The answer to the question that is meant.

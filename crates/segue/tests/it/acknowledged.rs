@@ -146,37 +146,33 @@ impl Served {
 struct Row {
     name: &'static str,
     /// The run that it is about; none begins one.
-    of: fn(&Place) -> Option<String>,
+    of: Option<fn(&Place) -> String>,
     ask: fn(&Served, &str) -> Told,
 }
 
 const EXECUTE: &str = "/api/v1/compositions/execute";
 
-fn none(_: &Place) -> Option<String> {
-    None
+fn waiting(place: &Place) -> String {
+    place.served.waiting()
 }
 
-fn waiting(place: &Place) -> Option<String> {
-    Some(place.served.waiting())
+fn under_way(place: &Place) -> String {
+    place.served.under_way("long")
 }
 
-fn under_way(place: &Place) -> Option<String> {
-    Some(place.served.under_way("long"))
-}
-
-fn asked(place: &Place) -> Option<String> {
-    Some(place.served.asked())
+fn asked(place: &Place) -> String {
+    place.served.asked()
 }
 
 /// A run that stopped because its store could not be written.
-fn interrupted(place: &Place) -> Option<String> {
+fn interrupted(place: &Place) -> String {
     let run_id = place.served.under_way("short");
     place.store.set(Writes::Fail);
     while !place.is_left(&run_id) {
         std::thread::yield_now();
     }
     place.store.set(Writes::Pass);
-    Some(run_id)
+    run_id
 }
 
 fn rest(served: &Served, run_id: &str, action: &str, body: &Json) -> Told {
@@ -191,12 +187,12 @@ fn answered(served: &Served, run_id: &str, reply: &Json) -> Told {
 const ROWS: &[Row] = &[
     Row {
         name: "REST start",
-        of: none,
+        of: None,
         ask: |served, _| served.told_by_rest(EXECUTE, &[], &json!({ "name": "quick" })),
     },
     Row {
         name: "REST start of what is sent",
-        of: none,
+        of: None,
         ask: |served, _| {
             let sent = json!({ "composition": { "name": "one", "steps": [
                 { "id": "a", "tool": "echo", "parameters": {} }] } });
@@ -205,7 +201,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "REST start with a key",
-        of: none,
+        of: None,
         ask: |served, _| {
             let key = [("Idempotency-Key", "k1")];
             served.told_by_rest(EXECUTE, &key, &json!({ "name": "quick" }))
@@ -213,47 +209,47 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "REST approve",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| rest(served, id, "approve", &json!({ "approved": true })),
     },
     Row {
         name: "REST deny",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| rest(served, id, "approve", &json!({ "approved": false })),
     },
     Row {
         name: "REST cancel",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| rest(served, id, "cancel", &json!(null)),
     },
     Row {
         name: "REST cancel under way",
-        of: under_way,
+        of: Some(under_way),
         ask: |served, id| rest(served, id, "cancel", &json!(null)),
     },
     Row {
         name: "REST resume",
-        of: interrupted,
+        of: Some(interrupted),
         ask: |served, id| rest(served, id, "resume", &json!({})),
     },
     Row {
         name: "REST rollback",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| rest(served, id, "rollback", &json!(null)),
     },
     Row {
         name: "REST rollback under way",
-        of: under_way,
+        of: Some(under_way),
         ask: |served, id| rest(served, id, "rollback", &json!(null)),
     },
     Row {
         name: "REST approve while a host is asked",
-        of: asked,
+        of: Some(asked),
         ask: |served, id| rest(served, id, "approve", &json!({ "approved": true })),
     },
     Row {
         name: "GraphQL start",
-        of: none,
+        of: None,
         ask: |served, _| {
             let start = r#"executeComposition(request: { name: "quick" }, respondAsync: true)"#;
             served.told_by_graphql(start)
@@ -261,7 +257,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "GraphQL start with a key",
-        of: none,
+        of: None,
         ask: |served, _| {
             let start = r#"executeComposition(request: { name: "quick" }, idempotencyKey: "k2", respondAsync: true)"#;
             served.told_by_graphql(start)
@@ -269,7 +265,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "GraphQL approve",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| {
             let text = format!(r#"approveRun(runId: "{id}", approved: true, respondAsync: true)"#);
             served.told_by_graphql(&text)
@@ -277,7 +273,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "GraphQL deny",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| {
             let text = format!(r#"approveRun(runId: "{id}", approved: false, respondAsync: true)"#);
             served.told_by_graphql(&text)
@@ -285,28 +281,28 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "GraphQL cancel",
-        of: under_way,
+        of: Some(under_way),
         ask: |served, id| {
             served.told_by_graphql(&format!(r#"cancelRun(runId: "{id}", respondAsync: true)"#))
         },
     },
     Row {
         name: "GraphQL resume",
-        of: interrupted,
+        of: Some(interrupted),
         ask: |served, id| {
             served.told_by_graphql(&format!(r#"resumeRun(runId: "{id}", respondAsync: true)"#))
         },
     },
     Row {
         name: "GraphQL rollback",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| {
             served.told_by_graphql(&format!(r#"rollbackRun(runId: "{id}", respondAsync: true)"#))
         },
     },
     Row {
         name: "MCP call with task",
-        of: none,
+        of: None,
         ask: |served, _| {
             let call = json!({ "name": "quick", "arguments": {} });
             served.told_by_mcp("tools/call", call)
@@ -314,27 +310,27 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "MCP task approved",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| answered(served, id, &json!({ "action": "accept", "content": {} })),
     },
     Row {
         name: "MCP task denied",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| answered(served, id, &json!({ "action": "decline" })),
     },
     Row {
         name: "MCP task approved while it is under way",
-        of: asked,
+        of: Some(asked),
         ask: |served, id| answered(served, id, &json!({ "action": "accept", "content": {} })),
     },
     Row {
         name: "MCP task cancelled",
-        of: waiting,
+        of: Some(waiting),
         ask: |served, id| served.told_by_mcp("tasks/cancel", json!({ "taskId": id })),
     },
     Row {
         name: "MCP task cancelled under way",
-        of: under_way,
+        of: Some(under_way),
         ask: |served, id| served.told_by_mcp("tasks/cancel", json!({ "taskId": id })),
     },
 ];
@@ -352,7 +348,7 @@ fn nothing_is_acknowledged_before_it_is_durable() {
     let mut wrong = Vec::new();
     for row in ROWS {
         let place = place();
-        let run_id = (row.of)(&place);
+        let run_id = row.of.map(|of| of(&place));
         let before = run_id.as_ref().and_then(|run_id| place.written(run_id));
         place.store.set(Writes::Wait);
         let (to, from) = channel();
@@ -401,7 +397,7 @@ fn a_store_that_cannot_be_written_is_the_answer() {
     let mut wrong = Vec::new();
     for row in ROWS {
         let place = place();
-        let run_id = (row.of)(&place);
+        let run_id = row.of.map(|of| of(&place));
         let before = run_id.as_ref().and_then(|run_id| place.written(run_id));
         place.store.set(Writes::Fail);
         let told = (row.ask)(&place.served, run_id.as_deref().unwrap_or(""));

@@ -169,6 +169,7 @@ fn bsearch(list: &Counted, wanted: &Counted) -> ValR<Counted> {
 }
 
 /// What a search gives: the texts between matches, the matches, or both in turn.
+#[derive(Clone, Copy)]
 struct Want {
     between: bool,
     matches: bool,

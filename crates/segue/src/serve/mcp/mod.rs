@@ -41,7 +41,7 @@ pub async fn serve_stdio(opening: Opening, limits: Arc<Limits>) {
     let (read, write) = rmcp::transport::stdio_pipes();
     let pipe = Pipe::new(read, write, limits.mcp_message_bytes_max, line);
     // A client that goes away before it has said anything wants nothing.
-    if let Ok(service) = server.serve(pipe).await {
+    if let Ok(service) = Box::pin(server.serve(pipe)).await {
         let _ = service.waiting().await;
     }
 }
