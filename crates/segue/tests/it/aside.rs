@@ -2,9 +2,10 @@
 
 #![cfg(unix)]
 
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use crate::support::{Done, SEGUE, World};
+use crate::served::Served;
+use crate::support::{Done, SEGUE, World, json};
 
 fn args<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [args, &["--config", "segue.yaml", "--store", "sqlite:runs.db"]].concat()
@@ -72,6 +73,31 @@ fn a_run_that_is_set_aside_can_be_cancelled() {
     let said = world.segue(&args(&["cancel", "last"])).exits(0);
     assert!(said.stderr.contains("cancelled"), "{}", said.stderr);
     assert_eq!(world.json(0, &args(&["runs", "--json"]))["runs"][0]["status"], "cancelled");
+}
+
+/// A server that is told to end did not die: its runs are never set aside for that, however often.
+#[test]
+fn a_server_that_is_told_to_end_gives_its_runs_back() {
+    let world =
+        World::with("name: c\nsteps: [{ id: a, tool: sleep, parameters: { ms: 600000 } }]\n");
+    let config = "compositions: ['c.yaml']\nlimits: { served_leave_ms: 50 }\n\
+                  server: { token: open-sesame-open-sesame-open-sesame }\n";
+    world.file("segue.yaml", config);
+    let begun = Served::start(&world, "sqlite:runs.db", &[]);
+    let execute = "/api/v1/compositions/execute";
+    let headers = [("Prefer", "respond-async")];
+    let run = begun.send("POST", execute, &headers, &json!({ "name": "c" })).is(202);
+    let path = format!("/api/v1/runs/{}", run["run_id"].as_str().unwrap());
+    let mut served = Some(begun);
+    for _ in 0..4 {
+        let now = served.take().unwrap_or_else(|| Served::start(&world, "sqlite:runs.db", &[]));
+        while now.get(&path).is(200)["steps"][0]["status"] != "running" {}
+        let pid = now.pid().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(now.wait().success());
+        let listed = world.json(0, &args(&["runs", "--json"]));
+        assert!(listed["runs"][0].get("set_aside").is_none(), "{listed}");
+    }
 }
 
 /// Several processes that make a store at the same moment all have it.
