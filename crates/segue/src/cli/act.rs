@@ -134,7 +134,7 @@ pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
 /// Whether what was wanted happened: a run that was taken back as somebody wished is no failure.
 fn exit_of_wish(wish: &Wish, status: RunStatus, exit: Exit) -> Exit {
     match (wish, status) {
-        (Wish::RollBack { .. }, RunStatus::RolledBack)
+        (Wish::RollBack { .. } | Wish::Cancel { .. }, RunStatus::RolledBack)
         | (Wish::Cancel { .. }, RunStatus::Cancelled) => Exit::Success,
         _ => exit,
     }
