@@ -83,7 +83,8 @@ fn values_that_stay_small_may_be_shared_freely() {
     assert_eq!(outcome.view.status, RunStatus::Success);
 }
 
-/// A raised flag ends a run's evaluations; when it is down again, evaluations go on.
+/// While the flag is raised a run starts no step: it hears next why it was interrupted. When the flag is
+/// down, steps start.
 #[test]
 fn a_raised_flag_stops_a_run_s_evaluations() {
     for raised in [true, false] {
@@ -93,13 +94,15 @@ fn a_raised_flag_stops_a_run_s_evaluations() {
             run.interrupt().raise();
         }
         let started = Box::new(World::parse("{}").started());
-        let kind = EventKind::Start(started);
-        let turn = run.handle(Event { at_ms: 1, entropy: 1, kind });
-        let failures = failures(&turn.record);
-        assert_eq!(failures.len(), usize::from(raised));
-        if let Some(failure) = failures.first() {
-            assert_eq!(failure.code, Code::Limit);
-            assert!(failure.message.contains("stopped"), "{failure:?}");
+        let turn = run.handle(Event { at_ms: 1, entropy: 1, kind: EventKind::Start(started) });
+        assert!(failures(&turn.record).is_empty());
+        assert_eq!(run.is_finished(), !raised);
+        if raised {
+            run.interrupt().clear();
+            let kind = EventKind::Cancel { by: "ada".into() };
+            run.handle(Event { at_ms: 2, entropy: 1, kind });
         }
+        let status = if raised { RunStatus::Cancelled } else { RunStatus::Success };
+        assert_eq!(run.status(), status);
     }
 }
