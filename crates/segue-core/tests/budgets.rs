@@ -16,7 +16,8 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
-use segue_core::run::{Event, EventKind, Fact, Failure, Run};
+use segue_core::run::{Answer, Effect, Event, EventKind, Fact, Failure, Run};
+use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use support::catalog;
 use support::world::{Around as _, World, simulate};
@@ -105,4 +106,26 @@ fn a_raised_flag_stops_a_run_s_evaluations() {
         let status = if raised { RunStatus::Cancelled } else { RunStatus::Success };
         assert_eq!(run.status(), status);
     }
+}
+
+/// A raised flag does not reach the undos of a run: nobody can cancel them.
+#[test]
+fn a_raised_flag_does_not_stop_a_rollback() {
+    let text = "name: t\nsteps:\n  - id: a\n    tool: shop:charge\n    parameters: { amount: 1, currency: EUR, card: c }\n    \
+                rollback: { tool: \"misc:anything\", parameters: { card: \"{{ args.card }}\" } }\n";
+    let mut run = Run::new(plan_of(text), Arc::new(Limits::default()));
+    let mut at_ms = 0;
+    let mut handle = |run: &mut Run, kind| {
+        at_ms += 1;
+        run.handle(Event { at_ms, entropy: 1, kind })
+    };
+    let turn = handle(&mut run, EventKind::Start(Box::new(World::parse("{}").started())));
+    let Some(Effect::Call(call)) = turn.perform.first() else { panic!("{turn:?}") };
+    let answer = Answer::Value(Value::empty_object());
+    let call = call.id;
+    handle(&mut run, EventKind::Answered { call, answer });
+    run.interrupt().raise();
+    let turn = handle(&mut run, EventKind::RollBack { by: "ada".into() });
+    let undoes = turn.perform.iter().any(|effect| matches!(effect, Effect::Call(_)));
+    assert!(undoes, "{turn:?}");
 }

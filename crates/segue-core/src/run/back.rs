@@ -15,8 +15,10 @@ use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
 use super::{Answer, Call, CallId, Effect, Purpose, TimerId};
+use crate::budget;
 use crate::composition::{Backoff, StepKind, Strategy, ToolCall, Undo};
 use crate::diagnostic::Code;
+use crate::interrupt::Interrupt;
 use crate::tool::Impact;
 use crate::value::Value;
 use crate::view::RunStatus;
@@ -211,6 +213,11 @@ impl Moment<'_> {
     }
 
     fn undo_args(&self, node: NodeId, call: &ToolCall) -> Outcome<Value> {
+        // An undo cannot be cancelled: only its budget ends what it evaluates.
+        budget::interruptible(&Interrupt::default(), || self.evaluated_undo_args(node, call))
+    }
+
+    fn evaluated_undo_args(&self, node: NodeId, call: &ToolCall) -> Outcome<Value> {
         let record = self.state.record(node);
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.output = record.node.output();

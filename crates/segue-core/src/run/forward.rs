@@ -94,7 +94,7 @@ impl Moment<'_> {
     fn advance(&mut self) {
         while self.state.status == RunStatus::Running
             && !self.state.awaits_consent()
-            && budget::look().is_ok()
+            && (self.state.goes_back() || budget::look().is_ok())
         {
             if let Some(node) = self.state.next_ready() {
                 self.start(node);

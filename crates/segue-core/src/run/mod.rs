@@ -46,6 +46,7 @@ pub(crate) use retry::delay_ms;
 pub use trace::{SpanId, Spanned, Trace};
 
 use crate::access::Caller;
+use crate::budget;
 use crate::composition::{StepKind, Undo};
 use crate::id::ToolId;
 use crate::interrupt::Interrupt;
@@ -383,7 +384,10 @@ impl Run {
             is_taken_up: false,
             turn: std::mem::take(turn),
         };
-        crate::budget::interruptible(&self.interrupt, || moment.handle(event.kind));
+        // A rollback cannot be cancelled: only its budgets end what it evaluates.
+        let goes_back = moment.state.goes_back();
+        let interrupt = if goes_back { Interrupt::default() } else { self.interrupt.clone() };
+        budget::interruptible(&interrupt, || moment.handle(event.kind));
         *turn = moment.turn;
     }
 

@@ -108,6 +108,11 @@ impl State {
         &mut self.frames[node.frame as usize].nodes[node.position as usize]
     }
 
+    /// Whether the whole run goes back.
+    pub(super) fn goes_back(&self) -> bool {
+        self.activations.first().is_some_and(|root| root.back.is_some())
+    }
+
     pub(super) fn activation_of(&self, frame: u32) -> &Activation {
         &self.activations[self.frame(frame).activation as usize]
     }
