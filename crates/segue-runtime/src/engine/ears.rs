@@ -137,10 +137,13 @@ impl Ears {
         let (recorded, is_recorded) = oneshot::channel();
         let ends = ends(&event);
         let heard = Heard { event, word: None, recorded: Some(recorded) };
-        self.open().get(run_id)?.to.send(heard).ok()?;
+        let open = self.open();
+        let ear = open.get(run_id)?;
         if ends {
+            // Before the run can hear of it: hearing takes the stop back.
             self.evaluations.stop(run_id);
         }
+        ear.to.send(heard).ok()?;
         Some(is_recorded)
     }
 

@@ -151,9 +151,15 @@ impl Active {
     /// Has it end, and waits until that is durable. False when it was left before it heard. `stop` has
     /// what it evaluates end; it hears of one cancel only.
     pub async fn cancel(&self, by: Arc<str>, stop: impl FnOnce()) -> bool {
-        if self.cancel.send_replace(Some(by)).is_none() {
-            stop();
-        }
+        self.cancel.send_if_modified(|cancel| {
+            let is_first = cancel.is_none();
+            if is_first {
+                // Before the run can hear of it: hearing takes the stop back.
+                stop();
+                *cancel = Some(by);
+            }
+            is_first
+        });
         self.until(|now| now.is_cancelled).await.is_cancelled
     }
 

@@ -438,7 +438,8 @@ impl Hall {
                         Err(lost(&active.run_id, "Segue itself failed, which is a defect of it"))
                     }
                 },
-                _ = leaving.changed() => {
+                // Also when it was said before this task listened.
+                () = async { drop(leaving.wait_for(|leaving| *leaving).await) } => {
                     end.abort();
                     active.leave();
                     Err(lost(&active.run_id, "Segue ends"))
