@@ -65,7 +65,8 @@ impl Owners {
     /// Whether an owner is there still.
     pub(super) fn is_alive(&self, name: &str) -> bool {
         match File::open(self.folder.join(name)) {
-            Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
+            // Shared: two that look at once are no owner.
+            Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
             // Whoever cannot be looked at is taken to be there.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
