@@ -80,9 +80,9 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
                 (true, Some(_)) => "note ",
                 (false, _) => "WRONG",
             };
-            print_data(&format!("{mark}  {what:<14} {message}"));
+            print_data(&format!("{mark}  {what:<14} {}", clean(message)));
             if let Some(help) = help {
-                print_data(&format!("       {:<14} {help}", ""));
+                print_data(&format!("       {:<14} {}", "", clean(help)));
             }
         }
     }

@@ -46,5 +46,7 @@ fn programs(config: &Config) -> Vec<PathBuf> {
 
 fn file_of(word: &str, folder: Option<&Path>) -> Option<PathBuf> {
     let path = folder.unwrap_or(Path::new("")).join(word);
-    path.is_file().then_some(path)
+    // A path need not be there yet: whoever writes it would be started.
+    let is_path = word.contains('/') && !word.contains("{{") && !path.is_dir();
+    (is_path || path.is_file()).then_some(path)
 }

@@ -90,7 +90,8 @@ impl OwnFiles {
                 let own = path.file_name().map(|name| folded(&name.to_string_lossy()));
                 own.zip(name.as_ref()).is_some_and(|(own, name)| own.starts_with(&**name))
             };
-            entries(store.parent().unwrap_or(Path::new("."))).filter(is_part)
+            let parent = store.parent().filter(|parent| !parent.as_os_str().is_empty());
+            entries(parent.unwrap_or(Path::new("."))).filter(is_part)
         });
         let mut folders: Vec<PathBuf> = self.folders.clone();
         let mut looked_at = 0;
@@ -220,7 +221,9 @@ fn begins(names: &[String], own: &[String], how: Name) -> bool {
 
 /// Every way to have a pattern begin with directories that exist and go on with names that need not.
 fn splits(pattern: &str) -> Vec<(String, String)> {
-    let parts: Vec<&str> = pattern.split('/').collect();
+    let is_said = |(at, part): &(usize, &str)| *at == 0 || !matches!(*part, "" | ".");
+    let parts: Vec<&str> =
+        pattern.split('/').enumerate().filter(is_said).map(|(_, part)| part).collect();
     let mut splits = Vec::new();
     for at in 1..parts.len() {
         let folders = |end: usize| match parts[..end].join("/") {
