@@ -257,6 +257,18 @@ pub struct QuestionId {
     pub seq: u64,
 }
 
+impl QuestionId {
+    /// A question that a call asks by itself: no entry of the journal asks it, and none answers it.
+    pub fn of_call(node: NodeId) -> QuestionId {
+        QuestionId { node, seq: u64::MAX }
+    }
+
+    /// Whether the journal has an entry with the question, and gets one with its answer.
+    pub fn is_in_journal(self) -> bool {
+        self.seq != u64::MAX
+    }
+}
+
 /// A question to a person.
 #[derive(Clone, Debug)]
 pub struct Question {

@@ -15,7 +15,7 @@ use segue_core::view::{RunStatus, RunView};
 use super::{Engine, EngineError, RunRequest};
 use crate::driver::{Confirmer, Nobody};
 use crate::store::MemoryStore;
-use crate::tools::reach::{Around, Compositions, Standing, UNWRITTEN, is_heard};
+use crate::tools::reach::{Around, Compositions, Standing, is_heard};
 use crate::tools::{Call, Registry, ToolError};
 
 /// The step of a call that no step makes.
@@ -56,7 +56,7 @@ impl Engine {
         if !approved && spec.asks(&args) {
             let effect = spec.annotations.impact();
             let question = Question {
-                id: QuestionId { node: NodeId::RUN, seq: UNWRITTEN },
+                id: QuestionId::of_call(NodeId::RUN),
                 step: STEP.into(),
                 kind: QuestionKind::Call {
                     tool: spec.id.clone(),

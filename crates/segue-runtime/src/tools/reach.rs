@@ -23,9 +23,6 @@ use super::notes::{Note, Notes};
 use super::{Call, Registry, Tool, ToolError};
 use crate::driver::{Confirmer, Decision};
 
-/// The number of a question that no journal knows: it ends with its call.
-pub(crate) const UNWRITTEN: u64 = u64::MAX;
-
 /// Runs a composition that is a part.
 pub(crate) trait Compositions: Send + Sync {
     /// Its value. `approved` says that nobody is asked about its calls.
@@ -159,7 +156,7 @@ impl<'a> Reach<'a> {
 
     async fn ask(&self, kind: QuestionKind) -> Option<Decision> {
         let _turn = self.turn.lock().await;
-        let id = QuestionId { node: self.standing.call.node, seq: UNWRITTEN };
+        let id = QuestionId::of_call(self.standing.call.node);
         let question = Question { id, step: self.call.step.clone(), kind };
         // Nobody is asked for a run that has stopped.
         tokio::select! {

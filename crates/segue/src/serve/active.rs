@@ -174,10 +174,14 @@ impl Active {
     }
 
     /// Answers a question that stands, and waits until that is durable; nothing leaves the question
-    /// open, and the run waits. False when the question did not stand, or the run was left.
+    /// open, and the run waits. False when the question did not stand, or the run was left. The answer
+    /// to a question of a call goes to the call alone, and is not awaited.
     pub async fn answer(&self, id: u32, decision: Option<Decision>) -> bool {
         let (recorded, is_recorded) = oneshot::channel();
         let Some(open) = self.withdraw(id) else { return false };
+        if !open.question.is_in_journal() {
+            return open.answer.send(decision).is_ok();
+        }
         self.answers().unrecorded.push((open.question, recorded));
         open.answer.send(decision).is_ok() && is_recorded.await.is_ok()
     }

@@ -4,6 +4,7 @@ output. Segue stands between it and the suite: every composition in `lib` calls 
 prompts, too, which Segue does not pass on. Usage: fixture.py."""
 import asyncio
 import base64
+from pathlib import Path
 from typing import Annotated, Literal
 
 from mcp.server.mcpserver import Audio, Context, Elicit, Image, MCPServer, Resolve
@@ -217,6 +218,15 @@ def test_ask_twice(name: Annotated[Name, Resolve(ask_first)], color: Annotated[C
 @reads
 def test_confirm(confirm: asks("Please confirm", Ok)) -> str:
     return "state-ok"
+
+
+@server.tool(annotations=ToolAnnotations(destructive_hint=False))
+def test_add_composition(by: str) -> str:
+    """Segue's own file tools reach no composition: somebody else adds one."""
+    Path("lib/changed.yaml").write_text(
+        f"name: changed\ndescription: changed by {by}\nsteps: [ {{ id: a, tool: echo, parameters: {{ n: 1 }} }} ]\n"
+    )
+    return "added"
 
 
 @server.resource("test://static-text")
