@@ -23,8 +23,8 @@ use super::witness;
 use crate::store::rules::{composition_ended, fence, is_over};
 use crate::store::{Lease, StoreError, TakeOver};
 
-/// What [`try_write`] writes: more than a page holds.
-const PROBE_BYTES: i64 = 16 * 1024;
+/// What [`write_probe`] writes: more than a small run takes.
+const PROBE_BYTES: i64 = 64 * 1024;
 
 /// What the first entry of a run follows.
 fn root(run_id: &str, bundle: &Hash) -> Hash {
@@ -151,12 +151,18 @@ fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Res
     Ok(())
 }
 
-/// Writes a large value that no run has, and deletes it. It takes pages of its own, so a file or a
-/// disk that is full refuses it; its commit is synced like that of a turn.
-pub(super) fn try_write(connection: &Connection) -> Result<(), Fault> {
-    let sql = "INSERT INTO part (hash, bytes) VALUES (zeroblob(32), zeroblob(?1))";
-    let part = connection.prepare_cached(sql)?.insert([PROBE_BYTES])?;
-    connection.prepare_cached("DELETE FROM part WHERE number = ?1")?.execute([part])?;
+/// Writes a value that no run has. It takes pages of its own, so a file or a disk that is full refuses
+/// it; its commit is synced like that of a turn.
+pub(super) fn write_probe(connection: &Connection) -> Result<(), Fault> {
+    let sql = "INSERT OR REPLACE INTO part (hash, bytes) VALUES (zeroblob(32), zeroblob(?1))";
+    connection.prepare_cached(sql)?.execute([PROBE_BYTES])?;
+    Ok(())
+}
+
+/// Deletes it. In a transaction of its own: SQLite does not write pages that are free again when it
+/// commits.
+pub(super) fn delete_probe(connection: &Connection) -> Result<(), Fault> {
+    connection.prepare_cached("DELETE FROM part WHERE hash = zeroblob(32)")?.execute([])?;
     Ok(())
 }
 

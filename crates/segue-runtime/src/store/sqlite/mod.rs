@@ -309,7 +309,8 @@ impl Store for SqliteStore {
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {
-        self.writer.write(|desk| journal::try_write(&desk.connection)).await
+        self.writer.write(|desk| journal::write_probe(&desk.connection)).await?;
+        self.writer.write(|desk| journal::delete_probe(&desk.connection)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
