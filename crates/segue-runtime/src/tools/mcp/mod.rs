@@ -45,6 +45,7 @@ pub use frame::{Frame, Frames, seeming_id};
 pub use http::HttpConfig;
 pub use record::Era;
 pub use server::{Change, Server, ServerFigures, Unusable};
+pub(crate) use stdio::STDIO_END_MAX;
 pub use stdio::{Local, StdioConfig};
 pub use task::Support;
 pub use words::NO_MESSAGES;

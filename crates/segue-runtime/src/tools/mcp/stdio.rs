@@ -42,7 +42,8 @@ use crate::tools::orphans;
 const ENV_KEPT_TOO: &[&str] = &["USER", "LOGNAME", "SHELL", "TERM"];
 
 /// How long a server may take to end once its input is closed, and once it was asked to end.
-const END_MAX: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_secs(1)];
+pub(crate) const STDIO_END_MAX: [Duration; 2] =
+    [Duration::from_millis(1_500), Duration::from_secs(1)];
 
 /// Messages that were read and not yet taken.
 const INBOX_MAX: usize = 64;
@@ -255,7 +256,7 @@ impl Pipes {
     async fn end(&mut self) {
         self.input.close().await;
         let Some((group, child)) = &mut self.process else { return };
-        for patience in END_MAX {
+        for patience in STDIO_END_MAX {
             if let Ok(status) = tokio::time::timeout(patience, child.wait()).await {
                 self.traces.note_end(status.map_or_else(|error| error.to_string(), describe));
                 break;
@@ -263,7 +264,7 @@ impl Pipes {
             group.terminate();
         }
         group.end();
-        let _ = tokio::time::timeout(END_MAX[1], child.wait()).await;
+        let _ = tokio::time::timeout(STDIO_END_MAX[1], child.wait()).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open, pidfd_send_signal,
@@ -10,10 +10,13 @@ use rustix::process::{
 
 use super::ledger::{self, Ledger};
 use super::{KEY, Left, OWNER};
+use crate::tools::mcp::STDIO_END_MAX;
 
-/// Looks for what is left, each a moment after the one before.
-const LOOKS_MAX: u32 = 500;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// The time between two looks for what is left of calls, and for servers alone.
+const BETWEEN_LOOKS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+
+/// How long processes are looked for that do not end although they were killed.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// What processes carry.
 pub(super) fn left() -> Left {
@@ -28,21 +31,33 @@ pub(super) fn left() -> Left {
 }
 
 /// Ends every process that carries one of these keys and every server that nobody has, and waits
-/// until none is left.
+/// until none is left. A server whose input was closed by the death of its owner may be about to end: it
+/// has the time for that which it has when its owner lives.
 pub(super) fn end(keys: &[Arc<str>]) {
     let ledger = Ledger::read();
-    let is_meant = |pid: &Pid| {
-        let carried = Carried::of(*pid, &ledger);
-        let is_one = |key: &String| keys.iter().any(|meant| **meant == **key);
-        carried.key.as_ref().is_some_and(is_one) || carried.is_left_server(*pid)
+    let is_of_call = |pid: &Pid| {
+        let key = Carried::of(*pid, &ledger).key;
+        key.is_some_and(|key| keys.iter().any(|meant| **meant == *key))
     };
-    for _ in 0..LOOKS_MAX {
-        let left: Vec<Pid> = processes().filter(is_meant).collect();
-        if left.is_empty() {
+    let is_server = |pid: &Pid| Carried::of(*pid, &ledger).is_left_server(*pid);
+    let begun = Instant::now();
+    let [closed_max, asked_max] = STDIO_END_MAX;
+    let mut is_asked = false;
+    while begun.elapsed() < closed_max + asked_max + END_MAX {
+        let left = processes().filter(|pid| is_of_call(pid) || is_server(pid));
+        let (of_calls, servers): (Vec<Pid>, Vec<Pid>) = left.partition(is_of_call);
+        if of_calls.is_empty() && servers.is_empty() {
             return;
         }
-        left.into_iter().for_each(|pid| end_one(pid, is_meant));
-        std::thread::sleep(BETWEEN_LOOKS);
+        let pause = BETWEEN_LOOKS[usize::from(of_calls.is_empty())];
+        of_calls.into_iter().for_each(|pid| end_one(pid, is_of_call));
+        if begun.elapsed() > closed_max + asked_max {
+            servers.into_iter().for_each(|pid| end_one(pid, is_server));
+        } else if begun.elapsed() > closed_max && !is_asked {
+            is_asked = true;
+            servers.into_iter().for_each(|pid| ask_to_end(pid, is_server));
+        }
+        std::thread::sleep(pause);
     }
 }
 
@@ -51,6 +66,13 @@ pub(super) fn end_left_servers() {
     if ledger::has_ended_owner() {
         end(&[]);
         ledger::forget_ended();
+    }
+}
+
+fn ask_to_end(pid: Pid, is_meant: impl Fn(&Pid) -> bool) {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if is_meant(&pid) {
+        let _ = pidfd_send_signal(&process, Signal::TERM);
     }
 }
 
