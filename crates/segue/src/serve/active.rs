@@ -330,3 +330,51 @@ impl Confirmer for Questions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use segue_core::run::{NodeId, QuestionKind};
+    use segue_core::value::Value;
+
+    use super::*;
+
+    fn active() -> Active {
+        let patience = Duration::from_secs(3_600);
+        Active::new("r".into(), "c".into(), None, Asking::Whoever(patience), None)
+    }
+
+    fn question(id: QuestionId) -> Question {
+        let kind = QuestionKind::Approval { message: "really?".into(), schema: None };
+        Question { id, step: "a".into(), kind }
+    }
+
+    /// A server may ask twice in one call: the first answer must not wait for an entry that the journal
+    /// never gets.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_to_a_call_is_not_awaited_in_the_journal() {
+        let active = active();
+        let yes = Decision { granted: true, by: "me".into(), data: Value::Null };
+        for id in 1..=2 {
+            let question = question(QuestionId::of_call(NodeId::RUN));
+            let ask = active.ask(&question, Duration::from_secs(60));
+            let (answer, is_told) = tokio::join!(ask, active.answer(id, Some(yes.clone())));
+            assert!(is_told && answer.is_some_and(|answer| answer.granted));
+        }
+    }
+
+    /// An answer that the journal gets is awaited until it has it.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_to_a_run_is_awaited_in_the_journal() {
+        let active = active();
+        let id = QuestionId { node: NodeId::RUN, seq: 3 };
+        let question = question(id);
+        let mut ask = Box::pin(active.ask(&question, Duration::from_secs(60)));
+        assert!(futures_util::poll!(&mut ask).is_pending());
+        let mut answer = Box::pin(active.answer(1, None));
+        assert!(futures_util::poll!(&mut answer).is_pending());
+        assert!(ask.await.is_none());
+        assert!(futures_util::poll!(&mut answer).is_pending());
+        active.recorded(Recorded::Answer(id));
+        assert!(answer.await);
+    }
+}
