@@ -101,6 +101,8 @@ pub fn run(plan: &Arc<Plan>, input: Value, mut chance: u64) -> RunView {
                     let answer = answer(run.tool_for(call.id.node, 0, call.purpose), chance);
                     coming.push_back(EventKind::Answered { call: call.id, answer });
                 }
+                // Its answer is among what comes.
+                Effect::Settle(_) => {}
                 Effect::End(call) => coming.push_back(ended(call)),
                 Effect::Ask(question) => coming.push_back(EventKind::Decided {
                     question: question.id,
