@@ -1,0 +1,116 @@
+//! `segue trust`: what it shows, what it is bound to, and what happens before it.
+
+use std::fs;
+
+use crate::support::World;
+
+/// What stands for a secret. Nothing about its look says that it is one.
+const CANARY: &str = "canary";
+
+/// Command lines with a secret, as lists in YAML, and a part of each that is shown.
+const SPELLINGS: &[(&str, &str)] = &[
+    ("[curl, -u, 'me:canary', 'https://h.example/a']", "https://h.example/a"),
+    ("[curl, '-ume:canary', x]", "curl"),
+    ("[curl, --user, 'me:canary']", "--user"),
+    ("[curl, '--user=me:canary']", "--user"),
+    ("[curl, --proxy-user, 'me:canary']", "--proxy-user"),
+    ("[curl, -U, 'me:canary']", "-U"),
+    ("[curl, -H, 'X-Api-Key: canary']", "X-Api-Key"),
+    ("[curl, -b, 'session=canary']", "-b"),
+    ("[curl, 'https://h.example/x?sig=canary&mode=fast']", "mode=fast"),
+    ("[curl, 'https://h.example/x?X-Amz-Signature=canary']", "https://h.example/x"),
+    ("[curl, 'https://h.example/x?code=canary']", "https://h.example/x"),
+    ("[curl, 'https://canary@h.example/x']", "h.example/x"),
+    ("[curl, 'https://canary:x-oauth-basic@h.example/x']", "h.example/x"),
+    ("[curl, 'https://a.example', 'https://u:canary@h.example/x']", "https://a.example"),
+    ("[mysql, -pcanary, -u, root]", "root"),
+    ("[mysql, -p, canary]", "-p"),
+    ("[/usr/bin/sshpass, -p, canary, ssh, me@h.example]", "me@h.example"),
+    ("[7z, x, '-pcanary', a.7z]", "a.7z"),
+    ("[tool, --password, canary]", "--password"),
+    ("[tool, --password, 1234567canary]", "--password"),
+    ("[tool, -password, canary]", "-password"),
+    ("[tool, --password=canary]", "--password"),
+    ("[tool, --pass, canary]", "--pass"),
+    ("[tool, /password:canary]", "tool"),
+    ("[redis-cli, -a, canary]", "-a"),
+    ("[sqlcmd, -P, canary]", "-P"),
+    ("[ldapsearch, -w, canary]", "-w"),
+    ("[smbclient, -U, 'me%canary']", "-U"),
+    ("[sh, -c, 'tool --password canary --quiet']", "--quiet"),
+    ("[sh, -c, \"tool --password 'canary' --quiet\"]", "--quiet"),
+    ("[sh, -c, \"tool --password 'a canary' --quiet\"]", "--quiet"),
+    ("[sh, -c, 'cd /x && mysql -pcanary db']", "cd /x"),
+    ("[sh, -c, 'mysql -p canary db']", "db"),
+    ("[sh, -c, 'curl -u me:canary https://h.example/a']", "https://h.example/a"),
+    ("[sh, -c, 'curl https://a.example; curl https://u:canary@h.example/x']", "https://a.example"),
+    ("[sh, -c, 'curl https://a.example https://h.example/?sig=canary']", "https://a.example"),
+    ("[sh, -c, 'curl \"https://h.example/?a=b&sig=canary\" -o out']", "-o out"),
+    ("[sh, -c, 'PGPASSWORD=canary psql']", "PGPASSWORD"),
+    ("[sh, -c, 'cd /x; PGPASSWORD=canary psql -l']", "psql -l"),
+    ("[env, PGPASSWORD=canary, psql]", "psql"),
+    ("[bash, -lc, \"sshpass -p'canary' ssh me@h.example\"]", "me@h.example"),
+];
+
+/// Command lines in which nothing is secret, which are shown in full.
+const PLAIN: &[&str] = &[
+    r#"["mkdir","-p","some/folder"]"#,
+    r#"["npx","-y","-p","@scope/server","serve"]"#,
+    r#"["docker","run","-p","8080:80","image:1.2"]"#,
+    r#"["ssh","-p","2222","me@h.example"]"#,
+    r#"["python","-u","main.py"]"#,
+    r#"["find",".","-path","./x","-prune","-print0"]"#,
+    r#"["sh","-c","mkdir -p a/b && ssh -p 22 me@h.example"]"#,
+    r#"["tool","-port","80","--profile","dev","-path=/x"]"#,
+];
+
+/// However a command line gives a secret to its program, `trust` does not show it, and shows the rest.
+#[test]
+fn trust_shows_no_secret_of_a_command_line() {
+    let world = World::found();
+    let command = |(at, argv): (usize, &str)| format!("  c{at}: {{ argv: {argv} }}\n");
+    let server = |(at, argv): (usize, &str)| {
+        let (program, args) = argv[1..].split_once(", ").unwrap();
+        format!("  s{at}: {{ command: {program}, args: [{args} }}\n")
+    };
+    let spellings = || SPELLINGS.iter().map(|(argv, _)| *argv).enumerate();
+    let plain = PLAIN.iter().enumerate().map(|(at, argv)| format!("  p{at}: {{ argv: {argv} }}\n"));
+    let text = format!(
+        "commands:\n{}{}mcpServers:\n{}",
+        spellings().map(command).collect::<String>(),
+        plain.collect::<String>(),
+        spellings().map(server).collect::<String>()
+    );
+    world.file("segue.yaml", text);
+    let said = world.segue(&["trust"]).exits(0).stderr;
+    let line = |name: String| said.lines().find(|line| line.contains(&name)).unwrap();
+    let mut wrong = Vec::new();
+    for (at, (_, shown)) in SPELLINGS.iter().enumerate() {
+        for line in [line(format!("commands.c{at}:")), line(format!("mcpServers.s{at}:"))] {
+            let has_it = line.replace("\\\"", "\"").contains(shown);
+            if line.contains(CANARY) || !has_it && line.starts_with("  commands") {
+                wrong.push(line.to_owned());
+            }
+        }
+    }
+    for (at, argv) in PLAIN.iter().enumerate() {
+        let line = line(format!("commands.p{at}:"));
+        if !line.contains(argv) {
+            wrong.push(line.to_owned());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Numbers are secrets too where a secret stands.
+#[test]
+fn trust_shows_no_number_in_the_place_of_a_secret() {
+    let world = World::found();
+    world.file(
+        "segue.yaml",
+        "commands: { c: { argv: [tool, --pin-token, 7351, --password, 7352], env: { PIN: '7353' } } }\n\
+         http: { o: { url: 'https://h.example/', headers: { X-Pin: '7354' }, body: { password: 7355 } } }\n",
+    );
+    let said = world.segue(&["trust"]).exits(0).stderr;
+    assert!(!said.contains("735"), "{said}");
+}
