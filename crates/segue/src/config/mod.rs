@@ -33,6 +33,8 @@ use segue_runtime::tools::mcp::ServerConfig;
 pub(crate) use secrets::masked::masked;
 pub use trust::{Grants, Standing, Trust};
 
+use secrets::quoted::quoted;
+
 use crate::observe::traces::TracesConfig;
 use crate::serve::http::Key;
 
@@ -217,7 +219,7 @@ pub enum ConfigError {
     },
     /// Something in it is wrong.
     Wrong {
-        /// Its text.
+        /// Its text, without secrets.
         source: Source,
         /// What.
         diagnostics: Vec<Diagnostic>,
@@ -228,7 +230,7 @@ pub enum ConfigError {
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// Its text, when there is one.
+    /// Its text without secrets, when there is one.
     pub source: Option<Source>,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,
@@ -323,6 +325,7 @@ fn read_file(file: &Path, discovered: bool) -> Result<Loaded, ConfigError> {
     let wrong = diagnostics
         .iter()
         .any(|finding| finding.severity == segue_core::diagnostic::Severity::Error);
+    let (source, diagnostics) = quoted(&source, diagnostics, &config.secrets);
     if wrong {
         return Err(ConfigError::Wrong { source, diagnostics });
     }

@@ -4,6 +4,7 @@
 mod arguments;
 pub(crate) mod masked;
 pub(crate) mod parts;
+pub(super) mod quoted;
 
 use segue_runtime::tools::mcp::{Reach, ServerConfig};
 

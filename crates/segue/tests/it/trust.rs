@@ -1,11 +1,64 @@
 //! `segue trust`: what it shows, what it is bound to, and what happens before it.
 
-use std::fs;
-
-use crate::support::World;
+use crate::support::{Done, SEGUE, World};
 
 /// What stands for a secret. Nothing about its look says that it is one.
 const CANARY: &str = "canary";
+
+/// Configurations with a mistake and a secret near it, and a word that the finding still shows.
+const MISTAKES: &[(&str, &str)] = &[
+    ("server:\n  token: canary\n  tokn: canary\n", "tokn"),
+    ("server: { token: canary, tokn: 1 }\n", "tokn"),
+    ("server: { token: canary\n", "-->"),
+    ("server:\n  token: canary\n  bad: [\n", "-->"),
+    ("server:\n  token:canary\n", "server"),
+    ("server: # token canary\n  tokn: canary\n", "tokn"),
+    ("server:\n  token: 'a'\n  token: canary\n", "token"),
+    ("server: { token: [canary] }\n", "token"),
+    ("{\"server\": {\"token\": \"canary\", \"tokn\": 1}}", "tokn"),
+    ("{\"server\": {\"token\": \"canary\", \"tokn\": 1}", "-->"),
+    ("llm: { model: m, api_key: canary, provder: x }\n", "provder"),
+    ("mcpServers:\n  s: { command: cat, env: { MODE: canary }, timeout: soon }\n", "timeout"),
+    (
+        "mcpServers:\n  s: { url: 'http://h.example', headers: { X-Any: canary }, timeout: x }\n",
+        "headers",
+    ),
+    ("mcpServers:\n  s: { url: 'ftp://u:canary@h.example/?sig=canary' }\n", "url"),
+    (
+        "mcpServers:\n  s:\n    command: cat\n    env:\n      MODE: |\n        canary\n        canary\n    timeout: x\n",
+        "MODE",
+    ),
+    ("http: { o: { url: 'https://h.example/?sig=canary', methd: GET } }\n", "methd"),
+    ("http: { o: { url: 'https://u:canary@h.example/', methd: GET } }\n", "methd"),
+    ("commands: { c: { argv: [curl, -u, 'me:canary'], cwdd: x } }\n", "cwdd"),
+    (
+        "commands: { c: { argv: [sh, -c, 'mysql -pcanary'], env: { A: canary }, cwdd: x } }\n",
+        "cwdd",
+    ),
+    ("store: 'mysql://u:canary@h.example/db'\n", "store"),
+    ("store: '${GIVEN}'\n", "store"),
+    (
+        "observe: { otlp: { endpoint: 'h.example?token=canary', headers: { a: canary } } }\n",
+        "endpoint",
+    ),
+    ("llm: { model: m, api_key: &k canary, provder: *k }\n", "provder"),
+];
+
+/// A finding about a configuration quotes its lines without the secrets in them.
+#[test]
+fn findings_of_a_configuration_quote_no_secret() {
+    let mut leaks = Vec::new();
+    for (text, shown) in MISTAKES {
+        let world = World::new();
+        world.file("segue.yaml", text);
+        let output = world.command(SEGUE).args(["tools"]).env("GIVEN", CANARY).output().unwrap();
+        let done = Done::of(output).exits(2);
+        if done.stderr.contains(CANARY) || !done.stderr.contains(shown) {
+            leaks.push(format!("{text}\n{}", done.stderr));
+        }
+    }
+    assert!(leaks.is_empty(), "{}", leaks.join("\n---\n"));
+}
 
 /// Command lines with a secret, as lists in YAML, and a part of each that is shown.
 const SPELLINGS: &[(&str, &str)] = &[
