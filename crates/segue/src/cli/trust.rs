@@ -8,7 +8,7 @@ use segue_core::value::Value;
 use super::app::load_config;
 use super::{Exit, Global, complain, print_data, print_json, say};
 use crate::config::{Config, Standing, Trust, masked};
-use crate::print::clean;
+use crate::print::{clean, shown_path};
 
 /// Allow what a configuration that was found here grants
 #[derive(Args, Debug)]
@@ -59,7 +59,7 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         Ok(()) => {
             let granted = counted(&config);
             let what = if granted.is_empty() { "it grants nothing of its own" } else { &granted };
-            say(&format!("`{}` is trusted now, as written: {what}", file.display()));
+            say(&format!("`{}` is trusted now, as written: {what}", shown_path(file)));
             Exit::Success
         }
         Err(message) => failed(&message),
@@ -120,7 +120,7 @@ fn list(global: &Global) -> Exit {
         return Exit::Success;
     }
     for (file, standing) in trust.list() {
-        print_data(&format!("{:<14} {}", word(standing), clean(&file.display().to_string())));
+        print_data(&format!("{:<14} {}", word(standing), shown_path(file)));
     }
     Exit::Success
 }
@@ -128,12 +128,12 @@ fn list(global: &Global) -> Exit {
 fn forget(files: &[&Path]) -> Exit {
     match Trust::load().forget(files) {
         Ok(forgotten) if forgotten.is_empty() => {
-            say(&format!("`{}` was not trusted", files[0].display()));
+            say(&format!("`{}` was not trusted", shown_path(files[0])));
             Exit::Success
         }
         Ok(forgotten) => {
             for file in forgotten {
-                say(&format!("`{}` is not trusted any more", file.display()));
+                say(&format!("`{}` is not trusted any more", shown_path(&file)));
             }
             Exit::Success
         }

@@ -1,5 +1,9 @@
 //! `segue trust`: what it shows, what it is bound to, and what happens before it.
 
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+
 use crate::support::{Done, SEGUE, World};
 
 /// What stands for a secret. Nothing about its look says that it is one.
@@ -166,4 +170,65 @@ fn trust_shows_no_number_in_the_place_of_a_secret() {
     );
     let said = world.segue(&["trust"]).exits(0).stderr;
     assert!(!said.contains("735"), "{said}");
+}
+
+/// commands would be others.
+#[test]
+fn a_link_to_a_trusted_configuration_is_not_trusted() {
+    let world = World::found();
+    let script = |text: &str| format!("#!/bin/sh\necho {text}\n");
+    for (folder, text) in [("mine", "mine"), ("theirs", "theirs")] {
+        world.file(&format!("{folder}/run.sh"), script(text));
+    }
+    world.file("mine/segue.yaml", "commands: { go: { argv: [sh, ./run.sh], read_only: true } }\n");
+    world.file("mine/.mcp.json", r#"{ "mcpServers": { "s": { "command": "./server" } } }"#);
+    symlink(world.path("mine/segue.yaml"), world.path("theirs/segue.yaml")).unwrap();
+    symlink(world.path("mine/.mcp.json"), world.path("theirs/.mcp.json")).unwrap();
+    symlink(world.path("mine"), world.path("linked")).unwrap();
+    let segue = |folder: &str, args: &[&str]| {
+        let mut command = world.command(SEGUE);
+        Done::of(command.current_dir(world.path(folder)).args(args).output().unwrap())
+    };
+    segue("mine", &["trust"]).exits(0);
+    assert!(segue("mine", &["call", "go"]).exits(0).stdout.contains("mine"));
+    assert!(segue("linked", &["call", "go"]).exits(0).stdout.contains("mine"), "the same folder");
+    let refused = segue("theirs", &["call", "go"]).exits(1);
+    assert!(refused.stderr.contains("segue trust"), "{}", refused.stderr);
+    let doctor = segue("theirs", &["doctor"]);
+    assert!(doctor.stdout.contains(".mcp.json"), "{}", doctor.stdout);
+    segue("theirs", &["trust"]).exits(0);
+    assert!(segue("theirs", &["call", "go"]).exits(0).stdout.contains("theirs"));
+}
+
+/// Folders of any name are told apart, and have a line of the list each.
+#[test]
+fn trust_tells_folders_of_odd_names_apart() {
+    let world = World::found();
+    let names: &[&[u8]] =
+        &[b"a b", b"a\nb", b"a\xffb", b"a\xfeb", b"%61", b"a\\nb", b"a\n0 etc", b"a\x1b[31m"];
+    let segue = |name: &[u8], args: &[&str]| {
+        let folder = world.folder().join(std::ffi::OsStr::from_bytes(name));
+        let mut command = world.command(SEGUE);
+        Done::of(command.current_dir(folder).args(args).output().unwrap())
+    };
+    for name in names {
+        let folder = world.folder().join(std::ffi::OsStr::from_bytes(name));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("segue.yaml"), "commands: { go: { argv: ['true'] } }\n").unwrap();
+    }
+    for (at, name) in names.iter().enumerate() {
+        assert!(segue(name, &["tools"]).stderr.contains("segue trust"), "{name:?}");
+        segue(name, &["trust"]).exits(0);
+        assert!(!segue(name, &["tools"]).stderr.contains("segue trust"), "{name:?}");
+        let listed = world.segue(&["trust", "--list"]).exits(0).stdout;
+        assert_eq!(listed.lines().count(), at + 1, "{listed}");
+        assert!(listed.lines().all(|line| line.starts_with("trusted ")), "{listed}");
+        assert!(!listed.contains('\u{1b}'), "{listed}");
+    }
+    for name in names {
+        let said = segue(name, &["trust", "--forget"]).exits(0).stderr;
+        assert!(said.contains("not trusted any more") && !said.contains('\u{1b}'), "{said}");
+        assert!(segue(name, &["tools"]).stderr.contains("segue trust"), "{name:?}");
+    }
+    assert_eq!(world.segue(&["trust", "--list"]).exits(0).stdout, "");
 }
