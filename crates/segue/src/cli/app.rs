@@ -52,7 +52,16 @@ pub(super) struct App {
 
 /// Loads the configuration, saying what is wrong with it.
 pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
-    match config::load(global.config.as_deref()) {
+    taken(global, config::load(global.config.as_deref()))
+}
+
+/// The same for a command that only shows what it grants.
+pub(super) fn load_config_as_written(global: &Global) -> Result<Config, Exit> {
+    taken(global, config::load_as_written(global.config.as_deref()))
+}
+
+fn taken(global: &Global, loaded: Result<Loaded, ConfigError>) -> Result<Config, Exit> {
+    match loaded {
         Ok(Loaded { mut config, source, diagnostics }) => {
             if let Some(source) = source
                 && !global.quiet
@@ -539,19 +548,26 @@ fn absent(config: &Config, upstream: &Upstream) -> Absent {
     absent
 }
 
-/// The tools that need no server.
+/// The tools that need no server. One that is not trusted and cannot be made is not there: what it
+/// lacks may be a variable, which it is not given.
 fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> {
     let mut tools = builtins.tools();
     let trusted = Trust::load().allows(config);
-    for (name, command) in &config.commands {
-        let tool = command::tool(name, command, &config.limits)
-            .map_err(|message| format!("command `{name}`: {message}"))?;
-        tools.push(if trusted { tool } else { untrusted(&tool) });
-    }
-    for (name, operation) in &config.http {
-        let tool = http::tool(name, operation, &config.limits)
-            .map_err(|message| format!("HTTP operation `{name}`: {message}"))?;
-        tools.push(if trusted { tool } else { untrusted(&tool) });
+    let commands = config.commands.iter().map(|(name, command)| {
+        command::tool(name, command, &config.limits)
+            .map_err(|message| format!("command `{name}`: {message}"))
+    });
+    let operations = config.http.iter().map(|(name, operation)| {
+        http::tool(name, operation, &config.limits)
+            .map_err(|message| format!("HTTP operation `{name}`: {message}"))
+    });
+    for tool in commands.chain(operations) {
+        match tool {
+            Ok(tool) if trusted => tools.push(tool),
+            Ok(tool) => tools.push(untrusted(&tool)),
+            Err(message) if trusted => return Err(message),
+            Err(_) => {}
+        }
     }
     Ok(tools)
 }

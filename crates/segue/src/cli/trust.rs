@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use segue_core::value::Value;
 
-use super::app::load_config;
+use super::app::load_config_as_written;
 use super::{Exit, Global, complain, print_data, print_json, say};
 use crate::config::{Config, Standing, Trust, masked};
 use crate::print::{clean, shown_path};
@@ -30,7 +30,7 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     let mut global = global.clone();
     global.config = args.file.clone().or(global.config);
     // What is said of a configuration that is not trusted yet is said here in full.
-    let loaded = load_config(&Global { quiet: true, ..global });
+    let loaded = load_config_as_written(&Global { quiet: true, ..global });
     let config = match loaded {
         Ok(config) => config,
         // What cannot be read can still be forgotten.

@@ -123,14 +123,17 @@ impl Trust {
 
     /// Whether what a configuration grants has an effect.
     pub fn allows(&self, config: &Config) -> bool {
-        !config.discovered
-            || config.grants.parts.is_empty()
-            || self.holds(config.file.as_deref(), &hash(config))
+        !config.discovered || self.allows_grants(config.file.as_deref(), &config.grants)
+    }
+
+    /// Whether a found configuration may grant this.
+    pub(super) fn allows_grants(&self, file: Option<&Path>, grants: &Grants) -> bool {
+        grants.parts.is_empty() || self.holds(file, &hash(grants))
     }
 
     /// Whether the compositions of a configuration are its user's own word.
     pub fn vouches(&self, config: &Config) -> bool {
-        !config.discovered || self.holds(config.file.as_deref(), &hash(config))
+        !config.discovered || self.holds(config.file.as_deref(), &hash(&config.grants))
     }
 
     /// Whether the servers of a project's `.mcp.json` may start.
@@ -146,7 +149,7 @@ impl Trust {
     /// Allows what a configuration grants now, and its project.
     pub fn allow(&mut self, config: &Config) -> Result<(), String> {
         if let Some(file) = &config.file {
-            self.hashes.insert(place(Some(file)), hash(config));
+            self.hashes.insert(place(Some(file)), hash(&config.grants));
         }
         if let Some(project) = &config.project {
             self.hashes.insert(place(Some(&project.file)), project_hash(project));
@@ -190,7 +193,7 @@ fn standing(file: &Path, hash: &str) -> Standing {
         let project = servers::project(file.to_owned(), &Value::Null, &|_| None);
         file.is_file().then(|| project_hash(&project))
     } else {
-        read_file(file, true).ok().map(|loaded| self::hash(&loaded.config))
+        read_file(file, true, &|_| false).ok().map(|loaded| self::hash(&loaded.config.grants))
     };
     match now {
         None => Standing::Gone,
@@ -201,8 +204,8 @@ fn standing(file: &Path, hash: &str) -> Standing {
 
 /// The hash of everything that a configuration grants, as written: a token that is rotated changes
 /// nothing.
-fn hash(config: &Config) -> String {
-    hex_digest(config.grants.as_written.to_canonical_json().as_bytes())
+fn hash(grants: &Grants) -> String {
+    hex_digest(grants.as_written.to_canonical_json().as_bytes())
 }
 
 fn project_hash(project: &Project) -> String {

@@ -232,3 +232,53 @@ fn trust_tells_folders_of_odd_names_apart() {
     }
     assert_eq!(world.segue(&["trust", "--list"]).exits(0).stdout, "");
 }
+
+/// Parts of a configuration that name a variable which is not set.
+const UNSET: &[&str] = &[
+    "commands: { c: { argv: [cat, '${SURELY_UNSET}'], timeout: '${SURELY_UNSET}' } }\n",
+    "http: { o: { url: '${SURELY_UNSET}' } }\n",
+    "mcpServers: { s: { url: '${SURELY_UNSET}', headers: { A: '${SURELY_UNSET}' } } }\n",
+    "builtins: { files: { root: '${SURELY_UNSET}' } }\n",
+    "builtins: { http: { allow: ['${SURELY_UNSET}'] } }\n",
+    "tools: { files_delete: { confirm: '${SURELY_UNSET}' } }\n",
+    "store: '${SURELY_UNSET}'\n",
+    "server: { token: '${SURELY_UNSET}', principals: { a: { token: '${SURELY_UNSET}', rights: [run] } } }\n",
+    "llm: { provider: '${SURELY_UNSET}', model: m, api_key: '${SURELY_UNSET}' }\n",
+    "observe: { otlp: { endpoint: '${SURELY_UNSET}' } }\n",
+];
+
+/// A variable that is not set, in a part that is not trusted, stops nothing.
+#[test]
+fn what_is_not_trusted_needs_no_variables() {
+    for text in UNSET {
+        let world = World::found();
+        world.file("segue.yaml", text);
+        world.file("c.yaml", "name: c\nsteps: [ { id: a, tool: echo, parameters: { a: 1 } } ]\n");
+        for args in [&["run", "c.yaml"][..], &["tools"], &["check", "c.yaml"]] {
+            let said = world.segue(args).exits(0).stderr;
+            assert!(said.contains("segue trust"), "{text}: {said}");
+        }
+        let doctor = world.segue(&["doctor"]);
+        assert!(doctor.stdout.contains("trust"), "{text}: {doctor:?}");
+        let shown = world.segue(&["trust"]).exits(0).stderr;
+        assert!(shown.contains("is trusted now"), "{text}: {shown}");
+    }
+}
+
+/// What is not trusted does not see the environment.
+#[test]
+fn what_is_not_trusted_is_not_given_variables() {
+    let world = World::found();
+    world
+        .file("segue.yaml", "commands: { c: { argv: ['cat'], description: 'It is ${GIVEN}.' } }\n");
+    let tools = || {
+        let mut command = world.command(SEGUE);
+        Done::of(
+            command.args(["tools", "show", "c", "--json"]).env("GIVEN", CANARY).output().unwrap(),
+        )
+    };
+    let untrusted = tools();
+    assert!(!format!("{untrusted:?}").contains(CANARY), "{untrusted:?}");
+    world.segue(&["trust"]).exits(0);
+    assert!(tools().exits(0).stdout.contains(CANARY));
+}
