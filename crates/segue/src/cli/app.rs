@@ -34,7 +34,7 @@ use crate::config::{self, Config, ConfigError, Loaded, StoreAt, Trust};
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
 use crate::observe::{Observing, log};
-use crate::print::{Look, clean, draw};
+use crate::print::{Look, clean, draw, shown_path};
 
 /// A configured engine.
 pub(super) struct App {
@@ -84,7 +84,7 @@ fn taken(global: &Global, loaded: Result<Loaded, ConfigError>) -> Result<Config,
             Ok(config)
         }
         Err(ConfigError::Unreadable { file, reason }) => {
-            complain(&format!("cannot read `{}`: {reason}", file.display()), None);
+            complain(&format!("cannot read `{}`: {reason}", shown_path(&file)), None);
             Err(Exit::Usage)
         }
         Err(ConfigError::Wrong { source, diagnostics }) => {
@@ -94,15 +94,25 @@ fn taken(global: &Global, loaded: Result<Loaded, ConfigError>) -> Result<Config,
     }
 }
 
-/// Says that a configuration was found and has no effect yet.
+/// Says what of a found configuration has no effect yet.
 fn untrusted_note(config: &Config) -> String {
     let file = config.file.as_deref().unwrap_or(Path::new("segue.yaml"));
-    let parts: Vec<&str> = config.grants.parts.iter().map(|part| &**part).collect();
+    let part = |part: &Arc<str>| match &**part {
+        // Inside the working directory it needs no trust.
+        "builtins" if config.files_root.is_some() => "`builtins` (except `files.root`)".to_owned(),
+        part => format!("`{part}`"),
+    };
+    let parts: Vec<String> = config.grants.parts.iter().map(part).collect();
+    let (parts, verb) = match &*parts {
+        [before @ .., last] if !before.is_empty() => {
+            (format!("{} and {last}", before.join(", ")), "have")
+        }
+        one => (one.concat(), "has"),
+    };
     format!(
-        "note: `{}` was found here and is not trusted: `{}` has no effect; look at it, then run \
+        "note: `{}` was found here and is not trusted, so {parts} {verb} no effect: read it, then run \
          `segue trust`",
-        file.display(),
-        parts.join("`, `")
+        shown_path(file)
     )
 }
 
@@ -142,7 +152,23 @@ impl App {
         faults: &[Fault],
         recorder: Option<Recorder>,
     ) -> Result<App, Exit> {
-        let config = load_config(global)?;
+        App::open_loaded(global, load_config(global)?, wanted, faults, recorder)
+    }
+
+    /// An engine that serves. Its command has read the configuration before, and said what is to be
+    /// said about it.
+    pub(super) fn open_served(global: &Global) -> Result<App, Exit> {
+        let config = load_config(&Global { quiet: true, ..global.clone() })?;
+        App::open_loaded(global, config, &Wanted::Served, &[], None)
+    }
+
+    fn open_loaded(
+        global: &Global,
+        config: Config,
+        wanted: &Wanted<'_>,
+        faults: &[Fault],
+        recorder: Option<Recorder>,
+    ) -> Result<App, Exit> {
         let store = match store_file(&config.store) {
             None => None,
             Some(file) => match SqliteStore::open(&file, SqliteOptions::default()) {

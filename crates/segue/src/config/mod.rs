@@ -36,6 +36,7 @@ pub use trust::{Grants, Standing, Trust};
 use secrets::quoted::quoted;
 
 use crate::observe::traces::TracesConfig;
+use crate::print::shown_path;
 use crate::serve::http::Key;
 
 /// Where runs and checkpoints are kept.
@@ -340,7 +341,7 @@ fn read_file(
         file: file.to_owned(),
         reason: error.to_string(),
     })?;
-    let source = Source::new(file.display().to_string(), text);
+    let source = Source::new(shown_path(file), text);
     let env = |name: &str| std::env::var(name).ok();
     let (mut config, diagnostics) = read::read(&source, file, &env, allows);
     config.file = Some(file.to_owned());

@@ -172,6 +172,7 @@ fn trust_shows_no_number_in_the_place_of_a_secret() {
     assert!(!said.contains("735"), "{said}");
 }
 
+/// A link to a trusted configuration does not bring its trust into another folder, where its relative
 /// commands would be others.
 #[test]
 fn a_link_to_a_trusted_configuration_is_not_trusted() {
@@ -281,4 +282,34 @@ fn what_is_not_trusted_is_not_given_variables() {
     assert!(!format!("{untrusted:?}").contains(CANARY), "{untrusted:?}");
     world.segue(&["trust"]).exits(0);
     assert!(tools().exits(0).stdout.contains(CANARY));
+}
+
+/// The note says what has no effect, once, and with names that command no terminal.
+#[test]
+fn the_note_about_trust_is_right_and_said_once() {
+    let note = |text: &str, args: &[&str]| -> String {
+        let world = World::found();
+        world.file("odd\u{1b}[31m\u{202e}\n name/segue.yaml", text);
+        let folder = world.path("odd\u{1b}[31m\u{202e}\n name");
+        let mut command = world.command(SEGUE);
+        let said = Done::of(command.current_dir(folder).args(args).output().unwrap()).stderr;
+        let notes: Vec<&str> = said.lines().filter(|line| line.contains("not trusted")).collect();
+        assert_eq!(notes.len(), 1, "{args:?}: {said}");
+        assert!(!said.contains(['\u{1b}', '\u{202e}']), "{said:?}");
+        assert!(notes[0].contains("odd\\u{1b}[31m\\u{202e}\\n name"), "{said}");
+        notes[0].to_owned()
+    };
+    // A server that cannot listen there ends.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = (taken.local_addr().unwrap().to_string(), taken);
+    for args in [&["tools"][..], &["mcp"], &["serve", "--listen", &taken.0]] {
+        let one = note("commands: { c: { argv: ['cat'] } }\n", args);
+        assert!(one.contains("`commands` has no effect"), "{one}");
+    }
+    let two = note("commands: { c: { argv: ['cat'] } }\nstore: memory\n", &["tools"]);
+    assert!(two.contains("`commands` and `store` have no effect"), "{two}");
+    let inside = "builtins: { files: { root: files, overwrite: ['*'] } }\nstore: memory\nllm: { model: m }\n";
+    let three = note(inside, &["tools"]);
+    let said = "`builtins` (except `files.root`), `store` and `llm` have no effect";
+    assert!(three.contains(said), "{three}");
 }
