@@ -9,7 +9,8 @@ use segue_runtime::driver::now_ms;
 use segue_runtime::store::Retention;
 use tokio::sync::{oneshot, watch};
 
-use super::app::{App, load_config, store_file};
+use super::app::{App, store_file};
+use super::load::load_config;
 use super::reload::{Stamps, Watch};
 use super::run::interrupted;
 use super::{Exit, Global, complain, say};

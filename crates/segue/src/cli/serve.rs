@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::app::{App, load_config};
+use super::app::App;
+use super::load::load_config;
 use super::mcp::{hall, keep_tidy, pools, recover};
 use super::reload::{Stamps, Watch};
 use super::run::{Hangups, interrupted_for_good};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use segue_core::value::Value;
 
-use super::app::load_config_as_written;
+use super::load::load_config_as_written;
 use super::{Exit, Global, complain, print_data, print_json, say};
 use crate::config::{Config, Standing, Trust, masked};
 use crate::print::{clean, shown_path};

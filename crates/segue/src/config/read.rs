@@ -167,6 +167,7 @@ pub(super) struct Reader<'a> {
 }
 
 /// Leaves variables as they are written.
+#[expect(clippy::unnecessary_wraps, reason = "an environment, in which a variable may be missing")]
 fn unexpanded(name: &str) -> Option<String> {
     Some(format!("${{{name}}}"))
 }

@@ -257,6 +257,7 @@ fn path_of(line: &str) -> Option<PathBuf> {
 }
 
 #[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere not all bytes are a path")]
 fn path_from(bytes: Vec<u8>) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt as _;
     Some(std::ffi::OsString::from_vec(bytes).into())

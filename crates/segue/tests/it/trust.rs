@@ -41,6 +41,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("store: 'mysql://u:canary@h.example/db'\n", "store"),
     ("store: '${GIVEN}'\n", "store"),
+    ("llm: { model: m, credentails: canary }\n", "credentails"),
+    ("server: { acess_tokn: canary }\n", "acess_tokn"),
     (
         "observe: { otlp: { endpoint: 'h.example?token=canary', headers: { a: canary } } }\n",
         "endpoint",

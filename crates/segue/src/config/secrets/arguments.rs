@@ -149,9 +149,9 @@ impl<'a> Line<'a> {
         let (name, next) = self.next.take().unwrap_or(("", Next::Named));
         let is_flag = is_flag(word);
         match next {
-            Next::Secret => return Secret { ranges: vec![0..word.len()], is_all: true },
+            Next::Secret => return Secret { ranges: whole(word), is_all: true },
             Next::SecretOrFlag if !is_flag => {
-                return Secret { ranges: vec![0..word.len()], is_all: true };
+                return Secret { ranges: whole(word), is_all: true };
             }
             Next::Script => return Secret { ranges: script(word, self.depth), is_all: false },
             _ => {}
@@ -234,6 +234,10 @@ impl<'a> Line<'a> {
     }
 }
 
+fn whole(text: &str) -> Vec<Range<usize>> {
+    std::iter::once(0..text.len()).collect()
+}
+
 /// `-x` and `--word`, which could be nothing else.
 fn is_flag(word: &str) -> bool {
     let name = word.strip_prefix("--").filter(|name| name.len() > 1);
@@ -295,7 +299,7 @@ fn of_address(text: &str) -> Vec<Range<usize>> {
 /// The secrets of a script for a shell: each of its commands is a command line.
 fn script(text: &str, depth: usize) -> Vec<Range<usize>> {
     if depth == DEPTH_MAX {
-        return vec![0..text.len()];
+        return whole(text);
     }
     let mut ranges = Vec::new();
     for command in commands(text) {

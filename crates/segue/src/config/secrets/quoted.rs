@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use segue_core::compile::document::{Budget, Node, NodeKind, read};
 use segue_core::compile::source::Source;
-use segue_core::diagnostic::Diagnostic;
+use segue_core::diagnostic::{Diagnostic, nearest};
 use segue_core::limits::Limits;
 
 use super::arguments::{self, secrets_of};
@@ -56,6 +56,22 @@ const QUOTED: &[&str] = &[
     "type",
     "url",
 ];
+
+/// Fields that a misspelled one is sooner taken for.
+const NOT_QUOTED: &[&str] = &[
+    "api_key",
+    "credentials",
+    "description",
+    "env",
+    "headers",
+    "key",
+    "password",
+    "secret",
+    "token",
+];
+
+/// A misspelled name that is shorter could be meant as another one, too.
+const MISSPELLED_BYTES_MIN: usize = 8;
 
 /// A shorter secret is looked for only where a message quotes something: it could be an ordinary word.
 const SOUGHT_BYTES_MIN: usize = 8;
@@ -147,7 +163,7 @@ impl Hidden {
 
     fn scalar(&mut self, name: &str, node: &Node, is_secret: bool) {
         self.known.push(node.span.range());
-        let is_known = QUOTED.contains(&name);
+        let is_known = is_quoted(name);
         let is_shown = match &node.kind {
             NodeKind::Number(_) => is_known || name.ends_with("_max") || name.ends_with("_ms"),
             NodeKind::String(text) if veiled(text) == **text => return,
@@ -200,6 +216,13 @@ impl Hidden {
             start += line.len();
         }
     }
+}
+
+/// Whether the values of a field may be quoted: one of ours, or what is meant as such.
+fn is_quoted(name: &str) -> bool {
+    let all = NOT_QUOTED.iter().chain(QUOTED).copied();
+    let is_meant = || nearest(name, all).is_some_and(|near| QUOTED.contains(&near));
+    QUOTED.contains(&name) || (name.len() >= MISSPELLED_BYTES_MIN && is_meant())
 }
 
 /// Whether a value that stands in no secret place holds a secret, or names one.
