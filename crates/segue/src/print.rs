@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::IsTerminal as _;
+use std::path::Path;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
@@ -100,6 +101,11 @@ pub fn clean(text: &str) -> Cow<'_, str> {
         }
     }
     shown.into()
+}
+
+/// The name of a file as people are shown it: on one line, like [`clean`] texts.
+pub fn shown_path(path: &Path) -> String {
+    clean(&path.display().to_string()).replace('\n', "\\n")
 }
 
 /// Whether a character shows something else than itself, or nothing.

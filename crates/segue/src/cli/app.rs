@@ -26,14 +26,15 @@ use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::secret::Secrets;
 use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, end_left_servers, http};
 
+use super::load::load_config;
 use super::overrides::{self, is_meant};
 use super::own_files::own_files;
 use super::upstream::{Upstream, Wanted};
 use super::{Exit, Global, complain, say};
-use crate::config::{self, Config, ConfigError, Loaded, StoreAt, Trust};
+use crate::config::{self, Config, StoreAt, Trust};
+use crate::observe::Observing;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
-use crate::observe::{Observing, log};
 use crate::print::{Look, clean, draw};
 
 /// A configured engine.
@@ -48,53 +49,6 @@ pub(super) struct App {
     sending: Sending,
     // Last, because everything else may still hold connections of its servers.
     pub(super) upstream: Upstream,
-}
-
-/// Loads the configuration, saying what is wrong with it.
-pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
-    match config::load(global.config.as_deref()) {
-        Ok(Loaded { mut config, source, diagnostics }) => {
-            if let Some(source) = source
-                && !global.quiet
-            {
-                diagnostics.iter().for_each(|d| say(&draw(d, &source, Look::of_stderr())));
-            }
-            log::hide(Secrets::new(config.secrets.iter().cloned()));
-            if !global.quiet && !Trust::load().allows(&config) {
-                say(&untrusted_note(&config));
-            }
-            if let Some(store) = &global.store {
-                match StoreAt::parse(store, Path::new("")) {
-                    Ok(store) => config.store = store,
-                    Err(message) => {
-                        complain(&message, None);
-                        return Err(Exit::Usage);
-                    }
-                }
-            }
-            Ok(config)
-        }
-        Err(ConfigError::Unreadable { file, reason }) => {
-            complain(&format!("cannot read `{}`: {reason}", file.display()), None);
-            Err(Exit::Usage)
-        }
-        Err(ConfigError::Wrong { source, diagnostics }) => {
-            diagnostics.iter().for_each(|d| say(&draw(d, &source, Look::of_stderr())));
-            Err(Exit::Usage)
-        }
-    }
-}
-
-/// Says that a configuration was found and has no effect yet.
-fn untrusted_note(config: &Config) -> String {
-    let file = config.file.as_deref().unwrap_or(Path::new("segue.yaml"));
-    let parts: Vec<&str> = config.grants.parts.iter().map(|part| &**part).collect();
-    format!(
-        "note: `{}` was found here and is not trusted: `{}` has no effect; look at it, then run \
-         `segue trust`",
-        file.display(),
-        parts.join("`, `")
-    )
 }
 
 impl App {
@@ -133,7 +87,23 @@ impl App {
         faults: &[Fault],
         recorder: Option<Recorder>,
     ) -> Result<App, Exit> {
-        let config = load_config(global)?;
+        App::open_loaded(global, load_config(global)?, wanted, faults, recorder)
+    }
+
+    /// An engine that serves. Its command has read the configuration before, and said what is to be
+    /// said about it.
+    pub(super) fn open_served(global: &Global) -> Result<App, Exit> {
+        let config = load_config(&Global { quiet: true, ..global.clone() })?;
+        App::open_loaded(global, config, &Wanted::Served, &[], None)
+    }
+
+    fn open_loaded(
+        global: &Global,
+        config: Config,
+        wanted: &Wanted<'_>,
+        faults: &[Fault],
+        recorder: Option<Recorder>,
+    ) -> Result<App, Exit> {
         let store = match store_file(&config.store) {
             None => None,
             Some(file) => match SqliteStore::open(&file, SqliteOptions::default()) {
@@ -539,19 +509,26 @@ fn absent(config: &Config, upstream: &Upstream) -> Absent {
     absent
 }
 
-/// The tools that need no server.
+/// The tools that need no server. One that is not trusted and cannot be made is not there: what it
+/// lacks may be a variable, which it is not given.
 fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> {
     let mut tools = builtins.tools();
     let trusted = Trust::load().allows(config);
-    for (name, command) in &config.commands {
-        let tool = command::tool(name, command, &config.limits)
-            .map_err(|message| format!("command `{name}`: {message}"))?;
-        tools.push(if trusted { tool } else { untrusted(&tool) });
-    }
-    for (name, operation) in &config.http {
-        let tool = http::tool(name, operation, &config.limits)
-            .map_err(|message| format!("HTTP operation `{name}`: {message}"))?;
-        tools.push(if trusted { tool } else { untrusted(&tool) });
+    let commands = config.commands.iter().map(|(name, command)| {
+        command::tool(name, command, &config.limits)
+            .map_err(|message| format!("command `{name}`: {message}"))
+    });
+    let operations = config.http.iter().map(|(name, operation)| {
+        http::tool(name, operation, &config.limits)
+            .map_err(|message| format!("HTTP operation `{name}`: {message}"))
+    });
+    for tool in commands.chain(operations) {
+        match tool {
+            Ok(tool) if trusted => tools.push(tool),
+            Ok(tool) => tools.push(untrusted(&tool)),
+            Err(message) if trusted => return Err(message),
+            Err(_) => {}
+        }
     }
     Ok(tools)
 }

@@ -15,7 +15,7 @@ use super::serve::{EXPOSED, is_guessable, would_be_exposed};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
 use crate::config::{Config, Trust, data_folder};
-use crate::print::clean;
+use crate::print::{clean, shown_path};
 use crate::serve::http::TOO_SHORT;
 
 /// Say what is wrong with this installation and its configuration
@@ -91,7 +91,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
 
 fn configuration(app: &App) -> Finding {
     match &app.config.file {
-        Some(file) => Finding::good("configuration", file.display().to_string()),
+        Some(file) => Finding::good("configuration", shown_path(file)),
         None => Finding::good("configuration", "none; `segue init` writes one"),
     }
 }
@@ -199,7 +199,8 @@ fn commands(app: &App) -> Vec<Finding> {
     let secrets = Secrets::new(app.config.secrets.iter().cloned());
     for (name, command) in &app.config.commands {
         let program = command.argv.first().map(ToString::to_string).unwrap_or_default();
-        if !is_program(&program) {
+        // What is not trusted is not given the variables that it may be named by.
+        if !program.contains("${") && !is_program(&program) {
             let program = secrets.clean(&program);
             let message = format!("`{name}` starts `{program}`, which is not there");
             findings.push(Finding::bad("command", message, format!("install `{program}`")));
@@ -219,10 +220,10 @@ fn servers(app: &App) -> Vec<Finding> {
     if let Some(project) = project {
         if !Trust::load().allows_project(project) {
             let message =
-                format!("the servers of `{}` are not allowed yet", project.file.display());
+                format!("the servers of `{}` are not allowed yet", shown_path(&project.file));
             findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
         }
-        let help = format!("correct `{}`", project.file.display());
+        let help = format!("correct `{}`", shown_path(&project.file));
         findings.extend(project.notes.iter().map(|note| Finding::bad("server", note, &help)));
     }
     for (name, why) in &app.upstream.failed {

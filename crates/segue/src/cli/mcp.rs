@@ -9,10 +9,10 @@ use segue_runtime::driver::now_ms;
 use segue_runtime::store::Retention;
 use tokio::sync::{oneshot, watch};
 
-use super::app::{App, load_config, store_file};
+use super::app::{App, store_file};
+use super::load::load_config;
 use super::reload::{Stamps, Watch};
 use super::run::interrupted;
-use super::upstream::Wanted;
 use super::{Exit, Global, complain, say};
 use crate::config::{Config, KeepRuns};
 use crate::observe::Observing;
@@ -54,7 +54,7 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
     }
     // Before they are read, so that no change is missed.
     let seen = Stamps::of(&config);
-    let mut app = match App::open_stored(global, &Wanted::Served, &[]) {
+    let mut app = match App::open_served(global) {
         Ok(app) => app,
         Err(exit) => return exit,
     };

@@ -17,6 +17,7 @@ mod generate;
 mod import;
 mod init;
 mod input;
+mod load;
 mod login;
 mod man;
 mod mcp;

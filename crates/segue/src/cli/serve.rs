@@ -8,12 +8,12 @@ use clap::{Args, Subcommand};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::app::{App, load_config};
+use super::app::App;
+use super::load::load_config;
 use super::mcp::{hall, keep_tidy, pools, recover};
 use super::reload::{Stamps, Watch};
 use super::run::{Hangups, interrupted_for_good};
 use super::token::{TokenArgs, token};
-use super::upstream::Wanted;
 use super::{Exit, Global, complain, say, warn};
 use crate::config::{Config, ServeConfig, data_folder};
 use crate::serve::http::{House, Issuer, Keyring, TOKEN_CHARS_MIN, TOO_SHORT, bind, tls};
@@ -67,7 +67,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Err(exit) => return exit,
     };
     let seen = Stamps::of(&config);
-    let mut app = match App::open_stored(global, &Wanted::Served, &[]) {
+    let mut app = match App::open_served(global) {
         Ok(app) => app,
         Err(exit) => return exit,
     };

@@ -10,7 +10,8 @@ use segue_core::view::{parse_rfc3339, rfc3339};
 use segue_runtime::driver::now_ms;
 use serde_json::json;
 
-use super::app::{load_config, toolset_of};
+use super::app::toolset_of;
+use super::load::load_config;
 use super::{Exit, Global, complain, print_data, print_json, say};
 use crate::config::principals::is_name;
 use crate::serve::http::made_up;

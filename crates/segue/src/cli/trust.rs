@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use segue_core::value::Value;
 
-use super::app::load_config;
+use super::load::load_config_as_written;
 use super::{Exit, Global, complain, print_data, print_json, say};
 use crate::config::{Config, Standing, Trust, masked};
-use crate::print::clean;
+use crate::print::{clean, shown_path};
 
 /// Allow what a configuration that was found here grants
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     let mut global = global.clone();
     global.config = args.file.clone().or(global.config);
     // What is said of a configuration that is not trusted yet is said here in full.
-    let loaded = load_config(&Global { quiet: true, ..global });
+    let loaded = load_config_as_written(&Global { quiet: true, ..global });
     let config = match loaded {
         Ok(config) => config,
         // What cannot be read can still be forgotten.
@@ -59,7 +59,7 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         Ok(()) => {
             let granted = counted(&config);
             let what = if granted.is_empty() { "it grants nothing of its own" } else { &granted };
-            say(&format!("`{}` is trusted now, as written: {what}", file.display()));
+            say(&format!("`{}` is trusted now, as written: {what}", shown_path(file)));
             Exit::Success
         }
         Err(message) => failed(&message),
@@ -120,7 +120,7 @@ fn list(global: &Global) -> Exit {
         return Exit::Success;
     }
     for (file, standing) in trust.list() {
-        print_data(&format!("{:<14} {}", word(standing), clean(&file.display().to_string())));
+        print_data(&format!("{:<14} {}", word(standing), shown_path(file)));
     }
     Exit::Success
 }
@@ -128,12 +128,12 @@ fn list(global: &Global) -> Exit {
 fn forget(files: &[&Path]) -> Exit {
     match Trust::load().forget(files) {
         Ok(forgotten) if forgotten.is_empty() => {
-            say(&format!("`{}` was not trusted", files[0].display()));
+            say(&format!("`{}` was not trusted", shown_path(files[0])));
             Exit::Success
         }
         Ok(forgotten) => {
             for file in forgotten {
-                say(&format!("`{}` is not trusted any more", file.display()));
+                say(&format!("`{}` is not trusted any more", shown_path(&file)));
             }
             Exit::Success
         }

@@ -33,7 +33,10 @@ use segue_runtime::tools::mcp::ServerConfig;
 pub(crate) use secrets::masked::masked;
 pub use trust::{Grants, Standing, Trust};
 
+use secrets::quoted::quoted;
+
 use crate::observe::traces::TracesConfig;
+use crate::print::shown_path;
 use crate::serve::http::Key;
 
 /// Where runs and checkpoints are kept.
@@ -217,7 +220,7 @@ pub enum ConfigError {
     },
     /// Something in it is wrong.
     Wrong {
-        /// Its text.
+        /// Its text, without secrets.
         source: Source,
         /// What.
         diagnostics: Vec<Diagnostic>,
@@ -228,7 +231,7 @@ pub enum ConfigError {
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// Its text, when there is one.
+    /// Its text without secrets, when there is one.
     pub source: Option<Source>,
     /// Warnings.
     pub diagnostics: Vec<Diagnostic>,
@@ -253,6 +256,25 @@ impl Config {
 /// Finds and reads the configuration: the named one, else `SEGUE_CONFIG`, else `segue.yaml` in the
 /// working directory or above, else the user's own.
 pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
+    let allows = |file: &Path, is_named: bool, grants: &Grants| {
+        is_named || Trust::load().allows_grants(Some(file), grants)
+    };
+    load_by(named, &allows)
+}
+
+/// The same for those who only look at what it grants, as written: no variable needs to be set.
+pub fn load_as_written(named: Option<&Path>) -> Result<Loaded, ConfigError> {
+    load_by(named, &|_, _, _| false)
+}
+
+/// `allows`: whether a file, and one that was named, may grant this.
+fn load_by(
+    named: Option<&Path>,
+    allows: &dyn Fn(&Path, bool, &Grants) -> bool,
+) -> Result<Loaded, ConfigError> {
+    let read_file = |file: &Path, discovered: bool| {
+        read_file(file, discovered, &|grants| allows(file, !discovered, grants))
+    };
     let from_env = std::env::var_os("SEGUE_CONFIG").filter(|file| !file.is_empty());
     if let Some(file) = named.map(Path::to_owned).or_else(|| from_env.map(PathBuf::from)) {
         return read_file(&file, false);
@@ -310,19 +332,24 @@ pub fn data_folder() -> Option<PathBuf> {
     Some(dirs.data_dir().join("segue"))
 }
 
-fn read_file(file: &Path, discovered: bool) -> Result<Loaded, ConfigError> {
+fn read_file(
+    file: &Path,
+    discovered: bool,
+    allows: read::Allows<'_>,
+) -> Result<Loaded, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError::Unreadable {
         file: file.to_owned(),
         reason: error.to_string(),
     })?;
-    let source = Source::new(file.display().to_string(), text);
+    let source = Source::new(shown_path(file), text);
     let env = |name: &str| std::env::var(name).ok();
-    let (mut config, diagnostics) = read::read(&source, file, &env);
+    let (mut config, diagnostics) = read::read(&source, file, &env, allows);
     config.file = Some(file.to_owned());
     config.discovered = discovered;
     let wrong = diagnostics
         .iter()
         .any(|finding| finding.severity == segue_core::diagnostic::Severity::Error);
+    let (source, diagnostics) = quoted(&source, diagnostics, &config.secrets);
     if wrong {
         return Err(ConfigError::Wrong { source, diagnostics });
     }

@@ -90,7 +90,17 @@ const TOOL: &[&str] = &[
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<Diagnostic>) {
+/// Whether what a configuration grants has an effect, or is only shown.
+pub(super) type Allows<'a> = &'a dyn Fn(&Grants) -> bool;
+
+/// Reads a configuration. The parts of one that is not allowed to grant anything are not given the
+/// environment's variables.
+pub(super) fn read(
+    source: &Source,
+    file: &Path,
+    env: Env<'_>,
+    allows: Allows<'_>,
+) -> (Config, Vec<Diagnostic>) {
     let is_empty = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if source.text().lines().all(is_empty) {
         return (Config::default(), Vec::new());
@@ -110,8 +120,9 @@ pub(super) fn read(source: &Source, file: &Path, env: Env<'_>) -> (Config, Vec<D
         given.borrow_mut().extend(value.clone().filter(|_| !is_public(name)));
         value
     };
-    let mut reader = Reader { folder, env: &env, toolsets_meant: Vec::new(), findings: Vec::new() };
-    let mut config = reader.config(&root);
+    let (toolsets_meant, findings) = (Vec::new(), Vec::new());
+    let mut reader = Reader { folder, env: &env, toolsets_meant, findings, text: source.text() };
+    let mut config = reader.config(&root, allows);
     let mut findings = reader.findings;
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
     config.secrets = given.take();
@@ -151,48 +162,29 @@ pub(super) struct Reader<'a> {
     /// Toolsets that principals are held to, and where that is said.
     pub(super) toolsets_meant: Vec<(Arc<str>, Span)>,
     findings: Vec<Diagnostic>,
+    /// The text that spans are of.
+    text: &'a str,
+}
+
+/// Leaves variables as they are written.
+#[expect(clippy::unnecessary_wraps, reason = "an environment, in which a variable may be missing")]
+fn unexpanded(name: &str) -> Option<String> {
+    Some(format!("${{{name}}}"))
 }
 
 impl Reader<'_> {
-    fn config(&mut self, root: &Node) -> Config {
+    fn config(&mut self, root: &Node, allows: Allows<'_>) -> Config {
         let mut config = Config::default();
         if root.kind == NodeKind::Null || !self.keys(root, TOP, "the configuration") {
             return config;
         }
+        config.grants = Grants::read(root);
+        let allows = allows(&config.grants);
         for member in root.members() {
-            let value = &member.value;
-            match &*member.key {
-                "commands" => config.commands = self.each(value, Self::command),
-                // The shape that every MCP host reads, and the key that one of them has for it.
-                "mcpServers" | "servers" => self.servers(value, &mut config),
-                "http" => config.http = self.each(value, Self::http),
-                "builtins" => self.builtins(value, &mut config),
-                "tools" => {
-                    config.tools = self
-                        .each(value, Self::tool)
-                        .into_iter()
-                        .map(|(k, v)| (k.into(), v))
-                        .collect();
-                }
-                "sources" => {
-                    config.sources = self
-                        .each(value, Self::source)
-                        .into_iter()
-                        .map(|(k, v)| (k.into(), v))
-                        .collect();
-                }
-                "toolsets" => config.toolsets = self.toolsets(value),
-                "compositions" => config.compositions = self.texts(value, "`compositions`"),
-                "templates" => config.templates = self.texts(value, "`templates`"),
-                "store" => config.store = self.store(value),
-                "retention" => config.retention = self.retention(value),
-                "limits" => config.limits = self.limits(value),
-                "server" => config.server = self.server(value),
-                "observe" => config.traces = self.observe(value),
-                "llm" => config.llm = self.llm(value),
-                "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
-                other if LATER.contains(&other) => self.later(member),
-                _ => {}
+            if allows || !config.grants.parts.contains(&member.key) {
+                self.part(member, &mut config);
+            } else {
+                self.withheld(member, &mut config);
             }
         }
         self.check_toolsets_meant(&config);
@@ -200,8 +192,61 @@ impl Reader<'_> {
             let inline = ToolsetBuilder::inline(Some(more));
             config.toolsets.insert(INLINE.into(), inline);
         }
-        config.grants = Grants::read(root);
         config
+    }
+
+    /// Reads a part that has no effect. Its variables are not looked up, and what cannot be told without
+    /// their values is no mistake yet.
+    fn withheld(&mut self, member: &Member, config: &mut Config) {
+        let (env, before, meant) = (self.env, self.findings.len(), self.toolsets_meant.len());
+        // A root of the file tools inside the working directory is no grant, so its value is needed.
+        if &*member.key != "builtins" {
+            self.env = &unexpanded;
+        }
+        self.part(member, config);
+        self.env = env;
+        let has_variable =
+            |span: Span| self.text.get(span.range()).is_some_and(|it| it.contains("${"));
+        let mut later = self.findings.split_off(before);
+        later.retain(|finding| !has_variable(finding.span));
+        self.findings.append(&mut later);
+        let mut later = self.toolsets_meant.split_off(meant);
+        later.retain(|(_, span)| !has_variable(*span));
+        self.toolsets_meant.append(&mut later);
+    }
+
+    fn part(&mut self, member: &Member, config: &mut Config) {
+        let value = &member.value;
+        match &*member.key {
+            "commands" => config.commands = self.each(value, Self::command),
+            // The shape that every MCP host reads, and the key that one of them has for it.
+            "mcpServers" | "servers" => self.servers(value, config),
+            "http" => config.http = self.each(value, Self::http),
+            "builtins" => self.builtins(value, config),
+            "tools" => {
+                config.tools =
+                    self.each(value, Self::tool).into_iter().map(|(k, v)| (k.into(), v)).collect();
+            }
+            "sources" => {
+                config.sources = self
+                    .each(value, Self::source)
+                    .into_iter()
+                    .map(|(k, v)| (k.into(), v))
+                    .collect();
+            }
+            "toolsets" => config.toolsets = self.toolsets(value),
+            "compositions" => config.compositions = self.texts(value, "`compositions`"),
+            "templates" => config.templates = self.texts(value, "`templates`"),
+            "store" => config.store = self.store(value),
+            "retention" => config.retention = self.retention(value),
+            "limits" => config.limits = self.limits(value),
+            "server" => config.server = self.server(value),
+            "observe" => config.traces = self.observe(value),
+            "llm" => config.llm = self.llm(value),
+            "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
+            other if LATER.contains(&other) => self.later(member),
+            _ => {}
+        }
     }
 
     /// A toolset that is not there would leave nothing to whoever is held to it.

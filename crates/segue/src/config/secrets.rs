@@ -1,8 +1,10 @@
 //! What of a configuration is a secret although it is written there: the values of variables and headers
 //! whose names say so, and what addresses hold of that kind.
 
+mod arguments;
 pub(crate) mod masked;
 pub(crate) mod parts;
+pub(super) mod quoted;
 
 use segue_runtime::tools::mcp::{Reach, ServerConfig};
 
@@ -13,7 +15,7 @@ const SECRET: &[&str] =
 
 /// The same, when they stand alone: they are parts of too many other words.
 const SECRET_ALONE: &[&str] =
-    &["key", "pat", "pass", "pwd", "pw", "jwt", "bearer", "cred", "creds"];
+    &["key", "pat", "pass", "pwd", "pw", "jwt", "bearer", "cred", "creds", "sig", "signature"];
 
 /// Whether a variable or header of this name holds a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {

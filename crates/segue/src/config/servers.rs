@@ -17,6 +17,7 @@ use segue_runtime::tools::mcp::{HttpConfig, Reach, ServerConfig, StdioConfig, lo
 use super::expand::{self, expand};
 use super::read::Reader;
 use super::{Config, Project, jsonc};
+use crate::print::shown_path;
 
 /// What a server has.
 const SERVER: &[&str] =
@@ -104,7 +105,7 @@ pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<S
     let entries = match entries(&project.file) {
         Ok(entries) => entries,
         Err(why) => {
-            project.notes.push(format!("`{}`: {why}", project.file.display()));
+            project.notes.push(format!("`{}`: {why}", shown_path(&project.file)));
             return project;
         }
     };
@@ -116,7 +117,7 @@ pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<S
     let (own, all) = (names(own), names(&entries));
     for name in all.iter().filter(|name| !own.contains(name)) {
         if let Err(why) = is_name(name) {
-            let note = format!("`{}`: server `{name}`: {why}", project.file.display());
+            let note = format!("`{}`: server `{name}`: {why}", shown_path(&project.file));
             project.notes.push(note);
             continue;
         }

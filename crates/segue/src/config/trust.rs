@@ -115,7 +115,7 @@ impl Trust {
         let text = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok());
         let entry = |line: &str| {
             let (hash, path) = line.split_once(' ')?;
-            Some((PathBuf::from(path), hash.to_owned()))
+            Some((path_of(path)?, hash.to_owned()))
         };
         let hashes = text.unwrap_or_default().lines().filter_map(entry).collect();
         Trust { file, hashes }
@@ -123,14 +123,17 @@ impl Trust {
 
     /// Whether what a configuration grants has an effect.
     pub fn allows(&self, config: &Config) -> bool {
-        !config.discovered
-            || config.grants.parts.is_empty()
-            || self.holds(config.file.as_deref(), &hash(config))
+        !config.discovered || self.allows_grants(config.file.as_deref(), &config.grants)
+    }
+
+    /// Whether a found configuration may grant this.
+    pub(super) fn allows_grants(&self, file: Option<&Path>, grants: &Grants) -> bool {
+        grants.parts.is_empty() || self.holds(file, &hash(grants))
     }
 
     /// Whether the compositions of a configuration are its user's own word.
     pub fn vouches(&self, config: &Config) -> bool {
-        !config.discovered || self.holds(config.file.as_deref(), &hash(config))
+        !config.discovered || self.holds(config.file.as_deref(), &hash(&config.grants))
     }
 
     /// Whether the servers of a project's `.mcp.json` may start.
@@ -146,7 +149,7 @@ impl Trust {
     /// Allows what a configuration grants now, and its project.
     pub fn allow(&mut self, config: &Config) -> Result<(), String> {
         if let Some(file) = &config.file {
-            self.hashes.insert(place(Some(file)), hash(config));
+            self.hashes.insert(place(Some(file)), hash(&config.grants));
         }
         if let Some(project) = &config.project {
             self.hashes.insert(place(Some(&project.file)), project_hash(project));
@@ -168,7 +171,7 @@ impl Trust {
 
     fn write(&self) -> Result<(), String> {
         let file = self.file.as_deref().ok_or("there is no data directory to remember it in")?;
-        let line = |(path, hash): (&PathBuf, &String)| format!("{hash} {}\n", path.display());
+        let line = |(path, hash): (&PathBuf, &String)| format!("{hash} {}\n", line_of(path));
         let text: String = self.hashes.iter().map(line).collect();
         replaced(file, &text).map_err(|error| format!("{}: {error}", file.display()))
     }
@@ -190,7 +193,7 @@ fn standing(file: &Path, hash: &str) -> Standing {
         let project = servers::project(file.to_owned(), &Value::Null, &|_| None);
         file.is_file().then(|| project_hash(&project))
     } else {
-        read_file(file, true).ok().map(|loaded| self::hash(&loaded.config))
+        read_file(file, true, &|_| false).ok().map(|loaded| self::hash(&loaded.config.grants))
     };
     match now {
         None => Standing::Gone,
@@ -201,18 +204,66 @@ fn standing(file: &Path, hash: &str) -> Standing {
 
 /// The hash of everything that a configuration grants, as written: a token that is rotated changes
 /// nothing.
-fn hash(config: &Config) -> String {
-    hex_digest(config.grants.as_written.to_canonical_json().as_bytes())
+fn hash(grants: &Grants) -> String {
+    hex_digest(grants.as_written.to_canonical_json().as_bytes())
 }
 
 fn project_hash(project: &Project) -> String {
     hex_digest(project.as_written.to_canonical_json().as_bytes())
 }
 
-/// Where a file is, however it was named: what is the same elsewhere was not allowed there. A line
-/// of the list cannot hold every name.
+/// Where a file is, however it was named: the real folder, which its commands run in, and its name
+/// there. A link to the same text elsewhere is another configuration: its commands are others.
 fn place(file: Option<&Path>) -> PathBuf {
-    let absolute = |file: &Path| std::path::absolute(file).ok();
-    let file = file.and_then(|file| file.canonicalize().ok().or_else(|| absolute(file)));
-    file.unwrap_or_default().display().to_string().replace('\n', " ").into()
+    let file = file.and_then(|file| std::path::absolute(file).ok()).unwrap_or_default();
+    let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
+    folder.zip(file.file_name()).map_or_else(|| file.clone(), |(folder, name)| folder.join(name))
+}
+
+/// What a line of the list begins its path with where that is encoded. Paths are absolute, so that none
+/// begins like this by itself.
+const ENCODED: char = '%';
+
+/// A path as a line of the list has it. One that a line cannot hold is encoded, byte by byte.
+fn line_of(path: &Path) -> String {
+    match path.to_str().filter(|path| !path.contains(char::is_control)) {
+        Some(plain) => plain.to_owned(),
+        None => path.as_os_str().as_encoded_bytes().iter().fold(ENCODED.into(), |line, byte| {
+            if byte.is_ascii_graphic() && *byte != b'%' {
+                line + char::from(*byte).encode_utf8(&mut [0; 4])
+            } else {
+                line + &format!("%{byte:02x}")
+            }
+        }),
+    }
+}
+
+/// The path of such a line.
+fn path_of(line: &str) -> Option<PathBuf> {
+    let Some(encoded) = line.strip_prefix(ENCODED) else { return Some(line.into()) };
+    let mut bytes = Vec::new();
+    let mut rest = encoded.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    path_from(bytes)
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere not all bytes are a path")]
+fn path_from(bytes: Vec<u8>) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt as _;
+    Some(std::ffi::OsString::from_vec(bytes).into())
+}
+
+#[cfg(not(unix))]
+fn path_from(bytes: Vec<u8>) -> Option<PathBuf> {
+    String::from_utf8(bytes).ok().map(PathBuf::from)
 }

@@ -40,4 +40,5 @@ mod testing;
 mod tidy;
 mod tools;
 mod toolsets;
+mod trust;
 mod words;

@@ -1,71 +1,91 @@
 //! A part of a configuration, as it was written → the same to be shown, without secrets.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use segue_core::value::Value;
 
+use super::arguments::{self, secrets_of};
 use super::is_secret_name;
-use super::parts::parts;
+use super::parts::is_plain;
 
 /// What stands in the place of a secret.
-const MASK: &str = "***";
+pub(super) const MASK: &str = "***";
 
 /// Maps whose values are nobody's business, whatever their names are.
 const GIVEN: &[&str] = &["env", "headers"];
 
 /// A value without secrets; `name` is what it is the value of. Variables are shown: they are names.
 pub(crate) fn masked(name: &str, value: &Value) -> Value {
-    if GIVEN.contains(&name) || is_secret_name(name) {
-        return all_masked(value);
+    if is_secret_place(name) {
+        return all_masked(name, value);
     }
     match value {
-        Value::String(text) => Value::from(without(name, text)),
-        Value::Array(items) => {
-            let flag = |at: usize| {
-                let before = at.checked_sub(1).and_then(|before| items[before].as_str());
-                let flag =
-                    before.filter(|it| !it.contains('=')).and_then(|it| it.strip_prefix('-'));
-                flag.unwrap_or("").trim_start_matches('-')
-            };
-            let items = items.iter().enumerate().map(|(at, item)| masked(flag(at), item));
-            items.collect::<Vec<_>>().into()
-        }
+        Value::String(text) => Value::from(without(text, secrets_of(name, text))),
+        Value::Array(items) => list("", items),
         Value::Object(members) => {
-            let members = members.iter().map(|(name, it)| (name.clone(), masked(name, it)));
-            Value::object(members.collect::<Vec<_>>())
+            let program = members.get("command").and_then(Value::as_str).unwrap_or("");
+            let member = |(name, it): (&Arc<str>, &Value)| match it {
+                Value::Array(items) if &**name == "args" => (name.clone(), list(program, items)),
+                it => (name.clone(), masked(name, it)),
+            };
+            Value::object(members.iter().map(member).collect::<Vec<_>>())
         }
         other => other.clone(),
     }
+}
+
+/// Whether everything that has this name is a secret, or may be one.
+pub(crate) fn is_secret_place(name: &str) -> bool {
+    GIVEN.contains(&name) || is_secret_name(name)
+}
+
+/// A list as a command line; its first word is the program where that is not given.
+fn list(program: &str, items: &[Value]) -> Value {
+    let words: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or("")).collect();
+    let secrets = arguments::secrets(program, &words);
+    let items = items.iter().zip(secrets).map(|(item, secrets)| match item {
+        Value::String(text) => Value::from(without(text, secrets.ranges)),
+        item if secrets.is_all => all_masked("", item),
+        item => masked("", item),
+    });
+    items.collect::<Vec<_>>().into()
 }
 
 /// A value of which every text may be a secret. The names of members are shown.
-fn all_masked(value: &Value) -> Value {
+fn all_masked(name: &str, value: &Value) -> Value {
     match value {
         Value::String(text) => Value::from(veiled(text)),
-        Value::Array(items) => items.iter().map(all_masked).collect::<Vec<_>>().into(),
+        Value::Number(number) if !is_plain(name, &number.to_string()) => Value::from(MASK),
+        Value::Array(items) => {
+            items.iter().map(|it| all_masked(name, it)).collect::<Vec<_>>().into()
+        }
         Value::Object(members) => {
-            let members = members.iter().map(|(name, it)| (name.clone(), all_masked(it)));
+            let members = members.iter().map(|(name, it)| (name.clone(), all_masked(name, it)));
             Value::object(members.collect::<Vec<_>>())
         }
         other => other.clone(),
     }
 }
 
-/// A text without those of its parts that are secrets.
-fn without(name: &str, text: &str) -> String {
+/// A text without what stands in these ranges.
+fn without(text: &str, mut secrets: Vec<Range<usize>>) -> String {
     let (mut shown, mut at) = (String::new(), 0);
-    let mut found = parts(name, text);
-    found.sort_by_key(|part| part.range.start);
-    for part in found.into_iter().filter(|part| part.range.end > part.range.start) {
-        if part.range.start >= at {
-            shown.push_str(&text[at..part.range.start]);
-            shown.push_str(&veiled(&text[part.range.clone()]));
-            at = part.range.end;
+    secrets.retain(|range| !range.is_empty());
+    secrets.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
+    for range in secrets.into_iter().filter(|range| range.end > 0) {
+        let start = range.start.max(at);
+        if start < range.end {
+            shown.push_str(&text[at..start]);
+            shown.push_str(&veiled(&text[start..range.end]));
+            at = range.end;
         }
     }
     shown + &text[at..]
 }
 
 /// Only the variables of a text.
-fn veiled(text: &str) -> String {
+pub(super) fn veiled(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {

@@ -77,6 +77,11 @@ pub(crate) fn parts(name: &str, text: &str) -> Vec<Part> {
             return inner.map(|part| shifted(part, at, label)).collect();
         }
     }
+    unlabelled(text)
+}
+
+/// The same of a text that is not named as a whole.
+pub(super) fn unlabelled(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     parts.extend(password(text));
     Words { text, is_address: text.contains("://") }.scan(&mut parts);
@@ -97,7 +102,7 @@ fn shifted(part: Part, by: usize, label: &str) -> Part {
 }
 
 /// Switches, and how many tokens a model may use, are settings.
-fn is_plain(name: &str, text: &str) -> bool {
+pub(super) fn is_plain(name: &str, text: &str) -> bool {
     let is_count = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     matches!(text, "true" | "false") || (is_count && name.to_lowercase().contains("tokens"))
 }

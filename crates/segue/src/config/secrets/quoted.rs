@@ -1,0 +1,247 @@
+//! A configuration's text → the same text to be quoted in findings, without secrets.
+//!
+//! A finding needs the keys and the places, and few values. Only values of fields that are known to
+//! hold no secret are quoted, and those as [`super::masked`] would show them. Every byte keeps its
+//! place, so that findings still point where they did.
+
+use std::ops::Range;
+
+use segue_core::compile::document::{Budget, Node, NodeKind, read};
+use segue_core::compile::source::Source;
+use segue_core::diagnostic::{Diagnostic, nearest};
+use segue_core::limits::Limits;
+
+use super::arguments::{self, secrets_of};
+use super::is_secret_name;
+use super::masked::{MASK, is_secret_place, veiled};
+
+/// Fields whose values may be quoted. A misspelled `token` is none of them.
+const QUOTED: &[&str] = &[
+    "allow",
+    "allowed_hosts",
+    "allowed_origins",
+    "args",
+    "argv",
+    "audience",
+    "base_url",
+    "category",
+    "cert",
+    "command",
+    "compositions",
+    "confirm",
+    "cwd",
+    "driver",
+    "endpoint",
+    "expires",
+    "inline",
+    "issuer",
+    "keep",
+    "listen",
+    "max_concurrency",
+    "method",
+    "model",
+    "older_than",
+    "overwrite",
+    "provider",
+    "rights",
+    "rollback",
+    "root",
+    "scopes",
+    "store",
+    "tags",
+    "templates",
+    "timeout",
+    "tool",
+    "toolset",
+    "type",
+    "url",
+];
+
+/// Fields that a misspelled one is sooner taken for.
+const NOT_QUOTED: &[&str] = &[
+    "api_key",
+    "credentials",
+    "description",
+    "env",
+    "headers",
+    "key",
+    "password",
+    "secret",
+    "token",
+];
+
+/// A misspelled name that is shorter could be meant as another one, too.
+const MISSPELLED_BYTES_MIN: usize = 8;
+
+/// A shorter secret is looked for only where a message quotes something: it could be an ordinary word.
+const SOUGHT_BYTES_MIN: usize = 8;
+
+/// A secret that is still shorter is not looked for at all.
+const QUOTED_BYTES_MIN: usize = 4;
+
+/// The text and the findings without secrets; `given` is what the environment gave to the configuration.
+pub(crate) fn quoted(
+    source: &Source,
+    mut findings: Vec<Diagnostic>,
+    given: &[String],
+) -> (Source, Vec<Diagnostic>) {
+    let text = source.text();
+    let mut hidden = Hidden::default();
+    match read(source, Budget::for_documents(&Limits::default())) {
+        Ok(root) => {
+            hidden.node("", &root, false);
+            hidden.comments(text);
+        }
+        Err(_) => hidden.lines(text),
+    }
+    hidden.texts.extend(given.iter().cloned());
+    hidden.texts.retain(|text| text.len() >= QUOTED_BYTES_MIN);
+    hidden.texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    for secret in hidden.texts.iter().filter(|text| text.len() >= SOUGHT_BYTES_MIN) {
+        let again = text.match_indices(&**secret).map(|(at, found)| at..at + found.len());
+        hidden.ranges.extend(again);
+    }
+    let clean = |said: &mut String| *said = cleaned(said, &hidden.texts);
+    for finding in &mut findings {
+        clean(&mut finding.message);
+        finding.help.iter_mut().for_each(clean);
+        finding.related.iter_mut().for_each(|(_, label)| clean(label));
+    }
+    (Source::new(source.name().to_string(), blotted(text, &hidden.ranges)), findings)
+}
+
+/// A message without secrets. What it quotes stands between backticks.
+fn cleaned(message: &str, secrets: &[String]) -> String {
+    let segment = |(at, segment): (usize, &str)| {
+        let mut segment = segment.to_owned();
+        for secret in secrets.iter().filter(|it| at % 2 == 1 || it.len() >= SOUGHT_BYTES_MIN) {
+            segment = segment.replace(&**secret, MASK);
+        }
+        segment
+    };
+    message.split('`').enumerate().map(segment).collect::<Vec<_>>().join("`")
+}
+
+/// What of a text is not quoted.
+#[derive(Default)]
+struct Hidden {
+    ranges: Vec<Range<usize>>,
+    /// The values that are hidden, which a message may hold.
+    texts: Vec<String>,
+    /// Where keys and values are; comments are elsewhere.
+    known: Vec<Range<usize>>,
+}
+
+impl Hidden {
+    /// Hides the secrets of a value; `name` is the field that it is the value of.
+    fn node(&mut self, name: &str, node: &Node, is_secret: bool) {
+        let is_secret = is_secret || is_secret_place(name);
+        match &node.kind {
+            NodeKind::Array(items) => self.list(name, "", items, is_secret),
+            NodeKind::Object(members) => {
+                let program = node.get("command").and_then(Node::as_str).map_or("", |it| &**it);
+                for member in members {
+                    self.known.push(member.key_span.range());
+                    match &member.value.kind {
+                        NodeKind::Array(items) if &*member.key == "args" => {
+                            self.list("args", program, items, is_secret);
+                        }
+                        _ => self.node(&member.key, &member.value, is_secret),
+                    }
+                }
+            }
+            kind => self.scalar(name, node, is_secret || holds_secret(name, kind)),
+        }
+    }
+
+    fn list(&mut self, name: &str, program: &str, items: &[Node], is_secret: bool) {
+        let words: Vec<&str> = items.iter().map(|it| it.as_str().map_or("", |it| &**it)).collect();
+        for (item, secret) in items.iter().zip(arguments::secrets(program, &words)) {
+            self.node(name, item, is_secret || secret.is_all || !secret.ranges.is_empty());
+        }
+    }
+
+    fn scalar(&mut self, name: &str, node: &Node, is_secret: bool) {
+        self.known.push(node.span.range());
+        let is_known = is_quoted(name);
+        let is_shown = match &node.kind {
+            NodeKind::Number(_) => is_known || name.ends_with("_max") || name.ends_with("_ms"),
+            NodeKind::String(text) if veiled(text) == **text => return,
+            NodeKind::String(_) => is_known,
+            _ => return,
+        };
+        if is_secret && let Some(text) = node.as_str() {
+            self.texts.push(text.trim().to_owned());
+        }
+        if is_secret || !is_shown {
+            self.ranges.push(node.span.range());
+        }
+    }
+
+    /// Hides comments: whatever was tried may stand there.
+    fn comments(&mut self, text: &str) {
+        self.known.sort_by_key(|range| range.start);
+        let mut known = self.known.iter().peekable();
+        let mut at = 0;
+        while let Some(found) = text[at..].find('#').map(|found| at + found) {
+            while known.next_if(|range| range.end <= found).is_some() {}
+            if let Some(range) = known.peek().filter(|range| range.contains(&found)) {
+                at = range.end;
+                continue;
+            }
+            let end = text[found..].find('\n').map_or(text.len(), |end| found + end);
+            self.ranges.push(found + 1..end);
+            at = end;
+        }
+    }
+
+    /// Hides everything but brackets and the keys at the beginnings of lines, where a text cannot be read.
+    fn lines(&mut self, text: &str) {
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let inner = line.trim_start_matches([' ', '\t', '-', '"', '\'']);
+            let is_key = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+            let end = inner.find(|c| !is_key(c)).unwrap_or(inner.len());
+            let rest = inner[end..].trim_start_matches(['"', '\'']);
+            let is_key = rest.strip_prefix(':').is_some_and(|it| it.trim_start().len() < it.len());
+            let shown = if is_key { line.len() - rest.len() + 1 } else { line.len() - inner.len() };
+            // Brackets stay: one of them may be the mistake.
+            let others = line[shown..].split_inclusive(['{', '}', '[', ']']);
+            let mut at = start + shown;
+            for part in others {
+                let hidden = part.trim_end_matches(['{', '}', '[', ']']).len();
+                self.ranges.push(at..at + hidden);
+                at += part.len();
+            }
+            start += line.len();
+        }
+    }
+}
+
+/// Whether the values of a field may be quoted: one of ours, or what is meant as such.
+fn is_quoted(name: &str) -> bool {
+    let all = NOT_QUOTED.iter().chain(QUOTED).copied();
+    let is_meant = || nearest(name, all).is_some_and(|near| QUOTED.contains(&near));
+    QUOTED.contains(&name) || (name.len() >= MISSPELLED_BYTES_MIN && is_meant())
+}
+
+/// Whether a value that stands in no secret place holds a secret, or names one.
+fn holds_secret(name: &str, kind: &NodeKind) -> bool {
+    let NodeKind::String(text) = kind else { return false };
+    let is_word = |c: char| c.is_alphanumeric() || "_-".contains(c);
+    text.split(|c| !is_word(c)).any(is_secret_name) || !secrets_of(name, text).is_empty()
+}
+
+/// The text with `*` in the place of each byte in these ranges. Lines and blanks stay.
+fn blotted(text: &str, ranges: &[Range<usize>]) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for range in ranges {
+        for byte in bytes.get_mut(range.clone()).into_iter().flatten() {
+            if !byte.is_ascii_whitespace() {
+                *byte = b'*';
+            }
+        }
+    }
+    // Ranges begin and end with characters; if one did not, nothing is quoted.
+    String::from_utf8(bytes).unwrap_or_else(|_| "*".repeat(text.len()))
+}
