@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use segue_core::access::INLINE;
 use segue_core::compile::document::Node;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
@@ -75,6 +76,8 @@ impl Config {
         self.store = StoreAt::default();
         self.retention = None;
         self.server = ServeConfig::default();
+        // What `server.inline` had added to it.
+        self.toolsets.remove(INLINE);
     }
 }
 

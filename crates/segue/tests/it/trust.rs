@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
-use crate::support::{Done, SEGUE, World};
+use crate::serve::ANY_TOOL;
+use crate::serve::host::Host;
+use crate::support::{Done, SEGUE, World, json};
 
 /// What stands for a secret. Nothing about its look says that it is one.
 const CANARY: &str = "canary";
@@ -314,4 +316,25 @@ fn the_note_about_trust_is_right_and_said_once() {
     let three = note(inside, &["tools"]);
     let said = "`builtins` (except `files.root`), `store` and `llm` have no effect";
     assert!(three.contains(said), "{three}");
+}
+
+/// A configuration that was merely found does not give hosts more tools for compositions of their own.
+#[test]
+fn an_untrusted_toolset_for_hosts_has_no_effect() {
+    let world = World::new();
+    world.file("segue.yaml", ANY_TOOL);
+    let steps = json!([{ "id": "a", "tool": "files_write", "parameters": { "path": "x", "content": "" } }]);
+    let execute = json!({ "composition": { "name": "c", "steps": steps } });
+    let said = |args: &[&str]| {
+        let mut command = world.command(SEGUE);
+        command.args(args).args(["--store", "sqlite:s.db", "mcp"]);
+        let mut host = Host::of(command);
+        host.greet(&json!({}));
+        host.call("composition_execute", execute.clone()).to_string()
+    };
+    let untrusted = said(&[]);
+    assert!(untrusted.contains("toolset"), "{untrusted}");
+    assert!(!world.path("x").exists());
+    let trusted = said(&["--config", "segue.yaml"]);
+    assert!(!trusted.contains("toolset"), "{trusted}");
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "`json!` gives values, and tests read better so")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, Command, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -37,6 +37,11 @@ impl Host {
         let mut command = world.command(SEGUE);
         command.envs(env.iter().copied());
         command.args(["--config", "segue.yaml", "--store", "sqlite:s.db", "mcp"]).args(args);
+        Host::of(command)
+    }
+
+    /// The host of a server that a command starts.
+    pub(crate) fn of(mut command: Command) -> Host {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let (sender, messages) = channel();
