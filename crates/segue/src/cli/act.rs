@@ -11,8 +11,9 @@ use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::app::App;
 use super::prompt::confirmer;
-use super::run::{interrupted, show};
+use super::run::show;
 use super::runs::find;
+use super::signals::interrupted;
 use super::upstream::Wanted;
 use super::who::who;
 use super::{Exit, Global, complain, input, progress, say};
@@ -216,7 +217,7 @@ async fn go_on(
             take_over: act.take_over,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted().map(|()| who())),
+            cancel: Box::pin(interrupted(app.engine.store()).map(|()| who())),
             ..ResumeRequest::new(run_id.clone())
         };
         let outcome = app.engine.resume(request).await;
@@ -357,7 +358,7 @@ fn resume_all(global: &Global) -> Exit {
     let outcome = app.runtime().block_on(async {
         let watch = |row: &RunRow| observing.watch(&Unobserved, &row.name, &Origin::default());
         // One for all of them: it says so once.
-        let interrupted = interrupted().map(|()| who()).boxed().shared();
+        let interrupted = interrupted(app.engine.store()).map(|()| who()).boxed().shared();
         let cancel = || interrupted.clone().boxed();
         app.engine.recover_watched(watch, cancel, |one| tally.tell(one)).await
     });
