@@ -14,12 +14,18 @@ use segue_core::compile::compile;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::result;
-use segue_core::run::Run;
+use segue_core::run::{Entry, Run};
 use segue_core::value::Value;
+use segue_core::view::RunView;
 use support::world::{World, simulate};
 use support::{catalog, composition_of, corpus, with_compositions};
 
 fn result_of(name: &str) -> Value {
+    let (view, run, journal) = run_of(name);
+    result::in_dialect(&view, &run, &journal)
+}
+
+fn run_of(name: &str) -> (RunView, Run, Vec<Entry>) {
     let (case, limits) = (corpus().join("run").join(name), Limits::default());
     let catalog = with_compositions(&case, &catalog());
     let composition = compile(&composition_of(&case), &catalog, &limits).composition.unwrap();
@@ -27,7 +33,7 @@ fn result_of(name: &str) -> Value {
     let world = fs::read_to_string(case.join("world.yaml")).unwrap_or_else(|_| "{}".to_owned());
     let outcome = simulate(&plan, &mut World::parse(&world), &catalog);
     let run = Run::replay(plan, Arc::new(limits), &outcome.journal).unwrap();
-    result::in_dialect(&outcome.view, &run, &outcome.journal)
+    (outcome.view, run, outcome.journal)
 }
 
 fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
@@ -81,6 +87,14 @@ fn attempts_are_history_and_one_step() {
         .collect();
     assert_eq!(said, ["step_0 success 1", "step_1 retry 1", "step_1 retry 2", "step_1 success 3"]);
     assert_eq!(at(data, "final_state.step_1_retry_count"), &Value::from(2));
+}
+
+/// Calls that take a step back are no attempts of the step.
+#[test]
+fn attempts_do_the_work_of_a_step() {
+    let (view, ..) = run_of("rollback-retries-the-undo");
+    let attempts: Vec<u32> = view.steps.iter().map(|step| step.attempts).collect();
+    assert_eq!(attempts, [1, 1]);
 }
 
 /// S1-52, S1-57: a chain that fails says so, and a failed step has its error.

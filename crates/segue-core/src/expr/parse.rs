@@ -175,6 +175,9 @@ fn syntax_error(error: &minijinja::Error, text: &str, base: usize) -> ParseError
     let (start, end) = (text.floor_char_boundary(range.start), text.ceil_char_boundary(range.end));
     let message = error.detail().unwrap_or("the expression cannot be read").to_owned();
     let found = ParseError::new(base + start, base + end.max(start), message);
+    if let Some(help) = odd_character(text) {
+        return found.help(help);
+    }
     if text.contains("&&") || text.contains("||") {
         return found.help("write `and` and `or` for `&&` and `||`");
     }
@@ -185,6 +188,53 @@ fn syntax_error(error: &minijinja::Error, text: &str, base: usize) -> ParseError
         return found.help("write `a if condition else b` for `condition ? a : b`");
     }
     found
+}
+
+/// Names the first character outside quotes that is invisible or looks like another one: an error
+/// message alone would show nothing.
+fn odd_character(text: &str) -> Option<String> {
+    let (mut quote, mut is_escaped) = (None, false);
+    for character in text.chars() {
+        match quote {
+            Some(_) if is_escaped => is_escaped = false,
+            Some(_) if character == '\\' => is_escaped = true,
+            Some(open) if open == character => quote = None,
+            Some(_) => {}
+            None if matches!(character, '"' | '\'') => quote = Some(character),
+            None => {
+                if let Some((name, advice)) = oddity(character) {
+                    let number = u32::from(character);
+                    return Some(format!("it has U+{number:04X}, {name}; {advice}"));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// What an odd character is called, and what to do about it.
+fn oddity(character: char) -> Option<(&'static str, &'static str)> {
+    const SPACE: &str = "write an ordinary space";
+    const DELETE: &str = "delete it";
+    Some(match character {
+        '\u{a0}' | '\u{2007}' | '\u{202f}' => ("a non-breaking space", SPACE),
+        '\u{200b}' => ("a zero-width space", DELETE),
+        '\u{200c}' | '\u{200d}' | '\u{2060}' => ("a zero-width joiner", DELETE),
+        '\u{feff}' => ("a byte order mark", DELETE),
+        '\u{ad}' => ("a soft hyphen", DELETE),
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            ("a text direction mark", DELETE)
+        }
+        '\u{2018}'..='\u{201f}' | '\u{2039}' | '\u{203a}' | '\u{ab}' | '\u{bb}' => {
+            ("a typographic quote", "write `\"` or `'`")
+        }
+        '\u{2010}'..='\u{2015}' => ("a typographic dash", "write `-`"),
+        '\u{2212}' => ("a minus sign", "write `-`"),
+        other if other.is_ascii_whitespace() => return None,
+        other if other.is_whitespace() => ("an unusual space", SPACE),
+        other if other.is_control() => ("a control character", DELETE),
+        _ => return None,
+    })
 }
 
 /// Names joined by `.` and `[n]`; names may contain `-` and `$`, an index may be written `.0`.
@@ -504,5 +554,31 @@ fn constant_value(value: &minijinja::Value) -> Value {
         ValueKind::String => Value::from(value.as_str().unwrap_or("")),
         ValueKind::Number => Value::Number(Number::from_literal(&value.to_string())),
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help_of(text: &str) -> Option<String> {
+        let limits = Limits::default();
+        template(&Arc::from(text), Span::default(), &limits).unwrap_err().help
+    }
+
+    #[test]
+    fn signs_that_nobody_sees_are_named() {
+        for (text, help) in [
+            ("{{ a\u{a0}+ b }}", "it has U+00A0, a non-breaking space; write an ordinary space"),
+            ("{{ a\u{200b} }}", "it has U+200B, a zero-width space; delete it"),
+            ("{{ \u{201c}x\u{201d} }}", "it has U+201C, a typographic quote; write `\"` or `'`"),
+            ("{{ a \u{2013} b }}", "it has U+2013, a typographic dash; write `-`"),
+            ("{{ a \u{2212} b }}", "it has U+2212, a minus sign; write `-`"),
+            ("{{ a \u{7} b }}", "it has U+0007, a control character; delete it"),
+        ] {
+            assert_eq!(help_of(text).as_deref(), Some(help), "{text:?}");
+        }
+        // Inside a text such a sign is right, and is not what is wrong.
+        assert_eq!(help_of("{{ '\u{a0}\u{2013}' + }}"), None);
     }
 }

@@ -500,6 +500,57 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// Whether it settles something: a run that only begins calls again, looks for them or asks about
+    /// them is where it was.
+    pub fn settles(&self) -> bool {
+        match self {
+            Fact::Consented { .. }
+            | Fact::Granted { .. }
+            | Fact::Refused { .. }
+            | Fact::CancelAsked { .. }
+            | Fact::Expanded { .. }
+            | Fact::Resolved { .. }
+            | Fact::Rested { .. }
+            | Fact::GaveUp { .. }
+            | Fact::Succeeded { .. }
+            | Fact::Reused { .. }
+            | Fact::Tolerated { .. }
+            | Fact::Failed { .. }
+            | Fact::Skipped { .. }
+            | Fact::Cancelled { .. }
+            | Fact::TimedOut { .. }
+            | Fact::Stopped { .. }
+            | Fact::Closed { .. }
+            | Fact::RollbackAsked { .. }
+            | Fact::RollbackStarted { .. }
+            | Fact::UndoRested { .. }
+            | Fact::Undone { .. }
+            | Fact::UndoFailed { .. }
+            | Fact::Finished { .. } => true,
+            Fact::Started(_)
+            | Fact::Opened { .. }
+            | Fact::Entered { .. }
+            | Fact::Looped { .. }
+            | Fact::ConsentAsked
+            | Fact::Asked { .. }
+            | Fact::Called { .. }
+            | Fact::Followed { .. }
+            | Fact::Sought { .. }
+            | Fact::Expanding { .. }
+            | Fact::Visited { .. }
+            | Fact::Probed { .. }
+            | Fact::Doubted { .. }
+            | Fact::Lost { .. }
+            | Fact::Woke { .. }
+            | Fact::Paused { .. }
+            | Fact::Slept { .. }
+            | Fact::UndoCalled { .. }
+            | Fact::UndoEntered { .. }
+            | Fact::Kept { .. }
+            | Fact::Late { .. } => false,
+        }
+    }
+
     /// The step that it is about.
     pub fn node(&self) -> Option<NodeId> {
         match self {

@@ -362,7 +362,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         },
         tool,
         status,
-        attempts: record.attempts,
+        attempts: attempts_of(record),
         input: state.written(node, &record.args),
         output: record.node.output().map(|o| state.written(node, o)).unwrap_or_default(),
         reason: match &record.node {
@@ -386,8 +386,12 @@ fn call_error(state: &State, node: NodeId, record: &Record, failure: &Failure) -
         }
         _ => None,
     };
-    let attempts = record.attempts - record.undo_tries - record.probes;
-    error_view(Some(state.path(node)), tool, failure, attempts, "call")
+    error_view(Some(state.path(node)), tool, failure, attempts_of(record), "call")
+}
+
+/// The calls that do the step's work: neither those that take it back nor its probes.
+fn attempts_of(record: &Record) -> u32 {
+    record.attempts - record.undo_tries - record.probes
 }
 
 fn error_view(

@@ -67,7 +67,10 @@ async fn files_are_written_edited_listed_and_deleted() {
     assert_eq!(deleted, json!({"path": "a/b.txt", "deleted": true, "previous": "1 3 3"}));
     let gone = bench.ok("files_delete", json!({"path": "no/such.txt"})).await;
     assert_eq!(gone, json!({"path": "no/such.txt", "deleted": false, "previous": null}));
-    assert_eq!(bench.refused("files_read", json!({"path": "a/b.txt"})).await.0, Code::NotFound);
+    let (code, message) = bench.refused("files_read", json!({"path": "a/b.txt"})).await;
+    assert_eq!(code, Code::NotFound);
+    let root = bench.root();
+    assert_eq!(message, format!("`a/b.txt` does not exist in `{}`", root.display()));
     assert_eq!(snapshot(&bench.root()).len(), 1, "no temporary file is left (R2)");
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use segue_core::run::Entry;
+use segue_core::run::{Entry, Fact, NodeId};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::store::{
@@ -275,12 +275,31 @@ fn many_make_a_store_at_once() {
 enum Leaves {
     /// It dies when it has asked again for what was under way.
     Dies,
-    /// It dies later.
+    /// It dies when it has looked for a call, not found it, and made it again.
+    DiesSeeking,
+    /// It dies when it has settled something.
     DiesLater,
     /// It dies while the run waits for a person.
     DiesWaiting,
     /// It ends, and is not killed.
     Ends,
+}
+
+impl Leaves {
+    /// What the process writes, one turn each.
+    fn facts(self) -> Vec<Fact> {
+        let node = NodeId { frame: 0, position: 0 };
+        let called = || Fact::Called { node, candidate: 0, args: Value::Null };
+        match self {
+            Leaves::Dies | Leaves::Ends => vec![called()],
+            Leaves::DiesSeeking => {
+                let followed = Fact::Followed { node, handle: Value::from("task") };
+                vec![Fact::Sought { node }, Fact::Lost { node }, called(), followed]
+            }
+            Leaves::DiesLater => vec![called(), entry(0, Value::Null).fact],
+            Leaves::DiesWaiting => vec![Fact::Asked { node, candidate: 0, args: Value::Null }],
+        }
+    }
 }
 
 /// A store that a process left so while it had run `a`, in another folder.
@@ -292,11 +311,11 @@ async fn left(from: TempDir, leaves: Leaves) -> TempDir {
         Some(_) => store.take(&"a".into(), TakeOver::Recover).await.unwrap(),
     };
     let length = store.run(&"a".into()).await.unwrap().unwrap().length;
-    let turns = if leaves == Leaves::DiesLater { 2 } else { 1 };
-    for seq in length..length + turns {
+    for (seq, fact) in (length..).zip(leaves.facts()) {
         let waits = leaves == Leaves::DiesWaiting;
         let status = if waits { RunStatus::Waiting } else { RunStatus::Running };
-        store.append(&lease, record(seq, &[entry(seq, value(seq))], status)).await.unwrap();
+        let entries = [Entry { seq, at_ms: 1_000 + seq, fact }];
+        store.append(&lease, record(seq, &entries, status)).await.unwrap();
     }
     if leaves == Leaves::Ends {
         drop(store);
@@ -311,7 +330,7 @@ async fn left(from: TempDir, leaves: Leaves) -> TempDir {
 /// and is taken up once more by itself then.
 #[tokio::test]
 async fn a_run_that_kills_is_set_aside() {
-    use Leaves::{Dies, DiesLater, DiesWaiting, Ends};
+    use Leaves::{Dies, DiesLater, DiesSeeking, DiesWaiting, Ends};
     let a: Arc<str> = "a".into();
     for (history, is_aside) in [
         (vec![Dies], false),
@@ -321,7 +340,11 @@ async fn a_run_that_kills_is_set_aside() {
         (vec![Dies, DiesLater, DiesLater, DiesLater, Dies], true),
         (vec![Ends, Ends, Ends, Ends], false),
         (vec![Dies, Ends, Dies], false),
-        (vec![DiesWaiting, DiesWaiting, DiesWaiting], false),
+        (vec![DiesWaiting], false),
+        (vec![DiesWaiting, DiesWaiting], true),
+        (vec![DiesWaiting, Ends, DiesWaiting], false),
+        (vec![Dies, DiesSeeking], true),
+        (vec![DiesSeeking, DiesLater], false),
     ] {
         let mut folder = TempDir::new().unwrap();
         for leaves in &history {

@@ -4,20 +4,21 @@ use clap::{Args, ValueEnum};
 use futures_util::FutureExt as _;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::value::Value;
-use segue_core::view::RunStatus;
+use segue_core::view::{RunStatus, WaitView};
 use segue_runtime::driver::{Later, Unobserved};
 use segue_runtime::engine::{EngineError, Recovered, ResumeRequest, Stored, Wish};
 use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::app::App;
 use super::prompt::confirmer;
-use super::run::{interrupted, show};
+use super::run::show;
 use super::runs::find;
+use super::signals::interrupted;
 use super::upstream::Wanted;
 use super::who::who;
 use super::{Exit, Global, complain, input, progress, say};
 use crate::observe::{Observing, Origin};
-use crate::serve::question::{Unclear, meant, misfit};
+use crate::serve::question::{Unclear, asked, meant, misfit};
 
 /// Go on with a run that was interrupted or waits for a person
 #[derive(Args, Debug)]
@@ -155,8 +156,21 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
         if let Some(misfit) = misfit(&question, &data, &stored.plan).filter(|_| !args.deny) {
             return Err(misfit);
         }
+        show_answered(global, stored, &question);
         Ok(Act::new(answer(&question, !args.deny, data)))
     })
+}
+
+/// Shows the question that is being answered, so that a person sees what the answer covers.
+fn show_answered(global: &Global, stored: &Stored, question: &Question) {
+    if global.quiet || global.is_json() {
+        return;
+    }
+    let view = stored.view();
+    let is_it = |wait: &&WaitView| wait.kind != "doubt" && wait.step == question.step;
+    if let Some(wait) = view.waiting_for.iter().find(is_it) {
+        say(&format!("step `{}` asks: {}", wait.step, asked(wait)));
+    }
 }
 
 /// The question that is meant: of a call in doubt, or any other.
@@ -216,7 +230,7 @@ async fn go_on(
             take_over: act.take_over,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted().map(|()| who())),
+            cancel: Box::pin(interrupted(app.engine.store()).map(|()| who())),
             ..ResumeRequest::new(run_id.clone())
         };
         let outcome = app.engine.resume(request).await;
@@ -357,7 +371,7 @@ fn resume_all(global: &Global) -> Exit {
     let outcome = app.runtime().block_on(async {
         let watch = |row: &RunRow| observing.watch(&Unobserved, &row.name, &Origin::default());
         // One for all of them: it says so once.
-        let interrupted = interrupted().map(|()| who()).boxed().shared();
+        let interrupted = interrupted(app.engine.store()).map(|()| who()).boxed().shared();
         let cancel = || interrupted.clone().boxed();
         app.engine.recover_watched(watch, cancel, |one| tally.tell(one)).await
     });

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::compile::source::{Source, Span};
-use segue_core::diagnostic::{Code, Diagnostic, nearest};
+use segue_core::compile::source::{Position, Source, Span};
+use segue_core::diagnostic::{Code, Diagnostic, Severity, nearest};
 use segue_core::plan::Plan;
 use segue_core::run::Failure;
 use segue_core::toolset::ToolsetBuilder;
@@ -306,13 +306,16 @@ impl App {
     }
 }
 
-/// A note that a composition was not loaded, and why.
+/// A note that a composition was not loaded, where it is wrong and why.
 pub(super) fn not_loaded(source: &Source, diagnostics: &[Diagnostic]) -> String {
-    let first = diagnostics.first();
-    let reason = first.map_or("", |finding| &finding.message);
-    let help = first.and_then(|finding| finding.help.as_ref());
-    let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
-    format!("note: `{}` was not loaded: {}", source.name(), clean(&format!("{reason}{help}")))
+    let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
+    let Some(first) = diagnostics.iter().find(is_error).or(diagnostics.first()) else {
+        return format!("note: `{}` was not loaded", source.name());
+    };
+    let Position { line, column } = source.position(first.span.start);
+    let help = first.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+    let reason = clean(&format!("{}{help}", first.message)).into_owned();
+    format!("note: `{}:{line}:{column}` was not loaded: {reason}", source.name())
 }
 
 /// The toolset that is meant, saying so when there is none.

@@ -76,7 +76,7 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: Format) -> Exit {
     let outcome = app.runtime().block_on(async {
         tokio::select! {
             outcome = making => Some(outcome),
-            () = super::run::interrupted() => None,
+            () = super::signals::interrupted(app.engine.store()) => None,
         }
     });
     let (planned, offered) = match outcome {

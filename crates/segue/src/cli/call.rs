@@ -68,7 +68,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
         // Dropping the call ends it, with everything that it started.
         tokio::select! {
             outcome = app.engine.call(request) => Some(outcome),
-            () = super::run::interrupted() => None,
+            () = super::signals::interrupted(app.engine.store()) => None,
         }
     });
     let Some(outcome) = outcome else { return Exit::Interrupted };

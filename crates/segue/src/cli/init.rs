@@ -65,9 +65,13 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
             say(&format!("wrote {}", file.display()));
         }
     }
-    if let Err(error) = std::fs::create_dir_all(args.folder.join(FOLDER)) {
+    let folder = args.folder.join(FOLDER);
+    if let Err(error) = std::fs::create_dir_all(&folder) {
         complain(&format!("cannot make `{FOLDER}`: {error}"), None);
         return Exit::Usage;
+    }
+    if !global.quiet {
+        say(&format!("made {}/ for the file tools", folder.display()));
     }
     if imported.is_none() {
         trust(&args.folder.join("segue.yaml"));

@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use super::app::{App, store_file};
 use super::load::load_config;
 use super::reload::{Stamps, Watch};
-use super::run::interrupted;
+use super::signals::interrupted;
 use super::{Exit, Global, complain, say};
 use crate::config::{Config, KeepRuns};
 use crate::observe::Observing;
@@ -137,10 +137,11 @@ pub(super) async fn recover(
 /// Looks after the files until the client goes away.
 async fn serve(global: &Global, watch: Watch<'_>, gone: oneshot::Receiver<()>) {
     let hall = watch.hall;
+    let store = watch.app.engine.store().clone();
     tokio::select! {
         _ = gone => hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await,
         // Whoever ends us does not wait. What is under way goes on from its journal next time.
-        () = interrupted() => {}
+        () = interrupted(&store) => {}
         () = watch.look_after(global, None, |_| {}) => {}
     }
     hall.abandon().await;

@@ -33,6 +33,7 @@ mod run;
 mod runs;
 mod schema;
 mod serve;
+mod signals;
 mod templates;
 mod test;
 mod token;

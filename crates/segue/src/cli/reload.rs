@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use super::app::{App, composition_files, composition_paths, library, not_loaded, template_paths};
 use super::mcp::recover;
-use super::run::{Hangup, Hangups};
+use super::signals::{Hangup, Hangups};
 use super::upstream::News;
 use super::{Global, say};
 use crate::config::Config;

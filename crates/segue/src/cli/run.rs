@@ -25,6 +25,7 @@ use super::app::{App, draw_all};
 use super::progress;
 use super::prompt;
 use super::record::Record;
+use super::signals::interrupted;
 use super::upstream::Wanted;
 use super::who::who;
 use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
@@ -337,7 +338,7 @@ impl Prepared {
             reused,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted().map(|()| who())),
+            cancel: Box::pin(interrupted(app.engine.store()).map(|()| who())),
         };
         let outcome = if args.dry_run {
             app.runtime().block_on(app.engine.rehearse(request))
@@ -418,99 +419,6 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
         .enable_all()
         .build()
         .expect("a runtime needs nothing that could be missing")
-}
-
-/// Ends when somebody wants the process to end: Ctrl-C, a terminal that closes, a supervisor. The
-/// second time the process ends at once.
-pub(super) async fn interrupted() {
-    signalled(true).await;
-    second_time_at_once();
-}
-
-/// The same for what is served: a terminal that closes ends it, and any other hangup means something else.
-pub(super) async fn interrupted_for_good() {
-    signalled(false).await;
-    second_time_at_once();
-}
-
-fn second_time_at_once() {
-    say("stopping; press Ctrl-C again to stop at once");
-    tokio::spawn(async {
-        signalled(true).await;
-        std::process::exit(130);
-    });
-}
-
-#[cfg(unix)]
-async fn signalled(is_hangup_one: bool) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (terminate, hangup) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));
-    let (Ok(mut terminate), Ok(mut hangup)) = (terminate, hangup) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        Ok(()) = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-        _ = hangup.recv(), if is_hangup_one => {}
-    }
-}
-
-/// Comes with every hangup. A terminal that has closed is told from somebody's signal by being gone.
-#[cfg(unix)]
-pub(super) struct Hangups {
-    signals: Option<tokio::signal::unix::Signal>,
-    was_terminal: bool,
-}
-
-/// What a hangup means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hangup {
-    /// Somebody wants the configuration to be read again.
-    Reload,
-    /// The terminal is gone.
-    Leave,
-}
-
-#[cfg(unix)]
-impl Hangups {
-    pub(super) fn new() -> Hangups {
-        use std::io::IsTerminal as _;
-        use tokio::signal::unix::{SignalKind, signal};
-        let was_terminal = std::io::stderr().is_terminal();
-        Hangups { signals: signal(SignalKind::hangup()).ok(), was_terminal }
-    }
-
-    pub(super) async fn next(&mut self) -> Hangup {
-        use std::io::IsTerminal as _;
-        match &mut self.signals {
-            Some(signals) => drop(signals.recv().await),
-            None => std::future::pending().await,
-        }
-        let is_gone = self.was_terminal && !std::io::stderr().is_terminal();
-        if is_gone { Hangup::Leave } else { Hangup::Reload }
-    }
-}
-
-/// There are none.
-#[cfg(not(unix))]
-pub(super) struct Hangups;
-
-#[cfg(not(unix))]
-impl Hangups {
-    pub(super) fn new() -> Hangups {
-        Hangups
-    }
-
-    pub(super) async fn next(&mut self) -> Hangup {
-        std::future::pending().await
-    }
-}
-
-#[cfg(not(unix))]
-async fn signalled(_is_hangup_one: bool) {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 pub(super) fn show(global: &Global, view: &RunView) -> Exit {

@@ -12,7 +12,7 @@ use super::app::App;
 use super::load::load_config;
 use super::mcp::{hall, keep_tidy, pools, recover};
 use super::reload::{Stamps, Watch};
-use super::run::{Hangups, interrupted_for_good};
+use super::signals::{Hangups, interrupted_for_good};
 use super::token::{TokenArgs, token};
 use super::{Exit, Global, complain, say, warn};
 use crate::config::{Config, ServeConfig, data_folder};
@@ -112,10 +112,11 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         };
         let serving = tokio::spawn(house.serve(listener, leaving));
         let hangups = Some(Hangups::new());
+        let store = app.engine.store().clone();
         let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
         let started = config.server.clone();
         tokio::select! {
-            () = interrupted_for_good() => {}
+            () = interrupted_for_good(store) => {}
             () = watch.look_after(global, hangups, |now| let_in(args, now, &started, &keyring)) => {}
         }
         // Nobody new comes in. Who waits for a run is told how it ended, or where it stands.

@@ -2,10 +2,13 @@
 
 #![cfg(unix)]
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _};
+
 use crate::served::Served;
-use crate::support::{Done, SEGUE, World, json};
+use crate::support::{Done, SEGUE, World, json, until};
 
 fn args<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [args, &["--config", "segue.yaml", "--store", "sqlite:runs.db"]].concat()
@@ -98,6 +101,34 @@ fn a_server_that_is_told_to_end_gives_its_runs_back() {
         let listed = world.json(0, &args(&["runs", "--json"]));
         assert!(listed["runs"][0].get("set_aside").is_none(), "{listed}");
     }
+}
+
+/// A person who presses Ctrl-C twice ends the process by hand: the process gives its run back, and the
+/// next one does not take it for that of a process that died.
+#[test]
+fn a_second_interrupt_gives_the_run_back() {
+    let world = World::with("name: c\nsteps: [{ id: hold, tool: hold }]\n");
+    let hold = "commands: { hold: { argv: [sh, -c, 'echo $$ > called; exec sleep 300'], \
+                destructive: false, idempotent: true } }\n";
+    world.file("segue.yaml", hold);
+    let mut child = start(&world, &args(&["run", "c.yaml"]));
+    let called =
+        || std::fs::read_to_string(world.path("called")).ok().filter(|pid| !pid.is_empty());
+    let called = until(called);
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let interrupt = || {
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    };
+    interrupt();
+    assert!(said.any(|line| line.unwrap().contains("press Ctrl-C again")));
+    interrupt();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let _ = Command::new("kill").args(["-9", called.trim()]).status();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let store = SqliteStore::open(&world.path("runs.db"), SqliteOptions::default()).unwrap();
+    let found = runtime.block_on(store.unfinished()).unwrap();
+    assert_eq!(found.runs[0].owner, None, "{found:?}");
 }
 
 /// Several processes that make a store at the same moment all have it.

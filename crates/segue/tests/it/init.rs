@@ -10,7 +10,8 @@ use crate::support::{World, json};
 #[test]
 fn what_init_writes_runs() {
     let world = World::new();
-    world.segue(&["init"]).exits(0);
+    let said = world.segue(&["init"]).exits(0).stderr;
+    assert!(said.contains("made ./files/ for the file tools"), "{said}");
     let view = world.json(0, &["run", "hello", "-i", "name=Ada", "--json"]);
     assert_eq!(view["output"], json!({ "text": "Hello, Ada!", "characters": 11 }));
     assert!(world.segue(&["plan", "hello"]).exits(0).stdout.starts_with("hello · 3 steps"));
@@ -48,6 +49,19 @@ fn doctor_finds_a_healthy_world_well_and_a_broken_one_not() {
     let report = world.json(2, &["doctor", "--json"]);
     assert_eq!(report["ok"], false);
     assert!(report.to_string().contains("broken.yaml"), "{report:#}");
+}
+
+/// A note about a file that was not loaded says which line of it is wrong.
+#[test]
+fn what_is_not_loaded_is_named_with_its_line() {
+    let world = World::new();
+    world.segue(&["init"]).exits(0);
+    let broken =
+        "name: broken\nsteps:\n  - { id: a, tool: echo, parameters: { x: '{{ 1\u{a0}+ 2 }}' } }\n";
+    world.file("compositions/broken.yaml", broken);
+    let said = world.segue(&["run", "hello", "-i", "name=Ada"]).exits(0).stderr;
+    assert!(said.contains("broken.yaml:3:") && said.contains("was not loaded"), "{said}");
+    assert!(said.contains("U+00A0, a non-breaking space"), "{said}");
 }
 
 /// `**` at the end means what is in the folders, whatever the folder of the configuration is called, and a

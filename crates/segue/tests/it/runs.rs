@@ -127,6 +127,27 @@ fn a_question_outlives_the_process() {
     assert!(decisions[0]["at"].as_str().unwrap().ends_with('Z'), "{decisions}");
 }
 
+/// Who answers a question sees what it is: the step, the tool and its arguments, whichever the answer is.
+#[test]
+fn an_answer_shows_its_question() {
+    let composition = "name: c\nsteps:\n  - { id: ask, approve: { message: 'go on?' } }\n  \
+                       - { id: del, tool: checkpoint_delete, parameters: { id: k1 }, depends_on: [ask] }\n";
+    for answer in [&["approve", "last"][..], &["approve", "last", "--deny"]] {
+        let world = World::with(composition);
+        world.run(3, &[]);
+        let said = world.segue(&["approve", "last"]).exits(3).stderr;
+        assert!(said.contains("step `ask` asks: go on?"), "{said}");
+        let said = world.segue(answer).stderr;
+        for part in ["step `del` asks: ", "checkpoint_delete", "k1"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    let world = World::with(composition);
+    world.run(3, &[]);
+    let said = world.segue(&["approve", "last", "-q"]).exits(3).stderr;
+    assert!(!said.contains("asks: "), "{said}");
+}
+
 /// A1: a no and a cancelling have somebody who said it, too.
 #[test]
 fn whoever_refuses_or_cancels_is_named() {

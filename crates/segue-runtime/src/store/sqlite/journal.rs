@@ -10,14 +10,13 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use segue_core::run::{Entry, JOURNAL_FORMAT};
 use segue_core::value::Value;
-use segue_core::view::RunStatus;
 use sha2::{Digest as _, Sha256};
 
 use super::desk::Desk;
 use super::fault::Fault;
 use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker, compressed};
-use super::row::{Claim, StoredRun};
+use super::row::StoredRun;
 use super::turn::{Begins, PackedRecord};
 use super::witness;
 use crate::store::rules::{composition_ended, fence, is_over};
@@ -79,24 +78,17 @@ pub(super) fn append(desk: &mut Desk, lease: &Lease, record: &PackedRecord) -> R
 }
 
 fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<(), Fault> {
-    let length_before = stored.row.length;
     add_turn(&desk.connection, &mut stored, record)?;
     desk.note_length(&stored);
     // None also for a run that was over, and is being taken back because a person wants it.
     let ended_before = stored.row.ended_ms.take();
+    let came_further = record.settles && stored.claim.take().is_some();
     if is_over(record.status) {
         stored.settle(&desk.connection)?;
         end(desk, &mut stored, record);
         return stored.update(&desk.connection, ended_before);
     }
-    // The first turn of a run that was taken from a dead process asks again for what was under way: that
-    // is no progress.
-    let is_resumed = record.count > 0
-        && stored.claim == Some(Claim { length: length_before, is_resumed: false });
-    if is_resumed {
-        stored.claim = Some(Claim { length: stored.row.length, is_resumed });
-    }
-    if !stored.is_apart || is_resumed {
+    if !stored.is_apart || came_further {
         stored.is_apart = true;
         stored.update(&desk.connection, ended_before)?;
     }
@@ -210,17 +202,14 @@ pub(super) fn take(
     })
 }
 
-/// Notes where a run is that is taken from a process that died, or sets it aside when it is where it
-/// was the last time. While a run waits for a person nothing of it is processed.
+/// Notes that a run is taken from a process that died, or sets it aside when it settled nothing since
+/// that was noted the last time. A run that waits for a person too: the answer to its question may be
+/// what ends processes.
 fn claim(stored: &mut StoredRun, has_died: bool) {
-    if !has_died {
-        stored.claim = None;
-    } else if stored.row.status != RunStatus::Waiting {
-        if stored.claim.is_some_and(|claim| stored.row.length <= claim.length) {
-            stored.row.set_aside = Some(DIED_TWICE.into());
-        }
-        stored.claim = Some(Claim { length: stored.row.length, is_resumed: false });
+    if has_died && stored.claim.is_some() {
+        stored.row.set_aside = Some(DIED_TWICE.into());
     }
+    stored.claim = has_died.then_some(stored.row.length);
 }
 
 /// Gives every run of an owner back that is not over.
@@ -330,6 +319,7 @@ fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use segue_core::run::{Fact, NodeId};
+    use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
     use super::super::desk::Counts;

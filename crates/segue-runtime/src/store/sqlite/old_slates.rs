@@ -301,6 +301,7 @@ fn turn(
         status: RunStatus::parse(&head.status).ok_or_else(wrong)?,
         at_ms: head.at,
         stopped_by: None,
+        settles: true,
     };
     Ok(Turn { lease: Lease { run_id, epoch: head.epoch }, begins: begins.transpose()?, record })
 }

@@ -31,17 +31,8 @@ pub(super) struct StoredRun {
     pub(super) last: i64,
     /// Whether it stands in the table `standing`.
     pub(super) is_apart: bool,
-    /// Set when it was taken from a process that died.
-    pub(super) claim: Option<Claim>,
-}
-
-/// Where a run was when it was taken from a process that died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
-    /// How long it was; with the first turn since, when that is written.
-    pub(super) length: u64,
-    /// Whether the first turn since is written, which asks again for what was under way.
-    pub(super) is_resumed: bool,
+    /// Its length when it was taken from a process that died; none as soon as it settles something.
+    pub(super) claim: Option<u64>,
 }
 
 /// In the place of the last hash, in the row of a run that stands apart.
@@ -67,6 +58,11 @@ impl StoredRun {
     }
 
     pub(super) fn checksum(&self) -> Hash {
+        self.checksum_with(i64::from(self.claim.is_some()))
+    }
+
+    /// The checksum with what the column `claims` holds: earlier builds also wrote 2.
+    fn checksum_with(&self, claims: i64) -> Hash {
         let row = &self.row;
         let mut sha = Sha256::new_with_prefix(b"segue run 1");
         let mut add = |bytes: &[u8]| {
@@ -93,16 +89,11 @@ impl StoredRun {
         }
         // Nor do those that were never taken from anybody who died.
         if self.claim.is_some() || row.set_aside.is_some() {
-            add(&self.claims().to_le_bytes());
-            add(&self.claim.map_or(0, |claim| claim.length).to_le_bytes());
+            add(&claims.to_le_bytes());
+            add(&self.claim.unwrap_or(0).to_le_bytes());
             add(row.set_aside.as_deref().unwrap_or_default().as_bytes());
         }
         sha.finalize().into()
-    }
-
-    /// The claim as it stands in the row, beside its length.
-    fn claims(&self) -> i64 {
-        self.claim.map_or(0, |claim| 1 + i64::from(claim.is_resumed))
     }
 
     fn standing_checksum(&self) -> ShortSum {
@@ -155,10 +146,10 @@ impl StoredRun {
             set_aside: get(from, 25)?,
         };
         let (claims, length) = (get::<i64>(from, 23)?, unsigned(get(from, 24)?)?);
-        let claim = (claims > 0).then_some(Claim { length, is_resumed: claims > 1 });
+        let claim = (claims > 0).then_some(length);
         let (number, bundle, last) = (get(from, 0)?, get(from, 5)?, get(from, 14)?);
         let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART, claim };
-        if stored.checksum() != get::<Hash>(from, 13)? {
+        if stored.checksum_with(claims) != get::<Hash>(from, 13)? {
             return Err("the checksum does not fit".to_owned());
         }
         Ok(stored)
@@ -290,8 +281,8 @@ impl StoredRun {
             signed(row.epoch),
             self.checksum(),
             self.last,
-            self.claims(),
-            signed(self.claim.map_or(0, |claim| claim.length)),
+            i64::from(self.claim.is_some()),
+            signed(self.claim.unwrap_or(0)),
             row.set_aside,
         ])?;
         if row.ended_ms != ended_before {

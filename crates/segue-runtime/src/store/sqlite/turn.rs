@@ -23,6 +23,8 @@ pub(super) struct PackedRecord {
     pub(super) at_ms: Option<u64>,
     /// What stopped the run, for what is counted; not known of what an older version left.
     pub(super) stopped_by: Option<Code>,
+    /// Whether the run came further with it.
+    pub(super) settles: bool,
 }
 
 impl PackedRecord {
@@ -34,6 +36,7 @@ impl PackedRecord {
             status: record.status,
             at_ms: record.entries.last().map(|entry| entry.at_ms),
             stopped_by: stopped_by(record.entries),
+            settles: record.entries.iter().any(|entry| entry.fact.settles()),
         }
     }
 }

@@ -238,7 +238,8 @@ const TIME_MAX: u64 = (1 << 53) - 1;
 
 const PREFER: (&str, &str) = (
     "Prefer",
-    "`respond-async`: answer at once with 202 and where the run is. `wait=5`: the same after five seconds",
+    "`respond-async`: answer at once with 202 and where the run is, or 200 with the result when the run is over by \
+     then. `wait=5`: the same after five seconds",
 );
 
 const IDEMPOTENCY_KEY: (&str, &str) = (

@@ -244,6 +244,21 @@ fn a_run_that_goes_on_shows_how_it_stands() {
     });
 }
 
+/// `respond-async` is a preference: a run that is over by then is answered with its result, and the
+/// description of the API says so.
+#[test]
+fn a_run_that_is_over_is_answered_with_its_result() {
+    let (_world, served) = served("");
+    let quick = json!({ "composition": { "name": "quick", "steps": [
+        { "id": "a", "tool": "echo", "parameters": { "n": 1 }, "output_key": "a" }] } });
+    let key = ("Idempotency-Key", "quick");
+    served.send("POST", EXECUTE, &[key], &quick).is(200);
+    let again = served.send("POST", EXECUTE, &[key, ASYNC[0]], &quick).is(200);
+    assert_eq!(again["results"]["a"]["n"], 1);
+    let described = served.get("/openapi.json").is(200).to_string();
+    assert!(described.contains("200 with the result when the run is over by then"));
+}
+
 /// The data of an answer is held against the form that was asked for.
 #[test]
 fn an_approval_has_its_form() {

@@ -160,7 +160,7 @@ struct Files {
 impl ToolRunner for Files {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
         let (root, run) = (self.root.clone(), self.run);
-        aside(move || run(&root, Args(&call.args))).await
+        aside(move || run(&root, Args(&call.args)).map_err(|error| root.name_in(error))).await
     }
 }
 

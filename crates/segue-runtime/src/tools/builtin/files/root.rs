@@ -9,7 +9,7 @@
 //! the new one and a hard link elsewhere keeps the old one.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
@@ -77,6 +77,19 @@ impl Root {
         let Some(why) = self.own.refusal(&self.path.join(path), using) else { return Ok(()) };
         let verb = if using == Use::Read { "read" } else { "change" };
         Err(forbidden(format!("`{path}` {why}; file tools do not {verb} Segue's own files")))
+    }
+
+    /// Adds the root to the message that a path does not exist. The working directory needs no name.
+    pub(super) fn name_in(&self, error: ToolError) -> ToolError {
+        match error {
+            ToolError::Refused { code: Code::NotFound, message, retryable }
+                if self.path != Path::new(".") =>
+            {
+                let message = format!("{message} in `{}`", self.path.display());
+                ToolError::Refused { code: Code::NotFound, message, retryable }
+            }
+            other => other,
+        }
     }
 
     /// Keeps other changes waiting, so that reading, changing and writing is one step.
