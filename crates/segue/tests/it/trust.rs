@@ -323,7 +323,8 @@ fn the_note_about_trust_is_right_and_said_once() {
 fn an_untrusted_toolset_for_hosts_has_no_effect() {
     let world = World::new();
     world.file("segue.yaml", ANY_TOOL);
-    let steps = json!([{ "id": "a", "tool": "files_write", "parameters": { "path": "x", "content": "" } }]);
+    let steps =
+        json!([{ "id": "a", "tool": "files_write", "parameters": { "path": "x", "content": "" } }]);
     let execute = json!({ "composition": { "name": "c", "steps": steps } });
     let said = |args: &[&str]| {
         let mut command = world.command(SEGUE);

@@ -3,7 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "`json!` gives values, and tests read better so")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
