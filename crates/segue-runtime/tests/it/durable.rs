@@ -283,14 +283,16 @@ async fn a_write_that_fails_starts_nothing() {
 async fn a_full_disk_stops_writing_and_nothing_else() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
-    let options = SqliteOptions { pages_max: Some(60), ..SqliteOptions::default() };
+    let options = SqliteOptions { pages_max: Some(90), ..SqliteOptions::default() };
     let store = SqliteStore::open(&path, options).unwrap();
     let plan = plan_named("full");
     let ended = begin(&store, "ended", &plan).await;
     let text = |n: u64| noise(n).take(2_000).map(|number| format!("{number:08x}"));
     let large = |n: u64| [entry(n, Value::from(text(n).collect::<String>()))];
-    store.append(&ended, record(1, &large(1), RunStatus::Running)).await.unwrap();
-    store.append(&ended, record(2, &large(2), RunStatus::Success)).await.unwrap();
+    for n in 1..7 {
+        store.append(&ended, record(n, &large(n), RunStatus::Running)).await.unwrap();
+    }
+    store.append(&ended, record(7, &large(7), RunStatus::Success)).await.unwrap();
     let lease = begin(&store, "goes-on", &plan).await;
     let mut written = 1;
     let failed = loop {

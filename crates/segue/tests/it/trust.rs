@@ -321,7 +321,7 @@ fn the_note_about_trust_is_right_and_said_once() {
 /// A configuration that was merely found does not give hosts more tools for compositions of their own.
 #[test]
 fn an_untrusted_toolset_for_hosts_has_no_effect() {
-    let world = World::new();
+    let world = World::found();
     world.file("segue.yaml", ANY_TOOL);
     let steps =
         json!([{ "id": "a", "tool": "files_write", "parameters": { "path": "x", "content": "" } }]);
