@@ -255,7 +255,8 @@ impl Moment<'_> {
             && !is_program
             && step.on_failure.action != FailureAction::Stop
             && failure.code != Code::Denied;
-        if !goes_on {
+        // A body that has stopped has failed already: what its loop makes of that is decided.
+        if !goes_on && !self.state.is_stopped(node) {
             self.stop(node.frame, failure);
             self.stop_other_items(node.frame, failure);
         }

@@ -16,19 +16,23 @@ use crate::world::LATENCY_MAX;
 /// asked what became of it.
 const GRACE_MS: u64 = 5 * LATENCY_MAX;
 
-/// The same of a run in which a call that may write was awaited in vain.
+/// The same of a run in which a call that may write was awaited in vain: until its time was over, or until
+/// the engine stopped.
 fn grace_ms(evidence: &Evidence<'_>) -> u64 {
-    let effects = evidence.story.turns.iter().flat_map(|turn| &turn.perform);
-    let settled = effects.filter_map(|effect| match effect {
-        Effect::Settle(call) => Some(*call),
-        _ => None,
-    });
-    let settled: BTreeSet<CallId> = settled.collect();
-    let waited = evidence.story.turns.iter().any(|turn| {
-        matches!(turn.word, Word::Fired(TimerId::Attempt(call)) if settled.contains(&call))
-            && !turn.after_the_end
-    });
-    GRACE_MS + if waited { 2 * Limits::default().settle_timeout_ms } else { 0 }
+    let mut awaited: BTreeSet<CallId> = BTreeSet::new();
+    let mut in_vain = false;
+    for turn in evidence.story.turns.iter().filter(|turn| !turn.after_the_end) {
+        match &turn.word {
+            Word::Answered(call, _) => drop(awaited.remove(call)),
+            Word::Fired(TimerId::Attempt(call)) => in_vain |= awaited.contains(call),
+            word => in_vain |= word.resumes() && !awaited.is_empty(),
+        }
+        awaited.extend(turn.perform.iter().filter_map(|effect| match effect {
+            Effect::Settle(call) => Some(*call),
+            _ => None,
+        }));
+    }
+    GRACE_MS + if in_vain { 2 * Limits::default().settle_timeout_ms } else { 0 }
 }
 
 fn first_cancel<'a>(evidence: &'a Evidence<'_>) -> Option<(usize, &'a Told)> {
