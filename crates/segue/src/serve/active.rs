@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     fn active() -> Active {
-        let patience = Duration::from_secs(3_600);
+        let patience = Duration::from_hours(1);
         Active::new("r".into(), "c".into(), None, Asking::Whoever(patience), None)
     }
 
@@ -356,7 +356,7 @@ mod tests {
         let yes = Decision { granted: true, by: "me".into(), data: Value::Null };
         for id in 1..=2 {
             let question = question(QuestionId::of_call(NodeId::RUN));
-            let ask = active.ask(&question, Duration::from_secs(60));
+            let ask = active.ask(&question, Duration::from_mins(1));
             let (answer, is_told) = tokio::join!(ask, active.answer(id, Some(yes.clone())));
             assert!(is_told && answer.is_some_and(|answer| answer.granted));
         }
@@ -368,7 +368,7 @@ mod tests {
         let active = active();
         let id = QuestionId { node: NodeId::RUN, seq: 3 };
         let question = question(id);
-        let mut ask = Box::pin(active.ask(&question, Duration::from_secs(60)));
+        let mut ask = Box::pin(active.ask(&question, Duration::from_mins(1)));
         assert!(futures_util::poll!(&mut ask).is_pending());
         let mut answer = Box::pin(active.answer(1, None));
         assert!(futures_util::poll!(&mut answer).is_pending());
