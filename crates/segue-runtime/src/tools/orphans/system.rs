@@ -1,5 +1,6 @@
 //! Processes as the system shows them.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,23 +42,52 @@ pub(super) fn end(keys: &[Arc<str>]) {
     };
     let is_server = |pid: &Pid| Carried::of(*pid, &ledger).is_left_server(*pid);
     let begun = Instant::now();
-    let [closed_max, asked_max] = STDIO_END_MAX;
-    let mut is_asked = false;
-    while begun.elapsed() < closed_max + asked_max + END_MAX {
+    let mut known: HashMap<Pid, LeftServer> = HashMap::new();
+    loop {
         let left = processes().filter(|pid| is_of_call(pid) || is_server(pid));
         let (of_calls, servers): (Vec<Pid>, Vec<Pid>) = left.partition(is_of_call);
-        if of_calls.is_empty() && servers.is_empty() {
+        let calls_end = !of_calls.is_empty() && begun.elapsed() < END_MAX;
+        of_calls.into_iter().for_each(|pid| end_one(pid, is_of_call));
+        let mut servers_end = false;
+        for pid in servers {
+            let server = known.entry(pid).or_insert_with(LeftServer::found);
+            servers_end |= server.ends(|| ask_to_end(pid, is_server), || end_one(pid, is_server));
+        }
+        if !calls_end && !servers_end {
             return;
         }
-        let pause = BETWEEN_LOOKS[usize::from(of_calls.is_empty())];
-        of_calls.into_iter().for_each(|pid| end_one(pid, is_of_call));
-        if begun.elapsed() > closed_max + asked_max {
-            servers.into_iter().for_each(|pid| end_one(pid, is_server));
-        } else if begun.elapsed() > closed_max && !is_asked {
-            is_asked = true;
-            servers.into_iter().for_each(|pid| ask_to_end(pid, is_server));
+        std::thread::sleep(BETWEEN_LOOKS[usize::from(!calls_end)]);
+    }
+}
+
+/// A server that nobody has: how far it is with its end.
+struct LeftServer {
+    found: Instant,
+    asked: Option<Instant>,
+    killed: Option<Instant>,
+}
+
+impl LeftServer {
+    fn found() -> LeftServer {
+        LeftServer { found: Instant::now(), asked: None, killed: None }
+    }
+
+    /// Does what its time has come for. False when it does not end although it was killed.
+    fn ends(&mut self, ask: impl FnOnce(), kill: impl FnOnce()) -> bool {
+        let [closed_max, asked_max] = STDIO_END_MAX;
+        match (self.asked, self.killed) {
+            (None, _) if self.found.elapsed() > closed_max => {
+                self.asked = Some(Instant::now());
+                ask();
+            }
+            (Some(asked), None) if asked.elapsed() > asked_max => {
+                self.killed = Some(Instant::now());
+                kill();
+            }
+            (_, Some(killed)) => return killed.elapsed() < END_MAX,
+            _ => {}
         }
-        std::thread::sleep(pause);
+        true
     }
 }
 

@@ -18,50 +18,6 @@ pub(super) struct Secret {
     pub(super) is_all: bool,
 }
 
-/// Programs whose `-p` is a folder, a port, a package or a switch.
-const P_IS_NO_PASSWORD: &[&str] = &[
-    "bash",
-    "bun",
-    "bunx",
-    "cargo",
-    "cp",
-    "dash",
-    "docker",
-    "dotnet",
-    "fish",
-    "git",
-    "install",
-    "jq",
-    "kubectl",
-    "ksh",
-    "ls",
-    "make",
-    "mkdir",
-    "nc",
-    "netstat",
-    "nix-shell",
-    "nmap",
-    "node",
-    "npm",
-    "npx",
-    "pipx",
-    "pnpm",
-    "podman",
-    "ps",
-    "python",
-    "python3",
-    "rsync",
-    "sh",
-    "ss",
-    "ssh",
-    "tar",
-    "tee",
-    "uv",
-    "uvx",
-    "yarn",
-    "zsh",
-];
-
 /// Programs that a password is given to in a short flag, and the flag.
 const PASSWORD_FLAGS: &[(&str, char)] = &[
     ("7z", 'p'),
@@ -228,7 +184,6 @@ impl<'a> Line<'a> {
         }
         match flag {
             'u' | 'U' => Some(Next::Login),
-            'p' if !P_IS_NO_PASSWORD.contains(&self.program) => Some(Next::SecretOrFlag),
             _ => None,
         }
     }
@@ -246,7 +201,7 @@ fn is_flag(word: &str) -> bool {
 }
 
 fn is_known(program: &str) -> bool {
-    P_IS_NO_PASSWORD.contains(&program) || PASSWORD_FLAGS.iter().any(|(name, _)| *name == program)
+    PASSWORD_FLAGS.iter().any(|(name, _)| *name == program)
 }
 
 /// A program's name without its folder.
@@ -298,8 +253,9 @@ fn of_address(text: &str) -> Vec<Range<usize>> {
 
 /// The secrets of a script for a shell: each of its commands is a command line.
 fn script(text: &str, depth: usize) -> Vec<Range<usize>> {
+    // Whoever decides about a script sees it, also where its secrets are not looked for any more.
     if depth == DEPTH_MAX {
-        return whole(text);
+        return Vec::new();
     }
     let mut ranges = Vec::new();
     for command in commands(text) {
@@ -315,6 +271,8 @@ fn script(text: &str, depth: usize) -> Vec<Range<usize>> {
             ranges.extend(found.map(|it| it.range.start + first.start..it.range.end + first.start));
         }
     }
+    // What a shell would run is no secret, whatever stands before it.
+    ranges.retain(|range| !["$(", "`", "<("].iter().any(|runs| text[range.clone()].contains(runs)));
     ranges
 }
 
