@@ -11,6 +11,9 @@ mod ledger;
 
 use std::time::{Duration, Instant};
 
+use segue_core::view::rfc3339;
+use segue_runtime::driver::now_ms;
+
 use self::check::{Over, differences};
 use self::generate::{Generated, generate};
 use self::ledger::{Ledger, Mark, runs, value};
@@ -93,7 +96,7 @@ impl Lane {
         let mut batch: Vec<Run> = (0..count).map(|_| self.run()).collect();
         let kill_after = is_killed.then(|| self.moment() + Duration::from_millis(50));
         self.disturb(&mut batch, kill_after);
-        let killed_at = is_killed.then(|| self.ledger.read().len());
+        let dead_at = is_killed.then(|| rfc3339(now_ms()));
         if is_killed {
             self.kills += 1;
             let next = Served::start(&self.world, "sqlite:s.db", &[]);
@@ -109,7 +112,7 @@ impl Lane {
             .collect();
         let marks = self.ledger.settled();
         for (run, view) in views {
-            self.judge(&run, &view, killed_at, &marks);
+            self.judge(&run, &view, dead_at.as_deref(), &marks);
         }
     }
 
@@ -203,16 +206,16 @@ impl Lane {
         let _ = self.client().post_async(&format!("/api/v1/runs/{id}/resume"), &known);
     }
 
-    fn judge(&mut self, run: &Run, view: &Json, killed_at: Option<usize>, marks: &[Mark]) {
+    fn judge(&mut self, run: &Run, view: &Json, dead_at: Option<&str>, marks: &[Mark]) {
         let without_undo = &run.generated.without_undo;
-        let found = differences(&Over { view, without_undo, killed_at }, marks);
+        let found = differences(&Over { view, without_undo, dead_at }, marks);
         let row = "sum of lanes";
         self.table.add(row, "runs", 1);
-        self.table.add(row, "killed", u64::from(killed_at.is_some()));
+        self.table.add(row, "killed", u64::from(dead_at.is_some()));
         self.table.add(row, "cancels", u64::from(matches!(run.act, Act::Cancel(_))));
         self.table.add(row, "rollbacks", u64::from(matches!(run.act, Act::RollBack(_))));
         self.table.add(row, "differ", u64::from(!found.is_empty()));
-        let about = format!("{:?}, killed at {killed_at:?}, {}", run.act, view["status"]);
+        let about = format!("{:?}, dead at {dead_at:?}, {}", run.act, view["status"]);
         self.findings.extend(found.into_iter().map(|what| format!("{what} ({about})")));
     }
 }

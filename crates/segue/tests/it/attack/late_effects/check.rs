@@ -10,9 +10,10 @@ pub(super) struct Over<'a> {
     pub(super) view: &'a Json,
     /// Steps of which nobody says how they are taken back.
     pub(super) without_undo: &'a BTreeSet<String>,
-    /// How long the ledger was when Segue was killed. Only a call that was begun before may be in doubt:
-    /// every tool here answers within its time.
-    pub(super) killed_at: Option<usize>,
+    /// When Segue was dead, if it was killed. Only a call that it had made before may be in doubt: every
+    /// tool here answers within its time. Not by the ledger: a tool may write its first line after the
+    /// death of Segue.
+    pub(super) dead_at: Option<&'a str>,
 }
 
 /// What happened to one piece of work.
@@ -20,15 +21,18 @@ pub(super) struct Over<'a> {
 struct Work<'a> {
     status: Option<&'a str>,
     step: &'a str,
+    /// When its step called it first.
+    called_at: Option<&'a str>,
     begun: Option<usize>,
     effects: Vec<usize>,
     undos: Vec<usize>,
 }
 
 impl Work<'_> {
-    /// Whether its answer may be lost: it was begun before Segue was killed, or was about to.
+    /// Whether its answer may be lost: it was called before Segue was killed, and begun or about to.
     fn was_cut(&self, over: &Over) -> bool {
-        over.killed_at.is_some_and(|killed| self.begun.is_none_or(|begun| begun < killed))
+        let is_before = |dead_at| self.called_at.is_none_or(|called_at| called_at <= dead_at);
+        over.dead_at.is_some_and(|dead_at| self.begun.is_none() || is_before(dead_at))
     }
 
     fn stands(&self) -> bool {
@@ -58,6 +62,7 @@ fn works<'a>(view: &'a Json, run: &str, marks: &'a [Mark]) -> BTreeMap<&'a str, 
         let work = works.entry(name).or_default();
         work.status = step["status"].as_str();
         work.step = step["id"].as_str().unwrap();
+        work.called_at = step["started_at"].as_str();
     }
     for (at, mark) in marks.iter().enumerate().filter(|(_, mark)| mark.name.starts_with(run)) {
         let work = works.entry(&mark.name).or_default();
