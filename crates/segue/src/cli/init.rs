@@ -66,11 +66,12 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         }
     }
     let folder = args.folder.join(FOLDER);
+    let is_new = !folder.is_dir();
     if let Err(error) = std::fs::create_dir_all(&folder) {
         complain(&format!("cannot make `{FOLDER}`: {error}"), None);
         return Exit::Usage;
     }
-    if !global.quiet {
+    if is_new && !global.quiet {
         say(&format!("made {}/ for the file tools", folder.display()));
     }
     if imported.is_none() {

@@ -52,6 +52,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "endpoint",
     ),
     ("llm: { model: m, api_key: &k canary, provder: *k }\n", "provder"),
+    ("mcpServers: { s: { command: 'npx srv --password canary', timeout: x } }\n", "timeout"),
+    ("commands: { c: { argv: 'mysql -pcanary', cwdd: x } }\n", "cwdd"),
 ];
 
 /// A finding about a configuration quotes its lines without the secrets in them.
@@ -323,6 +325,18 @@ fn the_note_about_trust_is_right_and_said_once() {
     let three = note(inside, &["tools"]);
     let said = "`builtins` (except `files.root`), `store` and `llm` have no effect";
     assert!(three.contains(said), "{three}");
+}
+
+/// A command line that somebody wrote as one text is shown without its secrets, too.
+#[test]
+fn trust_shows_no_secret_of_a_command_in_one_text() {
+    let world = World::found();
+    world
+        .file("segue.yaml", "mcpServers: { s: { command: 'npx srv --password canary --fast' } }\n");
+    let shown = world.segue(&["trust"]);
+    let said = format!("{}{}", shown.stdout, shown.stderr);
+    assert!(said.contains("npx srv") && said.contains("--fast"), "{said}");
+    assert!(!said.contains(CANARY), "{said}");
 }
 
 /// A configuration that was merely found does not give hosts more tools for compositions of their own.

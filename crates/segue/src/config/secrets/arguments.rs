@@ -86,6 +86,10 @@ pub(super) fn secrets(program: &str, words: &[&str]) -> Vec<Secret> {
 pub(super) fn secrets_of(name: &str, text: &str) -> Vec<Range<usize>> {
     let mut ranges: Vec<_> = parts(name, text).into_iter().map(|part| part.range).collect();
     ranges.extend(of_address(text));
+    // A command line that somebody wrote as one text.
+    if matches!(name, "command" | "argv") {
+        ranges.extend(script(text, 0));
+    }
     ranges
 }
 
