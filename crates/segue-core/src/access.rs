@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The toolset that compositions of a host on stdio are held to; the setting of the same name adds to it.
 pub const INLINE: &str = "server.inline";
 
+/// The toolset that compositions made by a run are held to, where its principal may not compose.
+pub const SERVED: &str = "served compositions";
+
 /// Whoever brings the operator's token, in journals.
 pub const TOKEN_BEARER: &str = "the token";
 
@@ -161,9 +164,16 @@ impl Principal {
         self.may(Right::Admin) || owner == Some(&*self.name)
     }
 
+    /// The toolset that compositions made by a run of theirs (`expand`) are held to. Such a composition may
+    /// come from the run's input, so it counts as written by the principal.
+    fn expands_within(&self) -> Option<Arc<str>> {
+        if self.may(Right::Compose) { self.inline.clone() } else { Some(SERVED.into()) }
+    }
+
     /// What is written down of them with a run.
     pub fn caller(&self) -> Caller {
-        Caller { principal: self.name.clone(), toolset: self.toolset.clone() }
+        let (principal, toolset) = (self.name.clone(), self.toolset.clone());
+        Caller { principal, toolset, expands_within: self.expands_within() }
     }
 }
 
@@ -175,6 +185,9 @@ pub struct Caller {
     /// The toolset that it is held to, also when it goes on later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toolset: Option<Arc<str>>,
+    /// The toolset that compositions made by the run are held to, beside that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expands_within: Option<Arc<str>>,
 }
 
 impl Caller {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use segue_core::access::Caller;
+use segue_core::access::{Caller, INLINE};
 use segue_core::compile::source::Source;
 use segue_core::compile::{self, Compiled};
 use segue_core::composition::{Composition, Dialect, Strategy};
@@ -82,6 +82,8 @@ struct Inner {
     model: Option<Arc<dyn Model>>,
     /// What its tools are chosen by, once more for other compositions.
     toolset: Option<ToolsetBuilder>,
+    /// The toolset that compositions of a host on stdio are held to.
+    inline: ToolsetBuilder,
     absent: Absent,
     /// Whether its compositions come from somebody who is not trusted.
     has_foreign_compositions: bool,
@@ -102,6 +104,7 @@ pub struct EngineBuilder {
     wrappers: Vec<Wrapper>,
     compositions: Vec<Source>,
     toolset: Option<ToolsetBuilder>,
+    inline: Option<ToolsetBuilder>,
     model: Option<Arc<dyn Model>>,
     absent: Absent,
     has_foreign_compositions: bool,
@@ -204,6 +207,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Sets the toolset that compositions of a host on stdio are held to, also those that a run makes.
+    #[must_use]
+    pub fn inline(mut self, toolset: ToolsetBuilder) -> EngineBuilder {
+        self.inline = Some(toolset);
+        self
+    }
+
     /// Sets what is said of tools that are not there.
     #[must_use]
     pub fn absent(mut self, absent: Absent) -> EngineBuilder {
@@ -281,6 +291,7 @@ impl EngineBuilder {
             chance,
             model,
             toolset: self.toolset,
+            inline: self.inline.unwrap_or_else(|| ToolsetBuilder::inline(None)),
             absent: self.absent,
             has_foreign_compositions: self.has_foreign_compositions,
             secrets,
@@ -367,9 +378,7 @@ impl Engine {
     /// way are shared.
     #[must_use]
     pub fn within(&self, toolset: ToolsetBuilder) -> Engine {
-        let own = self.toolset();
-        let made = toolset.from_tools(own.tools().cloned()).build();
-        let made = made.expect("tools are a source").bounded_by(own.guards());
+        let made = self.chosen_by(toolset);
         let registry = self.inner.registry.clone().map(|tool| allowed::around_tool(tool, &made));
         let mut limits = (*self.inner.limits).clone();
         limits.run_calls_max =
@@ -379,6 +388,13 @@ impl Engine {
         let limits = Arc::new(limits);
         let inner = Inner { registry, catalog, limits, ..(*self.inner).clone() };
         Engine { inner: Arc::new(inner) }
+    }
+
+    /// What a toolset chooses of the tools that this engine may use.
+    fn chosen_by(&self, toolset: ToolsetBuilder) -> Toolset {
+        let own = self.toolset();
+        let made = toolset.from_tools(own.tools().cloned()).build();
+        made.expect("tools are a source").bounded_by(own.guards())
     }
 
     /// The tools that are known.
@@ -439,8 +455,8 @@ impl Engine {
         request: RunRequest<'_>,
         chain_id: Option<Arc<str>>,
     ) -> Result<RunView, EngineError> {
-        let inner = &self.inner;
-        let expand = |document: &Value| self.expand(document);
+        let (inner, caller) = (&self.inner, request.caller.clone());
+        let expand = |document: &Value| self.expand(document, caller.as_ref());
         self.run_with(request, &inner.registry, &*inner.store, &expand, chain_id).await
     }
 
@@ -465,7 +481,10 @@ impl Engine {
             let spec = catalog.get(&tool.spec.id).unwrap_or(&tool.spec).clone();
             rehearse::around_tool(Tool { spec, ..tool })
         });
-        let expand = |document: &Value| self.expand(document).map(|plan| self.rehearsed(&plan));
+        let caller = request.caller.clone();
+        let expand = |document: &Value| {
+            self.expand(document, caller.as_ref()).map(|plan| self.rehearsed(&plan))
+        };
         let store = MemoryStore::default();
         let view = self.run_with(request, &registry, &store, &expand, None).await?;
         Ok(rehearsal::view(view, &plan))
@@ -542,9 +561,17 @@ impl Engine {
             && self.inner.catalog.tools().any(|own| is_it(own))
     }
 
-    /// Compiles and plans a composition that a run has made.
-    fn expand(&self, document: &Value) -> Result<Arc<Plan>, Failure> {
-        plan::plan_made(document, &self.inner.catalog, &self.inner.limits)
+    /// Compiles and plans a composition that a run has made, with the tools that its caller may compose.
+    fn expand(&self, document: &Value, caller: Option<&Caller>) -> Result<Arc<Plan>, Failure> {
+        let inner = &self.inner;
+        let toolset = match caller.and_then(|caller| caller.expands_within.as_deref()) {
+            None => return plan::plan_made(document, &inner.catalog, &inner.limits),
+            Some(INLINE) => inner.inline.clone(),
+            Some(_) => ToolsetBuilder::served(),
+        };
+        let mut catalog = inner.catalog.clone();
+        catalog.restrict(self.chosen_by(toolset));
+        plan::plan_made(document, &catalog, &inner.limits)
     }
 
     /// What a run would do, without doing it.

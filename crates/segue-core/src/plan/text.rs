@@ -43,8 +43,9 @@ pub fn plan_made(
     plan.ok_or_else(|| {
         let found = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
         let code = found.clone().next().map_or(Code::Parse, |finding| finding.code);
+        let help = found.clone().find_map(|finding| finding.help.as_deref());
         let messages: Vec<&str> = found.map(|finding| finding.message.as_str()).collect();
         let message = format!("the composition does not compile: {}", messages.join("; "));
-        Failure::lasting(code, message)
+        Failure { hint: help.map(Into::into), ..Failure::lasting(code, message) }
     })
 }

@@ -12,7 +12,7 @@ mod rule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::access::INLINE;
+use crate::access::{INLINE, SERVED};
 use crate::composition::Composition;
 use crate::diagnostic::Code;
 use crate::id::ToolId;
@@ -135,6 +135,14 @@ impl ToolsetBuilder {
         Toolset::builder(INLINE)
             .filter(Filter::Any(filters))
             .guards(more.map_or_else(Guards::default, |more| more.guards))
+            .with_whole_compositions()
+    }
+
+    /// The toolset of compositions that a run makes for a principal who may not compose: the served
+    /// compositions, whole.
+    pub fn served() -> ToolsetBuilder {
+        Toolset::builder(SERVED)
+            .filter(Filter::Namespaces(vec![COMPOSITION.into()]))
             .with_whole_compositions()
     }
 

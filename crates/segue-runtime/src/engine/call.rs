@@ -137,7 +137,7 @@ impl Compositions for Nested<'_> {
             let caller = self.caller.clone();
             let request =
                 RunRequest { options, caller, confirmer, ..RunRequest::new(Arc::new(plan), args) };
-            let expand = |document: &Value| engine.expand(document);
+            let expand = |document: &Value| engine.expand(document, self.caller.as_ref());
             let store = MemoryStore::default();
             let run = engine.run_with(request, self.registry, &store, &expand, None);
             match run.await {

@@ -272,7 +272,8 @@ impl Engine {
         run = self.inner.waiting.take(&request.run_id, written).unwrap_or(run);
         let first = First::Resume { lease: lease.clone(), written, wishes, words };
         let caller = run.caller().cloned();
-        let expand = |document: &Value| self.expand(document);
+        let expands_for = caller.clone();
+        let expand = |document: &Value| self.expand(document, expands_for.as_ref());
         let drive = Drive {
             plan,
             registry: &self.inner.registry,

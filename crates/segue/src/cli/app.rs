@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use segue_core::access::INLINE;
 use segue_core::compile::source::{Position, Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, Severity, nearest};
 use segue_core::plan::Plan;
@@ -483,6 +484,9 @@ fn built(
         .compositions(composition_files(config));
     if let Some(toolset) = toolset {
         builder = builder.toolset(toolset);
+    }
+    if let Some(inline) = config.toolset(INLINE) {
+        builder = builder.inline(inline);
     }
     if !Trust::load().vouches(config) {
         builder = builder.foreign_compositions();

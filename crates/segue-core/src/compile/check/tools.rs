@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::access::INLINE;
+use crate::access::{INLINE, SERVED};
 use crate::compile::resolve::unquoted;
 use crate::compile::source::{Source, Span};
 use crate::composition::{Body, Composition, Params, Step, StepKind, StepRollback, ToolCall, Undo};
@@ -204,6 +204,11 @@ fn refused(call: &ToolCall, tool: &ToolSpec, toolset: &Toolset) -> Option<Diagno
     let mut help = format!("`segue tools --toolset {}` lists what it has", toolset.name());
     if **toolset.name() == *INLINE {
         help += ": what only reads, what is served, and the toolset that `server.inline` names";
+    }
+    if **toolset.name() == *SERVED {
+        help = "a run makes this composition, and its principal lacks the right `compose`: without it the \
+                composition may call served compositions only"
+            .into();
     }
     Some(Diagnostic::error(code, message, call.name_span).help(help))
 }

@@ -277,7 +277,11 @@ fn turn(
         }
         let text = bundles.get(&begun.bundle).cloned().ok_or_else(wrong)?;
         let toolset = begun.toolset.map(Arc::from);
-        let caller = |principal: Cow<'_, str>| Caller { principal: principal.into(), toolset };
+        let caller = |principal: Cow<'_, str>| Caller {
+            principal: principal.into(),
+            toolset,
+            expands_within: None,
+        };
         let row = RunRow {
             run_id: run_id.clone(),
             name: begun.name.into(),

@@ -341,7 +341,8 @@ fn caller(
     toolset: Option<Arc<str>>,
 ) -> Result<Option<Caller>, String> {
     match (principal, toolset) {
-        (Some(principal), toolset) => Ok(Some(Caller { principal, toolset })),
+        // What it may expand to is asked of the journal alone.
+        (Some(principal), toolset) => Ok(Some(Caller { principal, toolset, expands_within: None })),
         (None, None) => Ok(None),
         (None, Some(_)) => Err("a toolset without a caller".to_owned()),
     }

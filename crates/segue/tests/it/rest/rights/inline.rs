@@ -170,6 +170,60 @@ fn a_host_composes_of_reads_and_of_what_is_served() {
     assert!(error(&answer).contains("server.inline"), "{answer}");
 }
 
+/// D3: a composition that a run makes of its input is its caller's own, also in what the operator serves.
+#[test]
+fn what_a_served_composition_expands_is_its_callers() {
+    let (world, served) = served(&[("reader", "look, run"), ("author", "look, run, compose")]);
+    let made = |tool: &str| json!({ "name": "made", "steps": [{ "id": "a", "tool": tool }] });
+    let request = |tool: &str| json!({ "name": "do-it", "input": { "plan": made(tool) } });
+    let is_refused = |answer: &Json| {
+        let told = answer.to_string();
+        assert!(told.contains("tool-not-allowed") && told.contains("`compose`"), "{told}");
+        assert_eq!(marks(&world), 0);
+    };
+    for tool in ["command:mark", "command:peek"] {
+        is_refused(&served.post_as("reader", EXECUTE, &request(tool)).json());
+        is_refused(&served.call_as("reader", "do_it", &request(tool)["input"]));
+    }
+    served.post_as("reader", EXECUTE, &request("mark-it")).is(200);
+    served.post_as("author", EXECUTE, &request("command:mark")).is(200);
+    assert_eq!(marks(&world), 2);
+    let world = self::world("");
+    let mut host = Host::legacy(&world, &json!({}));
+    let told = host.call("do_it", request("command:mark")["input"].clone()).to_string();
+    assert!(told.contains("tool-not-allowed") && told.contains("server.inline"), "{told}");
+    value(&host.call("do_it", request("command:peek")["input"].clone()));
+    assert_eq!(marks(&world), 0);
+    let world = self::world("server: { inline: marks }\n");
+    let mut host = Host::legacy(&world, &json!({}));
+    value(&host.call("do_it", request("command:mark")["input"].clone()));
+    assert_eq!(marks(&world), 1);
+}
+
+/// D3: the same when the run goes on after a restart, by somebody who may compose.
+#[test]
+fn what_a_run_expands_after_a_restart_is_its_callers() {
+    let mut server = format!("server:\n  token: {TOKEN}\n  principals:\n");
+    server.push_str(&entry("reader", "look, run", ""));
+    let world = world(&server);
+    world.file(
+        "lib/later.yaml",
+        "name: later\nsteps: [ { id: w, approve: { message: 'Go on?' } }, \
+         { id: a, depends_on: [w], expand: '{{ input.plan }}' } ]\n",
+    );
+    let served = Served::start(&world, "sqlite:runs.db", &[]);
+    let made = json!({ "name": "made", "steps": [{ "id": "a", "tool": "command:mark" }] });
+    let request = json!({ "name": "later", "input": { "plan": made } });
+    let waiting = served.post_as("reader", EXECUTE, &request).is(202);
+    let run = waiting["run_id"].as_str().unwrap();
+    drop(served);
+    let served = Served::start(&world, "sqlite:runs.db", &[]);
+    let path = format!("/api/v1/runs/{run}/approve");
+    let told = served.send("POST", &path, &[], &json!({ "approved": true })).json().to_string();
+    assert!(told.contains("tool-not-allowed") && told.contains("`compose`"), "{told}");
+    assert_eq!(marks(&world), 0);
+}
+
 /// S0: consent is a right of its own, whether it is given beforehand or when a run waits for it; on MCP
 /// whoever has it not is not asked, and the run waits for somebody who has.
 #[test]
