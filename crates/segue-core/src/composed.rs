@@ -33,36 +33,49 @@ pub struct Composed {
 
 /// Says of arguments whether a call with them asks a person first.
 #[derive(Clone, Default)]
-pub struct AsksWhen(Arc<OnceLock<Predicate>>);
+pub struct AsksWhen(Arc<OnceLock<Rule>>);
 
-type Predicate = Arc<dyn Fn(&Value, &[Arc<str>]) -> bool + Send + Sync>;
+type Predicate = dyn Fn(&Value, &[Arc<str>]) -> bool + Send + Sync;
+
+#[derive(Clone)]
+struct Rule {
+    asks: Arc<Predicate>,
+    /// Whether a call asks by this alone, whatever the effect of the tool is.
+    is_exact: bool,
+}
 
 impl AsksWhen {
-    /// Asks when this is true.
+    /// Asks when this is true, and by the effect of the tool.
     pub fn new(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> AsksWhen {
-        AsksWhen::unless_overwriting(move |args, _| asks(args))
+        let rule = Rule { asks: Arc::new(move |args, _| asks(args)), is_exact: false };
+        AsksWhen(Arc::new(OnceLock::from(rule)))
     }
 
-    /// Asks when this is true of arguments, and of what the composition that is run may overwrite
-    /// without asking.
-    pub fn unless_overwriting(
+    /// Asks exactly when this is true of arguments, and of what the composition that is run may overwrite
+    /// without asking: the tool may destroy something, and knows with which arguments it does.
+    pub fn overwriting(
         asks: impl Fn(&Value, &[Arc<str>]) -> bool + Send + Sync + 'static,
     ) -> AsksWhen {
-        let asks: Predicate = Arc::new(asks);
-        AsksWhen(Arc::new(OnceLock::from(asks)))
+        let rule = Rule { asks: Arc::new(asks), is_exact: true };
+        AsksWhen(Arc::new(OnceLock::from(rule)))
+    }
+
+    /// Whether calls ask by this alone, whatever the effect of the tool is.
+    pub fn is_exact(&self) -> bool {
+        self.0.get().is_some_and(|rule| rule.is_exact)
     }
 
     /// Whether a call with these arguments asks. Code that panics has not said that it does not, and
     /// code that is missing, because a plan was read from a store, has not either.
     pub fn asks(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
-        let Some(asks) = self.0.get() else { return true };
-        std::panic::catch_unwind(AssertUnwindSafe(|| asks(args, overwrites))).unwrap_or(true)
+        let Some(rule) = self.0.get() else { return true };
+        std::panic::catch_unwind(AssertUnwindSafe(|| (rule.asks)(args, overwrites))).unwrap_or(true)
     }
 
     /// Goes by the code of the same tool as it is here, where its own is missing.
     pub fn bind(&self, here: &AsksWhen) {
-        if let Some(asks) = here.0.get() {
-            let _ = self.0.set(asks.clone());
+        if let Some(rule) = here.0.get() {
+            let _ = self.0.set(rule.clone());
         }
     }
 }
@@ -325,6 +338,8 @@ fn declare(part: &ToolSpec, is_undoable: bool, found: &mut Found) {
     let declared = Declared {
         tool: part.id.clone(),
         effect,
+        // Code makes them.
+        arguments: Vec::new(),
         asks: part.needs_confirmation(),
         is_undoable: is_undoable || effect <= Impact::Reads,
         takes_back: false,

@@ -237,7 +237,11 @@ impl ToolSpec {
         match self.confirm {
             Confirm::Always => true,
             Confirm::Never => false,
-            Confirm::ByEffect => self.asks_when.as_ref().is_some_and(own) || self.asks_by_effect(),
+            Confirm::ByEffect => match &self.asks_when {
+                Some(when) if when.is_exact() => own(when),
+                Some(when) => own(when) || self.asks_by_effect(),
+                None => self.asks_by_effect(),
+            },
         }
     }
 
@@ -308,9 +312,13 @@ impl ToolSpec {
         {
             return false;
         }
-        // Our own words about our own tools may be better in a later version, and mean the same.
+        // What we say of our own tools may be better in a later version, and means the same.
         let is_ours = self.id.namespace() == BUILTIN;
-        let told = || ToolSpec { description: now.description.clone(), ..self.clone() };
+        let told = || ToolSpec {
+            description: now.description.clone(),
+            annotations: now.annotations,
+            ..self.clone()
+        };
         self.hash() == now.hash() || is_ours && told().hash() == now.hash()
     }
 }

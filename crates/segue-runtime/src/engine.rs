@@ -8,6 +8,7 @@ mod call;
 mod ears;
 mod error;
 mod evaluations;
+mod expand;
 mod load;
 mod played;
 mod stored;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use segue_core::access::{Caller, INLINE};
+use segue_core::access::Caller;
 use segue_core::compile::source::Source;
 use segue_core::compile::{self, Compiled};
 use segue_core::composition::{Composition, Dialect, Strategy};
@@ -28,7 +29,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::rehearsal;
-use segue_core::run::{self, Failure, Options, Reused, Run, Started, Trace};
+use segue_core::run::{self, Options, Reused, Run, Started, Trace};
 use segue_core::tool::{COMPOSITION, Catalog, Lookup, Observed, ToolSpec};
 use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
@@ -559,19 +560,6 @@ impl Engine {
         !overwrites.is_empty()
             && !self.inner.has_foreign_compositions
             && self.inner.catalog.tools().any(|own| is_it(own))
-    }
-
-    /// Compiles and plans a composition that a run has made, with the tools that its caller may compose.
-    fn expand(&self, document: &Value, caller: Option<&Caller>) -> Result<Arc<Plan>, Failure> {
-        let inner = &self.inner;
-        let toolset = match caller.and_then(|caller| caller.expands_within.as_deref()) {
-            None => return plan::plan_made(document, &inner.catalog, &inner.limits),
-            Some(INLINE) => inner.inline.clone(),
-            Some(_) => ToolsetBuilder::served(),
-        };
-        let mut catalog = inner.catalog.clone();
-        catalog.restrict(self.chosen_by(toolset));
-        plan::plan_made(document, &catalog, &inner.limits)
     }
 
     /// What a run would do, without doing it.

@@ -1,6 +1,7 @@
 //! What a plan says beforehand of the calls that it may make: what a person is told before a yes.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::iter::once;
 
 use super::{Plan, PlanStep};
@@ -8,14 +9,17 @@ use crate::composed;
 use crate::composition::{StepKind, StepRollback, Strategy, ToolCall, Undo};
 use crate::id::ToolId;
 use crate::tool::{DeclaredRollback, Impact, ToolSpec};
+use crate::value::Value;
 
 /// A tool that a run may call, in compositions inside too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
     /// The tool.
     pub tool: ToolId,
     /// What it does to the world.
     pub effect: Impact,
+    /// What its calls are given, as it is written; empty where that is not known before.
+    pub arguments: Vec<Value>,
     /// Whether its calls ask first. What takes steps back asks with them, before they are made.
     pub asks: bool,
     /// Whether every step that changes something through it can be taken back.
@@ -89,7 +93,7 @@ impl Plan {
             let mut add = |call: &ToolCall, undo: &Undo| {
                 let Some(tool) = &call.tool else { return };
                 if tool.composition.is_none() {
-                    add_tool(found, tool, undo);
+                    add_call(found, tool, call, undo);
                     composed::declare_parts(tool, is_undoable(undo), found);
                 }
             };
@@ -155,7 +159,7 @@ impl PlanStep {
             match (self.undo_plans.get(&candidate), &call.tool) {
                 (Some(plan), _) => plan.declare(false, &mut inside),
                 (None, Some(tool)) => {
-                    add_tool(&mut inside, tool, &Undo::NotNeeded);
+                    add_call(&mut inside, tool, call, &Undo::NotNeeded);
                     composed::declare_parts(tool, true, &mut inside);
                 }
                 (None, None) => {}
@@ -163,23 +167,40 @@ impl PlanStep {
             let asks = takes_back && self.unvouched_undo(candidate).is_some();
             // What takes something back is not taken back itself.
             for call in inside.into_values().filter(|call| !call.takes_back) {
+                let asks = asks && call.asks;
                 let own = Declared { asks: false, is_undoable: true, takes_back: true, ..call };
-                let listed = found.entry((true, own.tool.clone())).or_insert(own);
-                listed.asks |= asks && call.asks;
+                match found.entry((true, own.tool.clone())) {
+                    Entry::Occupied(mut listed) => {
+                        listed.get_mut().asks |= asks;
+                        own.arguments.into_iter().for_each(|it| listed.get_mut().add(it));
+                    }
+                    Entry::Vacant(free) => free.insert(own).asks = asks,
+                }
             }
         }
     }
 }
 
-fn add_tool(found: &mut Found, tool: &ToolSpec, undo: &Undo) {
+impl Declared {
+    /// Adds what one of its calls is given.
+    fn add(&mut self, arguments: Value) {
+        if !self.arguments.contains(&arguments) {
+            self.arguments.push(arguments);
+        }
+    }
+}
+
+fn add_call(found: &mut Found, tool: &ToolSpec, call: &ToolCall, undo: &Undo) {
     let effect = tool.annotations.impact();
     let declared = found.entry((false, tool.id.clone())).or_insert_with(|| Declared {
         tool: tool.id.clone(),
         effect,
+        arguments: Vec::new(),
         asks: tool.needs_confirmation(),
         is_undoable: true,
         takes_back: false,
     });
+    declared.add(call.parameters.template.to_value());
     declared.is_undoable &= effect <= Impact::Reads || is_undoable(undo);
 }
 

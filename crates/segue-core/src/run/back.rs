@@ -14,7 +14,7 @@ use super::recover::asked_back;
 use super::retry;
 use super::scope::FrameScope;
 use super::state::State;
-use super::{Answer, Call, CallId, Effect, Purpose, TimerId};
+use super::{Answer, Call, CallId, Effect, Overwrites, Purpose, TimerId};
 use crate::budget;
 use crate::composition::{Backoff, StepKind, Strategy, ToolCall, Undo};
 use crate::diagnostic::Code;
@@ -262,6 +262,7 @@ impl Moment<'_> {
             purpose: Purpose::Undo,
             // Whoever allowed a step was told of what takes it back.
             covers_parts: true,
+            overwrites: Overwrites::Everything,
             follows: record.trail.sought(),
         }));
     }

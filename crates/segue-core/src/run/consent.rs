@@ -9,12 +9,12 @@ use super::forward::{Moment, candidate_call, spec};
 use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::IllegalFact;
 use super::state::State;
-use super::{Effect, Question, QuestionId, QuestionKind};
+use super::{Effect, Overwrites, Question, QuestionId, QuestionKind};
 use crate::composed;
 use crate::composition::{Step, ToolCall};
 use crate::diagnostic::Code;
 use crate::plan::{Declared, Plan};
-use crate::tool::ToolSpec;
+use crate::tool::{Confirm, ToolSpec};
 use crate::value::Value;
 
 /// How the one question of a run stands.
@@ -146,6 +146,15 @@ impl Moment<'_> {
     /// Whether nobody is asked about calls of a step.
     pub(super) fn all_is_allowed(&self, node: NodeId) -> bool {
         self.state.is_approved(node.frame) || self.state.covering(node.frame).is_some()
+    }
+
+    /// What the call of a step may overwrite.
+    pub(super) fn may_overwrite(&self, node: NodeId, tool: &ToolSpec) -> Overwrites {
+        let is_allowed = self.all_is_allowed(node) || self.state.record(node).is_granted;
+        if is_allowed || tool.confirm == Confirm::Never {
+            return Overwrites::Everything;
+        }
+        Overwrites::Only(self.state.overwrites().to_vec())
     }
 
     /// Why a call is not covered by the yes that was given for everything around it.

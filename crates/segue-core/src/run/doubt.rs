@@ -11,7 +11,7 @@ use super::journal::{Fact, Failure, NodeId};
 use super::retry;
 use super::scope::FrameScope;
 use super::settle;
-use super::{Answer, Call, CallId, Effect, Purpose, TimerId};
+use super::{Answer, Call, CallId, Effect, Overwrites, Purpose, TimerId};
 use crate::composed;
 use crate::composition::{Backoff, Probe, Step};
 use crate::diagnostic::Code;
@@ -72,6 +72,7 @@ impl Moment<'_> {
             attempt: record.probes,
             purpose: Purpose::Probe,
             covers_parts: composed::covers(spec(&probe.call), self.all_is_allowed(node)),
+            overwrites: Overwrites::Only(Vec::new()),
             follows: None,
         }));
         if self.state.is_stopped(node) {

@@ -261,6 +261,7 @@ impl Moment<'_> {
             attempt: record.tries,
             purpose: Purpose::Do,
             covers_parts,
+            overwrites: self.may_overwrite(node, tool),
             follows: record.trail.sought(),
         }));
     }

@@ -191,6 +191,8 @@ pub(super) struct Record {
     pub(super) settled_seq: u64,
     /// The entry with which it asked a person last.
     pub(super) asked_seq: u64,
+    /// Whether a person said yes to the call at hand.
+    pub(super) is_granted: bool,
     /// Which visit of its step it is, in a program.
     pub(super) visit: u32,
     /// Whether its value is that of an earlier run.

@@ -230,9 +230,22 @@ pub struct Call {
     pub purpose: Purpose,
     /// Whether calls that the tool's own code makes are allowed with it.
     pub covers_parts: bool,
+    /// What it may overwrite.
+    pub overwrites: Overwrites,
     /// What finds the call, when it was made before and its answer is still wanted: nothing is sent
     /// again.
     pub follows: Option<Value>,
+}
+
+/// What a call may overwrite. Whether a call asks is decided before it waits for its turn: what appears
+/// meanwhile must not be overwritten by a call that nobody was asked about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Overwrites {
+    /// Everything: a person said yes to the call, or nobody has to.
+    #[default]
+    Everything,
+    /// What these patterns cover, and nothing else: nobody was asked.
+    Only(Vec<Arc<str>>),
 }
 
 /// What a call is for.

@@ -287,10 +287,17 @@ impl State {
             }
             Fact::GaveUp { node, failure } => {
                 self.advance(*node, entry)?;
-                self.record_mut(*node).remember(failure);
+                let record = self.record_mut(*node);
+                record.remember(failure);
+                record.is_granted = false;
                 self.push_ready(*node);
             }
-            Fact::Granted { node, .. } | Fact::Woke { node } => {
+            Fact::Granted { node, .. } => {
+                self.advance(*node, entry)?;
+                self.record_mut(*node).is_granted = true;
+                self.push_ready(*node);
+            }
+            Fact::Woke { node } => {
                 self.advance(*node, entry)?;
                 self.push_ready(*node);
             }

@@ -130,15 +130,22 @@ fn call_question(state: &State, node: NodeId, candidate: u16, args: Value) -> Qu
 
 /// Everything that a yes to a question covers, what it calls first.
 fn covers(question: &QuestionKind) -> Vec<CoveredView> {
-    let of = |declared: &Declared| CoveredView {
-        tool: declared.tool.shared().clone(),
-        effect: declared.effect,
-        arguments: None,
-        can_be_undone: declared.is_undoable,
-        takes_back: declared.takes_back,
+    let of = |declared: &Declared| {
+        let Declared { tool, effect, arguments, is_undoable, takes_back, .. } = declared.clone();
+        let with = |arguments| CoveredView {
+            tool: tool.shared().clone(),
+            effect,
+            arguments,
+            can_be_undone: is_undoable,
+            takes_back,
+        };
+        if arguments.is_empty() {
+            return vec![with(None)];
+        }
+        arguments.into_iter().map(|it| with(Some(it))).collect()
     };
     match question {
-        QuestionKind::Run { calls, .. } => calls.iter().map(of).collect(),
+        QuestionKind::Run { calls, .. } => calls.iter().flat_map(of).collect(),
         QuestionKind::Call { tool, args, effect, is_undoable, parts, undo } => {
             let own = CoveredView {
                 tool: tool.shared().clone(),
@@ -154,7 +161,7 @@ fn covers(question: &QuestionKind) -> Vec<CoveredView> {
                 can_be_undone: true,
                 takes_back: true,
             });
-            std::iter::once(own).chain(parts.iter().map(of)).chain(undo).collect()
+            std::iter::once(own).chain(parts.iter().flat_map(of)).chain(undo).collect()
         }
         QuestionKind::Approval { .. } | QuestionKind::Doubt { .. } => Vec::new(),
     }

@@ -61,8 +61,8 @@ pub(super) fn leave<'a>(
     pass: Pass<'a>,
     ended: oneshot::Receiver<Ending>,
 ) -> Calling<'a> {
-    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, covers_parts, follows } =
-        call;
+    let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, .. } = call;
+    let Call { covers_parts, overwrites, follows, .. } = call;
     let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
     let Whose { run_id, owner, traceparent } = whose;
     let request = tools::Call {
@@ -75,6 +75,7 @@ pub(super) fn leave<'a>(
         purpose,
         owner,
         traceparent,
+        overwrites,
         asker: None,
         follows,
     };

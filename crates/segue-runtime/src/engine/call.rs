@@ -7,8 +7,10 @@ use segue_core::access::Caller;
 use segue_core::composed;
 use segue_core::diagnostic::Code;
 use segue_core::plan;
-use segue_core::run::{CallId, NodeId, Options, Purpose, Question, QuestionId, QuestionKind};
-use segue_core::tool::{Impact, ToolSpec};
+use segue_core::run::{
+    CallId, NodeId, Options, Overwrites, Purpose, Question, QuestionId, QuestionKind,
+};
+use segue_core::tool::{Confirm, Impact, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 
@@ -53,7 +55,9 @@ impl Engine {
         if spec.composition.is_some() {
             return Ok(nested.run(&spec, args, approved, confirmer).await?);
         }
-        if !approved && spec.asks(&args) {
+        let may_ask = !approved && spec.confirm != Confirm::Never;
+        let asks = may_ask && spec.asks(&args);
+        if asks {
             let effect = spec.annotations.impact();
             let question = Question {
                 id: QuestionId::of_call(NodeId::RUN),
@@ -73,6 +77,9 @@ impl Engine {
                 return Err(ToolError::from(composed::not_confirmed(&spec)).into());
             }
         }
+        let is_unasked = may_ask && !asks;
+        let overwrites =
+            if is_unasked { Overwrites::Only(Vec::new()) } else { Overwrites::Everything };
         let unknown = || EngineError::UnknownTool { name: name.to_owned(), nearest: None };
         let tool = inner.registry.get(&spec.id).ok_or_else(unknown)?;
         let key = inner.chance.ordered_id();
@@ -86,6 +93,7 @@ impl Engine {
             purpose: Purpose::Do,
             owner: None,
             traceparent: None,
+            overwrites,
             asker: None,
             follows: None,
         };

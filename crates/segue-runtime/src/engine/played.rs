@@ -24,6 +24,7 @@ impl Engine {
                 purpose: call.purpose,
                 owner: None,
                 traceparent: None,
+                overwrites: call.overwrites,
                 asker: None,
                 follows: call.follows,
             };

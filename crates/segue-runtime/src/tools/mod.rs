@@ -23,7 +23,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
-use segue_core::run::{Failure, Purpose};
+use segue_core::run::{Failure, Overwrites, Purpose};
 use segue_core::tool::{Observed, ToolSpec};
 use segue_core::value::Value;
 
@@ -52,6 +52,8 @@ pub struct Call {
     pub owner: Option<Arc<str>>,
     /// Where it stands in a trace, for whoever is called.
     pub traceparent: Option<Arc<str>>,
+    /// What it may overwrite.
+    pub overwrites: Overwrites,
     /// How it reaches a person, or tools that it declared, if it may have to.
     pub asker: Option<Asker>,
     /// What finds it, when it was made before and only its answer is wanted. Only runners that said

@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::composed::{self, Caller, PartCall, PartEnd, Trace};
 use segue_core::limits::Limits;
-use segue_core::run::{CallId, Purpose, Question, QuestionId, QuestionKind};
-use segue_core::tool::{Catalog, Impact, ToolSpec};
+use segue_core::run::{CallId, Overwrites, Purpose, Question, QuestionId, QuestionKind};
+use segue_core::tool::{Catalog, Confirm, Impact, ToolSpec};
 use segue_core::value::Value;
 use tokio::sync::Mutex;
 
@@ -209,7 +209,8 @@ impl<'a> Reach<'a> {
         }
         let writes = usize::from(Trace::of(&part, PartEnd::Unknown) == Trace::Unknown);
         self.writing.fetch_add(writes, Ordering::Relaxed);
-        let outcome = self.make_part(&part, args, nth).await;
+        let is_allowed = asks || self.standing.covers_parts || part.confirm == Confirm::Never;
+        let outcome = self.make_part(&part, args, nth, is_allowed).await;
         self.writing.fetch_sub(writes, Ordering::Relaxed);
         let end = match &outcome {
             Ok(_) => PartEnd::Answered,
@@ -228,6 +229,7 @@ impl<'a> Reach<'a> {
         part: &Arc<ToolSpec>,
         args: Value,
         nth: usize,
+        is_allowed: bool,
     ) -> Result<Value, ToolError> {
         let Around { registry, gate, compositions, confirmer, .. } = self.around;
         if self.is_settling() {
@@ -246,6 +248,11 @@ impl<'a> Reach<'a> {
             args,
             // The same code makes the same calls in the same order, so a repeated one is known.
             key: format!("{}/{}", self.call.key, nth + 1).into(),
+            overwrites: if is_allowed {
+                Overwrites::Everything
+            } else {
+                Overwrites::Only(Vec::new())
+            },
             asker: None,
             follows: None,
             ..self.call.clone()

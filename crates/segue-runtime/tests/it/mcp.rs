@@ -9,7 +9,7 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
-use segue_core::run::{Purpose, Question, QuestionKind};
+use segue_core::run::{Overwrites, Purpose, Question, QuestionKind};
 use segue_core::tool::Backend;
 use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
@@ -69,6 +69,7 @@ pub(crate) fn call(args: Value) -> Call {
         purpose: Purpose::Do,
         owner: None,
         traceparent: None,
+        overwrites: Overwrites::Everything,
         asker: None,
         follows: None,
     }

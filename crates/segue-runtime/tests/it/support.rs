@@ -2,7 +2,7 @@
 
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
-use segue_core::run::Purpose;
+use segue_core::run::{Overwrites, Purpose};
 use segue_core::value::Value;
 use segue_runtime::engine::{CallRequest, Engine, EngineError};
 use segue_runtime::tools::builtin::{BuiltinConfig, tools};
@@ -83,6 +83,7 @@ pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
         purpose: Purpose::Do,
         owner: None,
         traceparent: None,
+        overwrites: Overwrites::Everything,
         asker: None,
         follows: None,
     }

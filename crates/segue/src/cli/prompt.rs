@@ -16,7 +16,7 @@ use super::progress::Progress;
 use super::who::who;
 use super::{input, say};
 use crate::print::clean;
-use crate::serve::question::{consent, listed, shown, stakes, undo_words};
+use crate::serve::question::{consent, listed, quoted, shown, stakes, undo_words};
 
 /// Asks on a terminal; elsewhere `otherwise` answers.
 pub(super) fn confirmer(
@@ -93,7 +93,7 @@ async fn put(question: &Question) -> Option<(bool, Value)> {
             Some((is_yes(&line(&text).await), Value::Null))
         }
         QuestionKind::Approval { message, schema } => {
-            let text = format!("step `{step}` asks: {}\n[y/N] ", clean(message));
+            let text = format!("step `{step}` asks: {}\n[y/N] ", quoted(message));
             let granted = is_yes(&line(&text).await);
             let data = match schema {
                 Some(schema) if granted => fill_in(schema).await,
@@ -105,7 +105,7 @@ async fn put(question: &Question) -> Option<(bool, Value)> {
             let text = format!(
                 "nobody knows whether step `{step}` did its work ({}).\nlook whether `{tool}` did \
                  it: [done/failed], or nothing to leave the run waiting ",
-                clean(message)
+                quoted(message)
             );
             match line(&text).await.to_lowercase().as_str() {
                 "d" | "done" => Some((true, Value::Null)),

@@ -67,6 +67,9 @@ pub fn listed(calls: &[Declared]) -> String {
         for call in calls {
             let lasting = if call.is_undoable { "" } else { ", cannot be undone" };
             let _ = writeln!(text, "- {}: {}{lasting}", call.tool, effect(call.effect));
+            for arguments in &call.arguments {
+                let _ = writeln!(text, "  with {}", on_one_line(arguments));
+            }
         }
     }
     text
@@ -95,7 +98,11 @@ pub fn stakes(effect: Impact, can_be_undone: bool) -> &'static str {
 
 /// The question of a run that waits, with everything that a yes to it covers.
 pub fn asked(wait: &WaitView) -> String {
-    let mut text = clean(&wait.message).into_owned();
+    // The words of a run and of a call are ours; those of an approval are its composition's.
+    let mut text = match wait.kind {
+        "approval" => quoted(&wait.message),
+        _ => clean(&wait.message).into_owned(),
+    };
     if let (true, Some(input)) = (wait.kind == "run", Some(&wait.args).filter(|it| !it.is_null())) {
         let _ = write!(text, "\nit runs with {}", shown(input));
     }
@@ -104,7 +111,7 @@ pub fn asked(wait: &WaitView) -> String {
         let lasting = if covered.can_be_undone { "" } else { ", cannot be undone" };
         let _ = write!(text, "\n- {what}{}: {}{lasting}", covered.tool, effect(covered.effect));
         if let Some(arguments) = &covered.arguments {
-            let _ = write!(text, ", with {}", shown(arguments));
+            let _ = write!(text, ", with {}", on_one_line(arguments));
         }
     }
     text
@@ -127,7 +134,7 @@ pub fn form(composition: &str, question: &Question) -> Form {
         },
         QuestionKind::Approval { message, schema } => {
             let fits = schema.as_ref().filter(|schema| is_simple(schema));
-            let mut message = format!("`{composition}`, step `{step}`, asks: {}", clean(message));
+            let mut message = format!("`{composition}`, step `{step}`, asks: {}", quoted(message));
             let schema = match (fits, schema) {
                 (Some(schema), _) => schema.json().clone(),
                 (None, None) => yes_or_no(),
@@ -142,7 +149,7 @@ pub fn form(composition: &str, question: &Question) -> Form {
             message: format!(
                 "`{composition}`, step `{step}`: nobody knows whether `{tool}` did its work ({}). \
                  It was called with\n{}\nLook, and say whether it did.",
-                clean(message),
+                quoted(message),
                 shown(args)
             ),
             schema: one_field("outcome", &["done", "failed"]),
@@ -227,13 +234,63 @@ fn parsed(data: Option<&Value>) -> Value {
         .unwrap_or_else(|_| Value::from(text))
 }
 
+/// A value as a person is shown it before a yes: every member of an object stands there, long texts and
+/// lists are shortened until it fits.
 pub(crate) fn shown(value: &Value) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    if text.chars().count() <= ARGUMENTS_CHARS_MAX {
-        return clean(&text).into_owned();
+    fitting(value, |value| serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+fn on_one_line(value: &Value) -> String {
+    fitting(value, Value::to_string)
+}
+
+fn fitting(value: &Value, write: impl Fn(&Value) -> String) -> String {
+    let whole = write(value);
+    let fits = |text: &String| text.chars().count() <= ARGUMENTS_CHARS_MAX;
+    if fits(&whole) {
+        return clean(&whole).into_owned();
     }
+    let shorter = SHORTER.iter().map(|(chars, items)| write(&shortened(value, *chars, *items)));
+    let text = shorter.clone().find(fits).or_else(|| shorter.last()).unwrap_or_default();
     let cut: String = text.chars().take(ARGUMENTS_CHARS_MAX).collect();
-    format!("{}\n… ({} bytes in all)", clean(&cut), text.len())
+    format!("{}\n… (shortened, {} bytes in all)", clean(&cut), whole.len())
+}
+
+/// How many characters of a text and how many items of a list are left, in one attempt after the other.
+const SHORTER: [(usize, usize); 4] = [(1_000, 50), (200, 20), (50, 5), (20, 2)];
+
+fn shortened(value: &Value, chars_max: usize, items_max: usize) -> Value {
+    match value {
+        Value::String(text) if text.chars().nth(chars_max).is_some() => {
+            let cut: String = text.chars().take(chars_max).collect();
+            Value::from(format!("{cut}… ({} characters)", text.chars().count()))
+        }
+        Value::Array(items) => {
+            let some = items.iter().take(items_max);
+            let mut some: Vec<Value> =
+                some.map(|item| shortened(item, chars_max, items_max)).collect();
+            if items.len() > items_max {
+                some.push(Value::from(format!("… ({} items)", items.len())));
+            }
+            Value::from(some)
+        }
+        Value::Object(members) => {
+            let shorter = |(name, member): (&Arc<str>, &Value)| {
+                (name.clone(), shortened(member, chars_max, items_max))
+            };
+            Value::object(members.iter().map(shorter))
+        }
+        other => other.clone(),
+    }
+}
+
+/// A foreign text of several lines, marked so that none of them looks like one of ours.
+pub(crate) fn quoted(text: &str) -> String {
+    let text = clean(text);
+    if !text.contains('\n') {
+        return text.into_owned();
+    }
+    format!("\n> {}", text.replace('\n', "\n> "))
 }
 
 /// Nothing to fill in: to accept is the yes.
@@ -266,4 +323,35 @@ fn is_simple(schema: &Schema) -> bool {
         _ => false,
     };
     json.get("type").and_then(Value::as_str) == Some("object") && properties.values().all(simple)
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::value::Value;
+
+    use super::{ARGUMENTS_CHARS_MAX, quoted, shown};
+
+    /// A person sees every argument, however long the one before it is.
+    #[test]
+    fn long_arguments_hide_no_other() {
+        let long = Value::from("x".repeat(4 * ARGUMENTS_CHARS_MAX));
+        let many = Value::from(vec![long.clone(); 500]);
+        for first in [long, many] {
+            let args = Value::object([("content", first), ("path", Value::from("notes/old.txt"))]);
+            let text = shown(&args);
+            assert!(text.contains("notes/old.txt") && text.contains("shortened"), "{text}");
+            assert!(text.chars().count() < ARGUMENTS_CHARS_MAX + 100, "{}", text.len());
+        }
+        let short = Value::object([("path", Value::from("a"))]);
+        assert_eq!(shown(&short), "{\n  \"path\": \"a\"\n}");
+    }
+
+    /// A text cannot put a question of its own below the one that is asked.
+    #[test]
+    fn lines_of_others_do_not_look_like_ours() {
+        let forged = quoted("keep?\n[y/N] n\nstep `b` asks: really keep");
+        let lines: Vec<&str> = forged.lines().skip(1).collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.starts_with("> ")), "{forged}");
+        assert_eq!(quoted("keep?"), "keep?");
+    }
 }

@@ -299,6 +299,35 @@ fn trust_is_listed_and_forgotten_and_shows_no_secret() {
 /// What writes `done` to a file by that name.
 const WRITES: &str = "name: w\nsteps: [ { id: a, tool: files_write, parameters: { path: out/a.md, content: done } } ]\n";
 
+/// D1: a file that appears after its write was decided, while the call waits for its turn, is not replaced:
+/// nobody was asked about it.
+#[test]
+fn what_appears_before_a_write_is_not_overwritten() {
+    let world = World::with(
+        "name: c\nsteps:\n  - { id: a, tool: 'command:make' }\n\
+         \x20 - { id: b, tool: files_write, parameters: { path: late.txt, content: x } }\n",
+    );
+    // One call at a time: `b` is decided together with `a`, and waits for its end.
+    world.file(
+        "segue.yaml",
+        "builtins: { files: { root: . } }\nlimits: { calls_max: 1 }\ncommands:\n\
+         \x20 make: { argv: [sh, -c, 'echo precious > late.txt'], read_only: false }\n\
+         tools: { 'command:make': { destructive: false } }\n",
+    );
+    let content = || fs::read_to_string(world.path("late.txt")).unwrap();
+    let run = |more: &[&str]| {
+        let args = [&["run", "c.yaml", "--config", "segue.yaml", "--json"], more].concat();
+        world.segue(&args).json()
+    };
+    let view = run(&[]);
+    assert_eq!(view["steps"][1]["error"]["code"], "denied", "{view:#}");
+    assert_eq!(content(), "precious\n");
+    // A yes to everything covers it.
+    fs::remove_file(world.path("late.txt")).unwrap();
+    assert_eq!(run(&["--yes"])["status"], "success");
+    assert_eq!(content(), "x");
+}
+
 /// D1: a new file takes nothing away; what replaces one asks, unless the operator has said that it may.
 #[test]
 fn overwriting_asks_unless_the_operator_said_that_it_may() {

@@ -630,6 +630,10 @@ steps:
   - { id: made, expand: '{{ input.plan }}', depends_on: [fixed] }
 ";
     let world = world("", &[("expanding", expanding)]);
+    // The host may compose of both: what a yes covers is another question.
+    let may =
+        "toolsets: { both: { allow: ['command:note', files_write] } }\nserver: { inline: both }\n";
+    world.file("segue.yaml", format!("{CONFIG}{may}"));
     let mut host = Host::legacy(&world, &forms());
     let listed = host.ask("tools/list", json!({}))["result"]["tools"].clone();
     let tool = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "expanding").unwrap();

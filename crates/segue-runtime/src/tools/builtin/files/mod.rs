@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use segue_core::diagnostic::Code;
+use segue_core::run::Overwrites;
 use segue_core::tool::{Annotations, Confirm};
 use segue_core::value::Value;
 
@@ -33,17 +34,31 @@ const RESTORE: Undo = Undo::Call(
     &[("path", "{{ output.path }}"), ("content", "{{ output.previous }}")],
 );
 
-/// Takes a file away. What was in it is returned, but a person who looks sees it gone.
-const DELETES: Annotations = Annotations { destructive: Some(true), ..WRITES };
+/// Takes away what a file holds. That is returned, but a person who looks sees it gone.
+const DESTROYS: Annotations = Annotations { destructive: Some(true), ..WRITES };
 
 /// Puts a file into a given state, whatever its state is now.
-const RESTORES: Annotations = Annotations { idempotent: Some(true), ..DELETES };
+const RESTORES: Annotations = Annotations { idempotent: Some(true), ..DESTROYS };
 
 /// JSON Schema of what an edit returns.
 const EDITED: &str = r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
     "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#;
 
-type Run = fn(&Root, Args<'_>) -> Result<Value, ToolError>;
+type Run = fn(&Root, Args<'_>, &Allowed<'_>) -> Result<Value, ToolError>;
+
+/// What a call may overwrite, looked up when the file is about to be changed: it may have appeared since the
+/// call was asked about.
+struct Allowed<'a> {
+    always: &'a Overwrite,
+    by_call: &'a Overwrites,
+}
+
+impl Allowed<'_> {
+    fn check(&self, path: &str, exists: bool) -> Result<(), ToolError> {
+        let refusal = exists.then(|| self.always.refusal(path, self.by_call)).flatten();
+        refusal.map_or(Ok(()), Err)
+    }
+}
 
 const TOOLS: &[(Declared, Run)] = &[
     (
@@ -69,7 +84,7 @@ const TOOLS: &[(Declared, Run)] = &[
             output: r#"{"type":"object","required":["path","bytes","created","previous"],"additionalProperties":false,"properties":{
                 "path":{"type":"string"},"bytes":{"type":"integer"},"created":{"type":"boolean"},
                 "previous":{"type":["string","null"],"description":"what was there before; null: no file"}}}"#,
-            annotations: WRITES,
+            annotations: DESTROYS,
             undo: RESTORE,
             confirm: Confirm::ByEffect,
         },
@@ -86,7 +101,7 @@ const TOOLS: &[(Declared, Run)] = &[
                 "all":{"type":"boolean","default":false},
                 "expected":{"type":"string","description":"fail when the file holds anything but this"}}}"#,
             output: EDITED,
-            annotations: WRITES,
+            annotations: DESTROYS,
             undo: RESTORE,
             confirm: Confirm::ByEffect,
         },
@@ -116,7 +131,7 @@ const TOOLS: &[(Declared, Run)] = &[
                 "path":{"type":"string","minLength":1}}}"#,
             output: r#"{"type":"object","required":["path","deleted","previous"],"additionalProperties":false,"properties":{
                 "path":{"type":"string"},"deleted":{"type":"boolean"},"previous":{"type":["string","null"]}}}"#,
-            annotations: DELETES,
+            annotations: DESTROYS,
             undo: RESTORE,
             confirm: Confirm::ByEffect,
         },
@@ -145,7 +160,10 @@ pub(super) fn tools(config: &BuiltinConfig) -> Vec<Tool> {
     let tool = |(declared, run): &(Declared, Run)| {
         let mut spec = declared.spec();
         spec.asks_when = overwrite.asks_when(declared.name, &root);
-        Tool { spec: spec.into(), runner: Arc::new(Files { root: root.clone(), run: *run }) }
+        Tool {
+            spec: spec.into(),
+            runner: Arc::new(Files { root: root.clone(), overwrite: overwrite.clone(), run: *run }),
+        }
     };
     let composed = Tool::local(AtomicEdit { bytes_max });
     TOOLS.iter().map(tool).chain([composed]).collect()
@@ -153,18 +171,23 @@ pub(super) fn tools(config: &BuiltinConfig) -> Vec<Tool> {
 
 struct Files {
     root: Arc<Root>,
+    overwrite: Overwrite,
     run: Run,
 }
 
 #[async_trait]
 impl ToolRunner for Files {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
-        let (root, run) = (self.root.clone(), self.run);
-        aside(move || run(&root, Args(&call.args)).map_err(|error| root.name_in(error))).await
+        let (root, overwrite, run) = (self.root.clone(), self.overwrite.clone(), self.run);
+        aside(move || {
+            let allowed = Allowed { always: &overwrite, by_call: &call.overwrites };
+            run(&root, Args(&call.args), &allowed).map_err(|error| root.name_in(error))
+        })
+        .await
     }
 }
 
-fn read(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+fn read(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let (path, content) = root.read(args.text("path")?)?;
     let bytes = Value::from(content.len());
     Ok(Value::object([
@@ -174,7 +197,7 @@ fn read(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
     ]))
 }
 
-fn write(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+fn write(root: &Root, args: Args<'_>, allowed: &Allowed<'_>) -> Result<Value, ToolError> {
     let content = args.text("content")?;
     let existing =
         if args.flag_or("overwrite", true)? { Existing::Replace } else { Existing::Refuse };
@@ -183,6 +206,9 @@ fn write(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
     let _writing = root.lock();
     let leaf = root.leaf(args.text("path")?, parents)?;
     let previous = leaf.text()?;
+    if matches!(existing, Existing::Replace) {
+        allowed.check(leaf.path(), previous.is_some())?;
+    }
     leaf.put(content, existing)?;
     Ok(Value::object([
         ("path", Value::from(leaf.path())),
@@ -193,12 +219,13 @@ fn write(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
 }
 
 /// Replaces a text. Other calls of these tools wait meanwhile, so that none is lost.
-fn edit(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+fn edit(root: &Root, args: Args<'_>, allowed: &Allowed<'_>) -> Result<Value, ToolError> {
     let (find, replace) = (args.text("find")?, args.text("replace")?);
     let (all, expected) = (args.flag_or("all", false)?, args.optional_text("expected")?);
     let _writing = root.lock();
     let leaf = root.leaf(args.text("path")?, Parents::Expect)?;
     let previous = leaf.text()?.ok_or_else(|| root::absent(leaf.path()))?;
+    allowed.check(leaf.path(), true)?;
     if expected.is_some_and(|expected| **expected != *previous) {
         return Err(refuse(format!("`{}` has changed since it was read", leaf.path())));
     }
@@ -223,12 +250,12 @@ fn edit(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
     ]))
 }
 
-fn list(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+fn list(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let pattern = args.optional_text("pattern")?.map(|pattern| &**pattern);
     list::list(root, args.text_or("path", ".")?, pattern, args.flag_or("recursive", false)?)
 }
 
-fn delete(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+fn delete(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let path = args.text("path")?;
     let previous = remove(root, path)?;
     Ok(Value::object([
@@ -238,7 +265,7 @@ fn delete(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
     ]))
 }
 
-fn restore(root: &Root, args: Args<'_>) -> Result<Value, ToolError> {
+fn restore(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let path = args.text("path")?;
     let (previous, bytes) = match args.value("content") {
         Some(Value::String(content)) => {

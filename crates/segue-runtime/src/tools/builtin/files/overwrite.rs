@@ -8,9 +8,12 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use segue_core::composed::AsksWhen;
+use segue_core::diagnostic::Code;
+use segue_core::run::Overwrites;
 use segue_core::value::Value;
 
 use super::root::{Root, relative};
+use crate::tools::ToolError;
 
 /// Patterns of paths below the root.
 #[derive(Clone)]
@@ -35,13 +38,21 @@ impl Overwrite {
         relative(path).is_ok_and(|path| self.0.is_match(path))
     }
 
+    /// Why a call that nobody was asked about does not change a file that is there.
+    pub(super) fn refusal(&self, path: &str, allowed: &Overwrites) -> Option<ToolError> {
+        let Overwrites::Only(patterns) = allowed else { return None };
+        let is_covered = self.covers(path) || Overwrite::new(patterns).covers(path);
+        let message = || format!("`{path}` is there by now, and nobody was asked to overwrite it");
+        (!is_covered).then(|| ToolError::refused(Code::Denied, message()))
+    }
+
     /// When a call of a tool asks by its own word, if that depends on its arguments.
     pub(super) fn asks_when(&self, tool: &str, root: &Arc<Root>) -> Option<AsksWhen> {
         if !matches!(tool, "files_write" | "files_edit") {
             return None;
         }
         let (own, root) = (self.clone(), root.clone());
-        Some(AsksWhen::unless_overwriting(move |args: &Value, more: &[Arc<str>]| {
+        Some(AsksWhen::overwriting(move |args: &Value, more: &[Arc<str>]| {
             let path = args.get("path").and_then(Value::as_str).unwrap_or("");
             let replaces = args.get("overwrite").is_none_or(|yes| *yes != Value::Bool(false));
             let is_covered = || own.covers(path) || Overwrite::new(more).covers(path);

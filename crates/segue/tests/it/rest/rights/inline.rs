@@ -273,6 +273,28 @@ fn consent_is_a_right_of_its_own() {
     assert_eq!(marks(&world), 1);
 }
 
+/// D4: the one question of an atomic composition lists what its calls are given, too.
+#[test]
+fn a_question_for_all_calls_lists_their_arguments() {
+    let (world, served) = served(&[("reader", "look, run")]);
+    world.file(
+        "lib/tidy.yaml",
+        "name: tidy\natomic: true\nsteps:\n\
+         \x20 - { id: a, tool: files_delete, parameters: { path: old.txt } }\n\
+         \x20 - { id: b, tool: files_delete, parameters: { path: '{{ input.path }}' } }\n",
+    );
+    let request = json!({ "name": "tidy", "input": { "path": "x" } });
+    let waiting = crate::support::until(|| {
+        let answer = served.post_as("reader", EXECUTE, &request);
+        (answer.status == 202).then(|| answer.json())
+    });
+    let covers = waiting["waiting_for"][0]["covers"].as_array().unwrap();
+    let deletes: Vec<&Json> =
+        covers.iter().filter(|call| call["tool"] == "builtin:files_delete").collect();
+    assert_eq!(deletes[0]["arguments"], json!({ "path": "old.txt" }), "{covers:?}");
+    assert_eq!(deletes[1]["arguments"], json!({ "path": "{{ input.path }}" }), "{covers:?}");
+}
+
 /// D3: checkpoints are their principal's: those of somebody else are not there.
 #[test]
 fn checkpoints_are_not_there_for_anybody_else() {

@@ -1,0 +1,30 @@
+//! Compositions that a run makes (`expand`): which tools they may call.
+
+use std::sync::Arc;
+
+use segue_core::access::{Caller, INLINE};
+use segue_core::plan::{self, Plan};
+use segue_core::run::Failure;
+use segue_core::toolset::ToolsetBuilder;
+use segue_core::value::Value;
+
+use super::Engine;
+
+impl Engine {
+    /// Compiles and plans a composition that a run has made, with the tools that its caller may compose.
+    pub(super) fn expand(
+        &self,
+        document: &Value,
+        caller: Option<&Caller>,
+    ) -> Result<Arc<Plan>, Failure> {
+        let inner = &self.inner;
+        let toolset = match caller.and_then(|caller| caller.expands_within.as_deref()) {
+            None => return plan::plan_made(document, &inner.catalog, &inner.limits),
+            Some(INLINE) => inner.inline.clone(),
+            Some(_) => ToolsetBuilder::served(),
+        };
+        let mut catalog = inner.catalog.clone();
+        catalog.restrict(self.chosen_by(toolset));
+        plan::plan_made(document, &catalog, &inner.limits)
+    }
+}
