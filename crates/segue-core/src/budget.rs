@@ -42,7 +42,7 @@ impl fmt::Display for Stop {
             Stop::Bytes(max) => write!(f, "the evaluation makes more than {max} bytes of data"),
             Stop::Depth(max) => write!(f, "a value nests deeper than the limit of {max}"),
             Stop::Interrupted => f.write_str(
-                "the evaluation was stopped: its deadline passed, or the run was cancelled",
+                "the evaluation was stopped: it took too long, its deadline passed, or the run was cancelled",
             ),
             Stop::Fault(message) => write!(f, "the evaluation failed inside Segue: {message}"),
         }

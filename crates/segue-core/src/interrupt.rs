@@ -22,6 +22,11 @@ impl Interrupt {
         self.0.store(false, Ordering::Relaxed);
     }
 
+    /// Does something whose evaluations stop when this flag is raised.
+    pub fn stops<T>(&self, work: impl FnOnce() -> T) -> T {
+        crate::budget::interruptible(self, work)
+    }
+
     /// Whether evaluations should stop.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -31,6 +31,8 @@ pub struct Limits {
     pub expression_depth_max: usize,
     /// Operations in one evaluation.
     pub expression_fuel_max: u64,
+    /// How long a run, a dry run or a check may evaluate at a stretch.
+    pub evaluation_timeout_ms: u64,
     /// Bytes that one evaluation may create, intermediate values included.
     pub expression_output_bytes_max: usize,
     /// Steps in one composition, bodies included.
@@ -184,6 +186,7 @@ impl Default for Limits {
             expression_bytes_max: 16 * 1024,
             expression_depth_max: 128,
             expression_fuel_max: 10_000_000,
+            evaluation_timeout_ms: 10_000,
             expression_output_bytes_max: 16 * 1024 * 1024,
             steps_max: 20_000,
             nesting_depth_max: 8,

@@ -424,9 +424,16 @@ impl Engine {
 
     /// Compiles a text and plans it; the findings say why there is no plan.
     pub fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>) {
-        let (plan, mut findings) = plan::plan_text(source, &self.inner.catalog, &self.inner.limits);
+        let (catalog, limits) = (&self.inner.catalog, &self.inner.limits);
+        let (plan, mut findings) = self.bounded(|| plan::plan_text(source, catalog, limits));
         self.inner.absent.explain(&mut findings, source);
         (plan, findings)
+    }
+
+    /// Does something that evaluates, no longer than that may take.
+    fn bounded<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Inner { ears, limits, .. } = &*self.inner;
+        ears.evaluations.bounded(limits.evaluation_timeout_ms, work)
     }
 
     /// Tools that are not there although somebody has configured them, and why.
@@ -567,7 +574,7 @@ impl Engine {
         match run::admit(plan, input, &context) {
             Ok(input) => {
                 let started = self.started(plan, input, context, Options::default());
-                let mut view = run::dry_run(plan, &started, &self.inner.limits);
+                let mut view = self.bounded(|| run::dry_run(plan, &started, &self.inner.limits));
                 for step in &mut view.steps {
                     let input = std::mem::take(&mut step.input);
                     step.input = self.inner.secrets.clean_value(input);

@@ -47,6 +47,7 @@ impl Moment<'_> {
             }
             EventKind::Expanded { node, outcome } => self.expanded(node, outcome),
             EventKind::RollBack { by } => self.roll_back_by_hand(by),
+            EventKind::Proceed => {}
             EventKind::Resumed => self.resumed(),
             EventKind::ResumedToEnd { by, rolls_back } => self.resumed_to_end(by, rolls_back),
             EventKind::Fired(TimerId::Run) => self.run_timed_out(),
@@ -90,7 +91,8 @@ impl Moment<'_> {
     }
 
     /// Starts what can start and ends what is over, until nothing more follows. An interrupted run stops
-    /// in the middle: the driver says next that the run is cancelled or that its time is over.
+    /// in the middle: the driver says next that the run is cancelled, that its time is over, or that it
+    /// goes on.
     fn advance(&mut self) {
         while self.state.status == RunStatus::Running
             && !self.state.awaits_consent()
@@ -144,8 +146,9 @@ impl Moment<'_> {
             // Only a graph has needs: its steps and its nodes are at the same positions.
             match &frame.nodes[need.position].node {
                 Node::Failed { .. } => return Some((format!("`{}` failed", id()).into(), true)),
-                Node::Cancelled { .. } => {
-                    return Some((format!("`{}` was cancelled", id()).into(), true));
+                Node::Cancelled { in_doubt, .. } => {
+                    let how = if *in_doubt { "is in doubt" } else { "was cancelled" };
+                    return Some((format!("`{}` {how}", id()).into(), true));
                 }
                 Node::Skipped { by_failure, .. } if *by_failure || need.reads_value => {
                     return Some((format!("`{}` was skipped", id()).into(), *by_failure));

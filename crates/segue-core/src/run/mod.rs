@@ -157,6 +157,8 @@ pub enum EventKind {
         /// Whether what was done is to be taken back, too.
         rolls_back: bool,
     },
+    /// An evaluation that took too long was stopped, and the run goes on after it.
+    Proceed,
     /// A time has come.
     Fired(TimerId),
     /// Somebody wants the run to end.

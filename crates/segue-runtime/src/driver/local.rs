@@ -40,7 +40,8 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         }
     };
     let notes = Arc::new(Notes::default());
-    let evaluating = drive.ears.evaluations.enter(&run_id, run.interrupt());
+    let timeout_ms = drive.limits.evaluation_timeout_ms;
+    let evaluating = drive.ears.evaluations.enter(&run_id, run.interrupt(), timeout_ms);
     evaluating.set_deadline(deadline(&begins, &drive.plan));
     let mut driver = Driver {
         run,
@@ -75,6 +76,7 @@ pub async fn drive(run: &mut Run, first: First, drive: Drive<'_>) -> Result<(), 
         unacknowledged: Vec::new(),
         evaluating,
         is_interrupted: false,
+        proceeds: false,
         is_leaving: false,
     };
     let driven = driver.drive(begins, wishes, words, drive.cancel).await;
@@ -167,6 +169,8 @@ struct Driver<'a> {
     evaluating: Evaluating,
     /// Whether what the run was told last was interrupted: what shall end the run comes next.
     is_interrupted: bool,
+    /// Whether an evaluation was stopped in the middle of what the run does, and the run goes on.
+    proceeds: bool,
     /// Whether the process ends, and what the run was told last is dropped.
     is_leaving: bool,
 }
@@ -265,6 +269,9 @@ impl<'a> Driver<'a> {
             self.may_be_cancelled = false;
             self.happened.push(Happened::Cancelled(by));
         }
+        if std::mem::take(&mut self.proceeds) {
+            self.happened.push(Happened::Event(EventKind::Proceed));
+        }
         if !self.happened.is_empty() {
             return Poll::Ready(None);
         }
@@ -357,8 +364,10 @@ impl<'a> Driver<'a> {
         let event = Event { at_ms: now_ms(), entropy: self.chance.draw(), kind };
         self.evaluating.begin();
         self.run.handle_into(event, &mut self.turn);
-        self.is_interrupted = self.run.interrupt().is_raised();
-        self.is_leaving |= self.evaluating.end();
+        let ended = self.evaluating.end();
+        self.is_interrupted = ended.is_interrupted;
+        self.is_leaving |= ended.is_leaving;
+        self.proceeds |= ended.goes_on;
     }
 
     /// Writes down what became true, and does what follows from it.

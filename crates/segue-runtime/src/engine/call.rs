@@ -53,7 +53,8 @@ impl Engine {
         let inner = &self.inner;
         let nested = Nested { engine: self, registry: &inner.registry, caller: None };
         if spec.composition.is_some() {
-            return Ok(nested.run(&spec, args, approved, confirmer).await?);
+            let stops = Box::pin(std::future::pending());
+            return Ok(nested.run(&spec, args, approved, confirmer, stops).await?);
         }
         let may_ask = !approved && spec.confirm != Confirm::Never;
         let asks = may_ask && spec.asks(&args);
@@ -132,6 +133,7 @@ impl Compositions for Nested<'_> {
         args: Value,
         approved: bool,
         confirmer: &'a dyn Confirmer,
+        stops: BoxFuture<'a, Arc<str>>,
     ) -> BoxFuture<'a, Result<Value, ToolError>> {
         Box::pin(async move {
             let engine = self.engine;
@@ -143,8 +145,13 @@ impl Compositions for Nested<'_> {
             };
             let options = Options { approved, ..Options::default() };
             let caller = self.caller.clone();
-            let request =
-                RunRequest { options, caller, confirmer, ..RunRequest::new(Arc::new(plan), args) };
+            let request = RunRequest {
+                options,
+                caller,
+                confirmer,
+                cancel: stops,
+                ..RunRequest::new(Arc::new(plan), args)
+            };
             let expand = |document: &Value| engine.expand(document, self.caller.as_ref());
             let store = MemoryStore::default();
             let run = engine.run_with(request, self.registry, &store, &expand, None);

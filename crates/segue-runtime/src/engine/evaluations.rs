@@ -45,8 +45,13 @@ struct State {
     is_under_way: bool,
     /// Which evaluation is under way, or was last.
     number: u64,
-    /// The one that was seen under way at the last look.
+    /// The one that was seen under way at the last look, and when it was seen first.
     seen: u64,
+    seen_since_ms: u64,
+    /// How long one may take.
+    timeout_ms: u64,
+    /// Whether the one under way was stopped for that alone: its run goes on.
+    was_too_long: bool,
     /// When the run's time is over, in milliseconds since 1970.
     deadline_ms: Option<u64>,
     /// Whether somebody wants the run to stop, and the run has not heard yet.
@@ -60,8 +65,9 @@ impl State {
         self.should_stop || self.deadline_ms.is_some_and(|deadline| deadline <= now)
     }
 
-    fn is_watched(&self) -> bool {
-        self.should_stop || self.deadline_ms.is_some()
+    /// Whether the evaluation that was seen has taken as long as it may.
+    fn took_too_long(&self, now: u64) -> bool {
+        now.saturating_sub(self.seen_since_ms) >= self.timeout_ms
     }
 }
 
@@ -73,13 +79,15 @@ impl Evaluation {
     /// Raises the flag if an evaluation is under way that was so at the last look and should stop.
     fn look(&self, now: u64) {
         let mut state = self.state();
-        if !state.is_under_way || !state.is_due(now) {
+        if !state.is_under_way {
             return;
         }
-        if state.seen == state.number {
+        if state.seen != state.number {
+            (state.seen, state.seen_since_ms) = (state.number, now);
+        } else if state.is_due(now) || state.took_too_long(now) {
+            state.was_too_long = !state.is_due(now);
             self.interrupt.raise();
         }
-        state.seen = state.number;
     }
 }
 
@@ -93,20 +101,37 @@ impl Evaluations {
         self: &Arc<Evaluations>,
         run_id: &Arc<str>,
         interrupt: Interrupt,
+        timeout_ms: u64,
     ) -> Evaluating {
         let mut runs = self.runs();
-        let state = State { is_leaving: runs.is_leaving, ..State::default() };
+        let state = State { is_leaving: runs.is_leaving, timeout_ms, ..State::default() };
         let evaluation = Arc::new(Evaluation { interrupt, state: Mutex::new(state) });
         runs.by_id.insert(run_id.clone(), evaluation.clone());
+        self.watch(&mut runs);
         Evaluating { run_id: run_id.clone(), evaluation, all: self.clone() }
     }
 
     /// Somebody wants a run to stop: what it evaluates meanwhile is not waited for.
-    pub(crate) fn stop(self: &Arc<Evaluations>, run_id: &str) {
-        let mut runs = self.runs();
+    pub(crate) fn stop(&self, run_id: &str) {
+        let runs = self.runs();
         let Some(evaluation) = runs.by_id.get(run_id) else { return };
         evaluation.state().should_stop = true;
-        self.watch(&mut runs);
+    }
+
+    /// Does something outside a run that evaluates, and has it stop when it takes too long.
+    pub(crate) fn bounded<T>(
+        self: &Arc<Evaluations>,
+        timeout_ms: u64,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let interrupt = Interrupt::default();
+        // No run has such an id, and no two of these are under way with the same one.
+        let id: Arc<str> = format!("bounded {:p}", &raw const interrupt).into();
+        let evaluating = self.enter(&id, interrupt.clone(), timeout_ms);
+        evaluating.begin();
+        let done = interrupt.stops(work);
+        evaluating.end();
+        done
     }
 
     /// The process ends: every evaluation stops, and nothing that follows from it is written.
@@ -143,13 +168,22 @@ fn look_out(all: &Weak<Evaluations>) {
         let mut runs = all.runs();
         let now = now_ms();
         runs.by_id.values().for_each(|evaluation| evaluation.look(now));
-        let is_needed = runs.by_id.values().any(|evaluation| evaluation.state().is_watched());
-        idle = if is_needed { 0 } else { idle + 1 };
+        idle = if runs.by_id.is_empty() { idle + 1 } else { 0 };
         if idle > IDLE_LOOKS_MAX {
             runs.is_watched = false;
             return;
         }
     }
+}
+
+/// How an evaluation of a run ended.
+pub(crate) struct Ended {
+    /// It was stopped from outside.
+    pub(crate) is_interrupted: bool,
+    /// It was stopped because it took too long, and for no other reason.
+    pub(crate) goes_on: bool,
+    /// What came of it must not be written, because the process ends.
+    pub(crate) is_leaving: bool,
 }
 
 /// A run that is being moved.
@@ -170,20 +204,19 @@ impl Evaluating {
         }
     }
 
-    /// The run has evaluated. Whether what came of it must not be written, because the process ends.
-    pub(crate) fn end(&self) -> bool {
+    /// The run has evaluated.
+    pub(crate) fn end(&self) -> Ended {
         let mut state = self.evaluation.state();
         state.is_under_way = false;
+        let is_interrupted = self.evaluation.interrupt.is_raised();
         self.evaluation.interrupt.clear();
-        state.is_leaving
+        let goes_on = std::mem::take(&mut state.was_too_long) && is_interrupted;
+        Ended { is_interrupted, goes_on, is_leaving: state.is_leaving }
     }
 
     /// Sets when the run's time is over; nothing means that it has heard of that.
     pub(crate) fn set_deadline(&self, deadline_ms: Option<u64>) {
         self.evaluation.state().deadline_ms = deadline_ms;
-        if deadline_ms.is_some() {
-            self.all.watch(&mut self.all.runs());
-        }
     }
 
     /// The run hears that it shall stop.
@@ -205,7 +238,16 @@ impl Drop for Evaluating {
 
 #[cfg(test)]
 mod tests {
+    use segue_core::compile::source::Source;
+    use segue_core::limits::Limits;
+    use segue_core::value::Value;
+
     use super::*;
+    use crate::engine::{Engine, RunRequest};
+
+    /// Takes longer than anybody waits.
+    const ENDLESS: &str = "name: c\nsteps:\n  - id: a\n    set:\n      \
+        x: \"{{ range(2000) | json_query('. as $a | $a[] as $x | $a[] as $y | $a[] as $z | empty') }}\"\n";
 
     /// Evaluates until somebody raises the flag, which the test would hang without.
     fn evaluate(evaluating: &Evaluating, interrupt: &Interrupt) -> bool {
@@ -213,24 +255,45 @@ mod tests {
         while !interrupt.is_raised() {
             std::thread::yield_now();
         }
-        evaluating.end()
+        evaluating.end().is_leaving
+    }
+
+    /// An evaluation that nobody wants to stop ends too, in a run and outside of one.
+    #[test]
+    fn an_evaluation_that_takes_too_long_is_stopped() {
+        let (all, interrupt) = (Arc::new(Evaluations::default()), Interrupt::default());
+        let evaluating = all.enter(&"r".into(), interrupt.clone(), 1);
+        assert!(!evaluate(&evaluating, &interrupt));
+    }
+
+    /// The same in an engine, which nothing else would stop: neither fuel nor a timeout of the run.
+    #[tokio::test]
+    async fn runs_and_dry_runs_evaluate_no_longer_than_they_may() {
+        let limits =
+            Limits { expression_fuel_max: u64::MAX, evaluation_timeout_ms: 1, ..Limits::default() };
+        let (engine, _) = Engine::builder().limits(limits).build();
+        let (plan, findings) = engine.plan(&Source::new("c.yaml", ENDLESS));
+        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+        engine.dry_run(&plan, Value::empty_object(), Value::empty_object());
+        let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
+        assert!(view.errors[0].message.contains("it took too long"), "{:?}", view.errors);
     }
 
     #[test]
     fn a_deadline_a_wish_and_the_end_of_the_process_reach_an_evaluation() {
         let (all, interrupt) = (Arc::new(Evaluations::default()), Interrupt::default());
         let run_id: Arc<str> = "r".into();
-        let evaluating = all.enter(&run_id, interrupt.clone());
+        let evaluating = all.enter(&run_id, interrupt.clone(), u64::MAX);
         evaluating.set_deadline(Some(now_ms()));
         assert!(!evaluate(&evaluating, &interrupt));
         assert!(!interrupt.is_raised(), "the next evaluation begins without it");
-        // Once the run has heard, it evaluates undisturbed: nothing is watched any more.
+        // Once the run has heard, it evaluates undisturbed.
         evaluating.set_deadline(None);
-        assert!(!evaluating.evaluation.state().is_watched());
+        assert!(!evaluating.evaluation.state().is_due(now_ms()));
         all.stop(&run_id);
         assert!(!evaluate(&evaluating, &interrupt));
         evaluating.hears();
-        assert!(!evaluating.evaluation.state().is_watched());
+        assert!(!evaluating.evaluation.state().is_due(now_ms()));
         std::thread::scope(|scope| {
             let evaluation = scope.spawn(|| evaluate(&evaluating, &interrupt));
             while !evaluating.evaluation.state().is_under_way {
@@ -239,8 +302,8 @@ mod tests {
             all.leave();
             assert!(evaluation.join().unwrap(), "what came of it is not written");
         });
-        let later = all.enter(&"later".into(), Interrupt::default());
+        let later = all.enter(&"later".into(), Interrupt::default(), u64::MAX);
         later.begin();
-        assert!(later.end(), "nothing is begun any more");
+        assert!(later.end().is_leaving, "nothing is begun any more");
     }
 }

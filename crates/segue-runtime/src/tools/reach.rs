@@ -25,13 +25,15 @@ use crate::driver::{Confirmer, Decision};
 
 /// Runs a composition that is a part.
 pub(crate) trait Compositions: Send + Sync {
-    /// Its value. `approved` says that nobody is asked about its calls.
+    /// Its value. `approved` says that nobody is asked about its calls, and `stops` resolves when nothing new
+    /// may start, to who wants that.
     fn run<'a>(
         &'a self,
         composition: &'a ToolSpec,
         args: Value,
         approved: bool,
         confirmer: &'a dyn Confirmer,
+        stops: BoxFuture<'a, Arc<str>>,
     ) -> BoxFuture<'a, Result<Value, ToolError>>;
 }
 
@@ -236,7 +238,12 @@ impl<'a> Reach<'a> {
             return Err(composed::run_stopped(part).into());
         }
         if part.composition.is_some() {
-            return compositions.run(part, args, self.standing.covers_parts, confirmer).await;
+            let stops = Box::pin(async {
+                self.settling().await;
+                Arc::from("the run around it")
+            });
+            let covered = self.standing.covers_parts;
+            return compositions.run(part, args, covered, confirmer, stops).await;
         }
         let pass = gate.enter(&part.id, false).await?;
         if self.is_settling() {

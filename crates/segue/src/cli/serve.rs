@@ -83,7 +83,12 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         }
         recover(global, &app, &hall, None).await;
         keep_tidy(&app);
-        let listener = match bind(at) {
+        let listener = {
+            // The thread that serves connections hears of new ones.
+            let _there = hall.threads().connections.enter();
+            bind(at)
+        };
+        let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {
                 complain(&format!("cannot listen at {at}: {error}"), None);
@@ -110,7 +115,8 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             allowed_hosts: config.server.allowed_hosts.clone(),
             tls,
         };
-        let serving = tokio::spawn(house.serve(listener, leaving));
+        // Not here, where files are read again: that may take a while.
+        let serving = hall.threads().connections.spawn(house.serve(listener, leaving));
         let hangups = Some(Hangups::new());
         let store = app.engine.store().clone();
         let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };

@@ -17,6 +17,7 @@ use super::execution::{Execution, Undescribed, execution, is_dry, options};
 use super::hall::{Hall, Wanted};
 use super::keys::{self, Claim, Unclaimed};
 use super::plans::{self, Kept, Unbegun};
+use super::threads::calculate;
 use crate::observe::Origin;
 
 /// Why nothing runs.
@@ -146,7 +147,8 @@ fn rehearse(
     input: Value,
     context: Value,
 ) -> Result<RunView, Unexecuted> {
-    let view = hall.served(who).engine.dry_run(plan, input, context);
+    let engine = hall.served(who).engine;
+    let view = calculate(|| engine.dry_run(plan, input, context));
     match view.status {
         RunStatus::DryRun => Ok(view),
         _ => Err(Unexecuted::Refused(view.errors)),

@@ -20,6 +20,7 @@ use segue_runtime::engine::Engine;
 use segue_runtime::library::LibraryError;
 
 use super::hall::Hall;
+use super::threads::calculate;
 
 /// A run that somebody asks for.
 pub struct Execution {
@@ -158,7 +159,8 @@ fn planned(hall: &Hall, who: &Principal, subject: Subject) -> Result<Arc<Plan>, 
     match subject {
         Subject::Served(plan) => Ok(plan),
         Subject::Own(source) | Subject::Template(source) | Subject::KeptTemplate(source) => {
-            let (plan, diagnostics) = hall.served(who).engine.plan(&source);
+            let engine = hall.served(who).engine;
+            let (plan, diagnostics) = calculate(|| engine.plan(&source));
             plan.ok_or(Undescribed::Findings { source, diagnostics })
         }
     }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::acting::seen;
 use super::execution::{Execution, Undescribed, execution, keep_template, source};
 use super::hall::Hall;
+use super::threads::calculate;
 use super::told::{Told, run_value};
 
 /// How often a run is looked at that is not under way here.
@@ -302,7 +303,8 @@ impl Desk<'_> {
 
     fn validate(&self, composition: Option<&Value>) -> Told {
         let source = source(composition.unwrap_or(&Value::Null));
-        let (plan, diagnostics) = self.hall.served(&self.who.as_author()).engine.plan(&source);
+        let engine = self.hall.served(&self.who.as_author()).engine;
+        let (plan, diagnostics) = calculate(|| engine.plan(&source));
         let findings: Vec<Value> =
             diagnostics.iter().map(|finding| shown(finding, &source)).collect();
         let mut answer =

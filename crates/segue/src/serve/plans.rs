@@ -383,7 +383,10 @@ mod tests {
             library,
             BTreeMap::new(),
             taken,
-            Threads { runs: idle.handle().clone(), requests: idle.handle().clone() },
+            {
+                let handle = || idle.handle().clone();
+                Threads { connections: handle(), runs: handle(), requests: handle() }
+            },
             observing,
         );
         let state = async || {

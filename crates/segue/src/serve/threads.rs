@@ -6,11 +6,11 @@
 
 use std::any::Any;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::{AbortHandle, JoinError};
 
 /// Threads that move runs, at least. Each evaluation holds one until it ends by itself or its budget.
-const RUNS_MIN: usize = 8;
+const RUNS_MIN: usize = 16;
 
 /// Threads that work on requests, at least.
 const REQUESTS_MIN: usize = 4;
@@ -18,6 +18,8 @@ const REQUESTS_MIN: usize = 4;
 /// Where work is done.
 #[derive(Clone, Debug)]
 pub struct Threads {
+    /// Serves connections: one thread, which evaluates and compiles nothing.
+    pub connections: Handle,
     /// Moves runs.
     pub runs: Handle,
     /// Works on requests.
@@ -27,6 +29,15 @@ pub struct Threads {
 /// Our own code panicked. A line in the log says where.
 #[derive(Debug)]
 pub struct Panicked;
+
+/// Evaluates or compiles for a request. Another thread takes over what this one would do meanwhile, so
+/// requests that take long keep no others waiting.
+pub fn calculate<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
 
 impl Threads {
     /// Works on a request, until whoever asked goes away.
@@ -69,6 +80,7 @@ pub fn tell(what: &str, panic: &(dyn Any + Send)) {
 /// must not keep the process from ending.
 #[derive(Debug)]
 pub struct Pools {
+    connections: Option<Runtime>,
     runs: Option<Runtime>,
     requests: Option<Runtime>,
 }
@@ -77,13 +89,16 @@ impl Pools {
     /// Starts them.
     pub fn start() -> std::io::Result<Pools> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let pool = |name: &str, least: usize| {
+        let pool = |name: &str, threads: usize| {
             let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(cores.max(least)).thread_name(name).enable_all();
-            builder.build()
+            builder.worker_threads(threads).thread_name(name).enable_all();
+            builder.build().map(Some)
         };
-        let (runs, requests) = (pool("runs", RUNS_MIN)?, pool("requests", REQUESTS_MIN)?);
-        Ok(Pools { runs: Some(runs), requests: Some(requests) })
+        Ok(Pools {
+            connections: pool("connections", 1)?,
+            runs: pool("runs", cores.max(RUNS_MIN))?,
+            requests: pool("requests", cores.max(REQUESTS_MIN))?,
+        })
     }
 
     /// Where their work is done.
@@ -91,14 +106,16 @@ impl Pools {
         let handle = |pool: &Option<Runtime>| {
             pool.as_ref().expect("they live until they are dropped").handle().clone()
         };
-        Threads { runs: handle(&self.runs), requests: handle(&self.requests) }
+        let connections = handle(&self.connections);
+        Threads { connections, runs: handle(&self.runs), requests: handle(&self.requests) }
     }
 }
 
 impl Drop for Pools {
     // Work in `Drop`, because a runtime that is merely dropped waits for its threads.
     fn drop(&mut self) {
-        for pool in [self.runs.take(), self.requests.take()].into_iter().flatten() {
+        let pools = [self.connections.take(), self.runs.take(), self.requests.take()];
+        for pool in pools.into_iter().flatten() {
             pool.shutdown_background();
         }
     }

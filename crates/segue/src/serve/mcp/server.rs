@@ -33,7 +33,7 @@ use crate::serve::execution::Execution;
 use crate::serve::hall::Hall;
 use crate::serve::own::{self, Desk};
 use crate::serve::rest::problem::Problem;
-use crate::serve::threads::Panicked;
+use crate::serve::threads::{Panicked, calculate};
 use crate::serve::told::{Shape, Telling, Told, run_of_uri, run_value};
 
 /// Tasks whose shape is remembered; of others, the composition's name says it.
@@ -303,8 +303,8 @@ impl Server {
                     Err(refusal) => return Ok(told(refusal)),
                 };
                 if dry_run {
-                    let outcome: Outcome =
-                        Ok(hall.served(&who).engine.dry_run(&plan, input, context));
+                    let engine = hall.served(&who).engine;
+                    let outcome: Outcome = Ok(calculate(|| engine.dry_run(&plan, input, context)));
                     return Ok(told(Told::rehearsed(&outcome, caller.telling(Shape::Run))));
                 }
                 Job { who, plan, input, context, options, shape: Shape::Run, kept: None }

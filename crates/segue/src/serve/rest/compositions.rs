@@ -11,6 +11,7 @@ use super::visit::{Answer, Visit, json};
 use crate::serve::executing;
 use crate::serve::execution::{Subject, subject};
 use crate::serve::listing::compositions;
+use crate::serve::threads::calculate;
 
 /// `GET /api/v1/compositions`
 pub(super) fn list(visit: &Visit) -> Answer {
@@ -26,7 +27,8 @@ pub(super) async fn validate(visit: Visit) -> Answer {
     let (plan, diagnostics) = match subject {
         Subject::Served(plan) => (Some(plan), Vec::new()),
         Subject::Own(source) | Subject::Template(source) | Subject::KeptTemplate(source) => {
-            let (plan, diagnostics) = rest.hall.served(&who).engine.plan(&source);
+            let engine = rest.hall.served(&who).engine;
+            let (plan, diagnostics) = calculate(|| engine.plan(&source));
             (plan, diagnostics.iter().map(|finding| finding.view(&source)).collect())
         }
     };

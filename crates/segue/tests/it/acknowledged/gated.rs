@@ -194,7 +194,8 @@ impl Place {
             let runtime = runtime.unwrap();
             // On one thread: what is answered too early is answered before anything is written.
             let handle = runtime.handle().clone();
-            let threads = Threads { runs: handle.clone(), requests: handle };
+            let threads =
+                Threads { connections: handle.clone(), runs: handle.clone(), requests: handle };
             let (library, _) = Library::new(engine.clone(), Vec::new());
             let hall = Hall::new(
                 engine,
