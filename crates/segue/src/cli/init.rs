@@ -95,7 +95,7 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
 /// for it.
 fn trust(file: &Path) {
     if let Ok(loaded) = config::load(Some(file)) {
-        let _ = Trust::load().allow(&loaded.config);
+        let _ = Trust::allow(&loaded.config);
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     }
     granted.iter().for_each(|line| say(&format!("  {}", clean(line))));
     // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
-    match Trust::load().allow(&config) {
+    match Trust::allow(&config) {
         Ok(()) => {
             let granted = counted(&config);
             let what = if granted.is_empty() { "it grants nothing of its own" } else { &granted };
@@ -126,7 +126,7 @@ fn list(global: &Global) -> Exit {
 }
 
 fn forget(files: &[&Path]) -> Exit {
-    match Trust::load().forget(files) {
+    match Trust::forget(files) {
         Ok(forgotten) if forgotten.is_empty() => {
             say(&format!("`{}` was not trusted", shown_path(files[0])));
             Exit::Success

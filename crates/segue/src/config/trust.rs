@@ -8,6 +8,8 @@
 //! A project's `.mcp.json` is always found.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -96,7 +98,6 @@ fn is_inside_here(folder: &Path) -> bool {
 /// What was allowed: files, each with the hash of what it granted then.
 #[derive(Debug, Default)]
 pub struct Trust {
-    file: Option<PathBuf>,
     hashes: BTreeMap<PathBuf, String>,
 }
 
@@ -115,13 +116,36 @@ impl Trust {
     /// What was allowed before.
     pub fn load() -> Trust {
         let file = data_folder().map(|folder| folder.join("trusted"));
-        let text = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok());
+        file.and_then(|file| Trust::read(&file).ok()).unwrap_or_default()
+    }
+
+    fn read(file: &Path) -> std::io::Result<Trust> {
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
         let entry = |line: &str| {
             let (hash, path) = line.split_once(' ')?;
             Some((path_of(path)?, hash.to_owned()))
         };
-        let hashes = text.unwrap_or_default().lines().filter_map(entry).collect();
-        Trust { file, hashes }
+        Ok(Trust { hashes: text.lines().filter_map(entry).collect() })
+    }
+
+    /// Reads the list, changes it and writes it, with its lock held: of two processes that change it at
+    /// once, neither overwrites what the other wrote.
+    fn change<T>(change: impl FnOnce(&mut Trust) -> T) -> Result<T, String> {
+        let folder = data_folder().ok_or("there is no data directory to remember it in")?;
+        let file = folder.join("trusted");
+        let changed = || {
+            std::fs::create_dir_all(&folder)?;
+            // A file of its own: the list itself is replaced, and a lock on it with it.
+            let lock = File::create(file.with_extension("lock"))?;
+            lock.lock()?;
+            let mut trust = Trust::read(&file)?;
+            let told = change(&mut trust);
+            trust.write(&file).map(|()| told)
+        };
+        changed().map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Whether what a configuration grants has an effect.
@@ -150,14 +174,15 @@ impl Trust {
     }
 
     /// Allows what a configuration grants now, and its project.
-    pub fn allow(&mut self, config: &Config) -> Result<(), String> {
-        if let Some(file) = &config.file {
-            self.hashes.insert(place(Some(file)), hash(&config.grants));
-        }
-        if let Some(project) = &config.project {
-            self.hashes.insert(place(Some(&project.file)), project_hash(project));
-        }
-        self.write()
+    pub fn allow(config: &Config) -> Result<(), String> {
+        Trust::change(|trust| {
+            if let Some(file) = &config.file {
+                trust.hashes.insert(place(Some(file)), hash(&config.grants));
+            }
+            if let Some(project) = &config.project {
+                trust.hashes.insert(place(Some(&project.file)), project_hash(project));
+            }
+        })
     }
 
     /// Every file that was allowed, and how it stands.
@@ -166,28 +191,22 @@ impl Trust {
     }
 
     /// Takes back what was allowed of files; which of them there were.
-    pub fn forget(&mut self, files: &[&Path]) -> Result<Vec<PathBuf>, String> {
-        let known = files.iter().map(|file| place(Some(file)));
-        let known = known.filter(|file| self.hashes.remove(file).is_some()).collect();
-        self.write().map(|()| known)
+    pub fn forget(files: &[&Path]) -> Result<Vec<PathBuf>, String> {
+        Trust::change(|trust| {
+            let known = files.iter().map(|file| place(Some(file)));
+            known.filter(|file| trust.hashes.remove(file).is_some()).collect()
+        })
     }
 
-    fn write(&self) -> Result<(), String> {
-        let file = self.file.as_deref().ok_or("there is no data directory to remember it in")?;
+    /// Writes a file beside the list and renames it: a process that reads the list meanwhile, which
+    /// takes no lock, reads all of the old one or all of the new one.
+    fn write(&self, file: &Path) -> std::io::Result<()> {
         let line = |(path, hash): (&PathBuf, &String)| format!("{hash} {}\n", line_of(path));
         let text: String = self.hashes.iter().map(line).collect();
-        replaced(file, &text).map_err(|error| format!("{}: {error}", file.display()))
+        let other = file.with_extension(format!("new-{}", std::process::id()));
+        std::fs::write(&other, text)?;
+        std::fs::rename(other, file)
     }
-}
-
-/// Beside it first: whoever reads it meanwhile reads all of the old one or all of the new one.
-fn replaced(file: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let other = file.with_extension(format!("new-{}", std::process::id()));
-    std::fs::write(&other, text)?;
-    std::fs::rename(other, file)
 }
 
 fn standing(file: &Path, hash: &str) -> Standing {

@@ -360,3 +360,26 @@ fn an_untrusted_toolset_for_hosts_has_no_effect() {
     let trusted = said(&["--config", "segue.yaml"]);
     assert!(!trusted.contains("toolset"), "{trusted}");
 }
+
+/// Every one of many `segue trust` at the same moment is remembered, and so is every `--forget`.
+#[test]
+fn trust_given_at_the_same_moment_is_all_remembered() {
+    let world = World::found();
+    let folders: Vec<String> = (0..16).map(|at| format!("f{at}")).collect();
+    for folder in &folders {
+        world.file(&format!("{folder}/segue.yaml"), "commands: { go: { argv: ['true'] } }\n");
+    }
+    let all_at_once = |args: &[&str]| {
+        let start = |folder: &String| {
+            let mut command = world.command(SEGUE);
+            command.args(args).current_dir(world.path(folder)).spawn().unwrap()
+        };
+        let started: Vec<_> = folders.iter().map(start).collect();
+        for mut child in started {
+            assert!(child.wait().unwrap().success());
+        }
+        world.segue(&["trust", "--list"]).exits(0).stdout.lines().count()
+    };
+    assert_eq!(all_at_once(&["trust"]), folders.len());
+    assert_eq!(all_at_once(&["trust", "--forget"]), 0);
+}
