@@ -7,8 +7,9 @@ use segue_runtime::tools::builtin::OwnFiles;
 use segue_runtime::tools::mcp::Reach;
 use segue_runtime::tools::started_folder;
 
-use super::app::{store_file, whole_pattern};
+use super::app::store_file;
 use super::upstream::configured;
+use crate::config::documents::whole_pattern;
 use crate::config::{Config, data_folder, user_config};
 
 /// Everything that Segue reads to know what it may do, and keeps.

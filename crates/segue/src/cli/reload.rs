@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::app::{App, composition_files, composition_paths, library, not_loaded, template_paths};
+use super::app::{App, library, not_loaded};
 use super::mcp::recover;
 use super::signals::{Hangup, Hangups};
 use super::upstream::News;
 use super::{Global, say};
 use crate::config::Config;
+use crate::config::documents::{composition_files, composition_paths, template_paths};
 use crate::serve::hall::Hall;
 use crate::serve::threads;
 

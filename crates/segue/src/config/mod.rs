@@ -3,6 +3,7 @@
 //! Read with the same readers as compositions, so a mistake has its line and column. `${VAR}`
 //! expands in here and nowhere else.
 
+pub(crate) mod documents;
 pub(crate) mod expand;
 pub(crate) mod jsonc;
 mod llm;
