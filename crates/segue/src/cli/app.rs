@@ -38,7 +38,7 @@ use crate::config::{self, Config, StoreAt, Trust};
 use crate::observe::Observing;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
-use crate::print::{Look, clean, draw};
+use crate::print::{Look, clean, draw, shown_path};
 
 /// A configured engine.
 pub(super) struct App {
@@ -408,11 +408,10 @@ fn built(
         .secrets(Secrets::new(config.secrets.iter().cloned()))
         .absent(absent(config, upstream))
         .compositions(composition_files(config));
+    let trusted = Trust::load().overwrites(config);
+    builder = builder.trust_overwrites_if(move |composition| trusted.has(composition));
     if let Some(toolset) = toolset {
         builder = builder.toolset(toolset);
-    }
-    if !Trust::load().vouches(config) {
-        builder = builder.foreign_compositions();
     }
     if let Some(model) = model_of(config) {
         builder = builder.model(model);
@@ -420,12 +419,26 @@ fn built(
     let (engine, unloaded) = change(builder).build();
     if !global.quiet {
         let notes = upstream.notes.iter().cloned().chain(empty_patterns(config));
+        let notes = notes.chain(untrusted_overwrites(&engine));
         notes.for_each(|note| say(&format!("note: {}", clean(&note))));
         let note = |Unloaded { source, diagnostics }: &Unloaded| not_loaded(source, diagnostics);
         let said: BTreeSet<String> = before.iter().map(note).collect();
         unloaded.iter().map(note).filter(|note| !said.contains(note)).for_each(|note| say(&note));
     }
     Ok((engine, unloaded))
+}
+
+/// Says which compositions may overwrite nothing without a question, although they say so.
+pub(super) fn untrusted_overwrites(engine: &Engine) -> Option<String> {
+    let files = engine.untrusted_overwrites();
+    let files: Vec<String> =
+        files.iter().map(|file| format!("`{}`", shown_path(Path::new(&**file)))).collect();
+    (!files.is_empty()).then(|| {
+        format!(
+            "`overwrites` of {} is not trusted and has no effect: read it, then run `segue trust`",
+            files.join(", ")
+        )
+    })
 }
 
 /// What is not there.

@@ -32,7 +32,7 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
 
 pub(crate) use secrets::masked::masked;
-pub use trust::{Grants, Standing, Trust};
+pub use trust::{Grants, OverwriteList, Standing, Trust, TrustedOverwrites};
 
 use secrets::quoted::quoted;
 

@@ -5,9 +5,10 @@
 //! trusted. One that was found in the working directory grants nothing until exactly what it grants
 //! has been allowed, by its hash: commands, servers, operations, roots, hosts, what is known of
 //! tools, who is let in, where things are kept. What only limits or names documents needs no trust.
-//! A project's `.mcp.json` is always found.
+//! What its compositions may overwrite without a question is allowed list by list: a list that changes
+//! has no effect, and everything else keeps its own. A project's `.mcp.json` is always found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,12 @@ use std::sync::Arc;
 
 use segue_core::access::INLINE;
 use segue_core::compile::document::Node;
+use segue_core::compile::read_header;
+use segue_core::composition::Composition;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 
+use super::documents::composition_files;
 use super::{Config, Project, ServeConfig, StoreAt, data_folder, read_file, servers};
 
 /// Parts of a configuration that grant nothing: they name documents, or bound what is there.
@@ -95,10 +99,72 @@ fn is_inside_here(folder: &Path) -> bool {
     known.canonicalize().is_ok_and(|known| known.starts_with(&here)) && (!climbs || folder.exists())
 }
 
-/// What was allowed: files, each with the hash of what it granted then.
+/// What was allowed: files, each with what it granted then.
 #[derive(Debug, Default)]
 pub struct Trust {
-    hashes: BTreeMap<PathBuf, String>,
+    allowed: BTreeMap<PathBuf, Allowed>,
+}
+
+/// What was allowed of a file.
+#[derive(Debug)]
+struct Allowed {
+    /// The hash of what it granted.
+    grants: String,
+    /// The hashes of what its compositions might overwrite.
+    overwrites: BTreeSet<String>,
+}
+
+/// What a composition may overwrite without a question.
+pub struct OverwriteList {
+    /// The composition's file.
+    pub file: PathBuf,
+    /// Patterns of files below the files root.
+    pub patterns: Vec<Arc<str>>,
+}
+
+impl OverwriteList {
+    fn of(composition: &Composition) -> Option<OverwriteList> {
+        let patterns = composition.overwrites.clone();
+        let file = (**composition.source.name()).into();
+        (!patterns.is_empty()).then_some(OverwriteList { file, patterns })
+    }
+
+    /// The lists of all compositions of a configuration. Its variables are looked up to find them: they are
+    /// shown to somebody who decides about them.
+    pub fn all(file: &Path) -> Vec<OverwriteList> {
+        let whole = read_file(file, true, &|_| true).or_else(|_| read_file(file, true, &|_| false));
+        let Ok(config) = whole.map(|loaded| loaded.config) else { return Vec::new() };
+        let headers = composition_files(&config).into_iter();
+        let headers = headers.filter_map(|source| read_header(&source, &config.limits));
+        headers.filter_map(|composition| OverwriteList::of(&composition)).collect()
+    }
+
+    /// The hash of the list and its place: the same list in another file is another one.
+    fn hash(&self) -> String {
+        let patterns = self.patterns.iter().cloned().map(Value::from).collect::<Vec<_>>();
+        let list = [Value::from(line_of(&place(Some(&self.file)))), patterns.into()];
+        hex_digest(Value::from(list.to_vec()).to_canonical_json().as_bytes())
+    }
+}
+
+/// Whose `overwrites` have an effect.
+pub enum TrustedOverwrites {
+    /// Those of every composition.
+    All,
+    /// Those with these hashes.
+    Lists(BTreeSet<String>),
+}
+
+impl TrustedOverwrites {
+    /// Whether those of a composition have.
+    pub fn has(&self, composition: &Composition) -> bool {
+        match self {
+            TrustedOverwrites::All => true,
+            TrustedOverwrites::Lists(lists) => {
+                OverwriteList::of(composition).is_none_or(|list| lists.contains(&list.hash()))
+            }
+        }
+    }
 }
 
 /// How a file stands that was allowed.
@@ -125,10 +191,12 @@ impl Trust {
             text => text?,
         };
         let entry = |line: &str| {
-            let (hash, path) = line.split_once(' ')?;
-            Some((path_of(path)?, hash.to_owned()))
+            let (hashes, path) = line.split_once(' ')?;
+            let mut hashes = hashes.split(',').map(ToOwned::to_owned);
+            let allowed = Allowed { grants: hashes.next()?, overwrites: hashes.collect() };
+            Some((path_of(path)?, allowed))
         };
-        Ok(Trust { hashes: text.lines().filter_map(entry).collect() })
+        Ok(Trust { allowed: text.lines().filter_map(entry).collect() })
     }
 
     /// Reads the list, changes it and writes it, with its lock held: of two processes that change it at
@@ -158,9 +226,15 @@ impl Trust {
         grants.parts.is_empty() || self.holds(file, &hash(grants))
     }
 
-    /// Whether the compositions of a configuration are its user's own word.
-    pub fn vouches(&self, config: &Config) -> bool {
-        !config.discovered || self.holds(config.file.as_deref(), &hash(&config.grants))
+    /// Whose `overwrites` have an effect, of the compositions of a configuration. When something else that it
+    /// grants has changed, none: the files root may be another one.
+    pub fn overwrites(&self, config: &Config) -> TrustedOverwrites {
+        if !config.discovered {
+            return TrustedOverwrites::All;
+        }
+        let allowed = self.allowed.get(&place(config.file.as_deref()));
+        let allowed = allowed.filter(|allowed| allowed.grants == hash(&config.grants));
+        TrustedOverwrites::Lists(allowed.map_or_else(BTreeSet::new, |it| it.overwrites.clone()))
     }
 
     /// Whether the servers of a project's `.mcp.json` may start.
@@ -170,46 +244,55 @@ impl Trust {
     }
 
     fn holds(&self, file: Option<&Path>, hash: &str) -> bool {
-        self.hashes.get(&place(file)).is_some_and(|known| known == hash)
+        self.allowed.get(&place(file)).is_some_and(|allowed| allowed.grants == hash)
     }
 
-    /// Allows what a configuration grants now, and its project.
-    pub fn allow(config: &Config) -> Result<(), String> {
+    /// Allows what a configuration grants now, its project, and what its compositions may overwrite.
+    pub fn allow(config: &Config, lists: &[OverwriteList]) -> Result<(), String> {
         Trust::change(|trust| {
             if let Some(file) = &config.file {
-                trust.hashes.insert(place(Some(file)), hash(&config.grants));
+                let overwrites = lists.iter().map(OverwriteList::hash).collect();
+                let allowed = Allowed { grants: hash(&config.grants), overwrites };
+                trust.allowed.insert(place(Some(file)), allowed);
             }
             if let Some(project) = &config.project {
-                trust.hashes.insert(place(Some(&project.file)), project_hash(project));
+                let allowed =
+                    Allowed { grants: project_hash(project), overwrites: BTreeSet::new() };
+                trust.allowed.insert(place(Some(&project.file)), allowed);
             }
         })
     }
 
     /// Every file that was allowed, and how it stands.
     pub fn list(&self) -> Vec<(&Path, Standing)> {
-        self.hashes.iter().map(|(file, hash)| (&**file, standing(file, hash))).collect()
+        self.allowed.iter().map(|(file, allowed)| (&**file, standing(file, allowed))).collect()
     }
 
     /// Takes back what was allowed of files; which of them there were.
     pub fn forget(files: &[&Path]) -> Result<Vec<PathBuf>, String> {
         Trust::change(|trust| {
             let known = files.iter().map(|file| place(Some(file)));
-            known.filter(|file| trust.hashes.remove(file).is_some()).collect()
+            known.filter(|file| trust.allowed.remove(file).is_some()).collect()
         })
     }
 
     /// Writes a file beside the list and renames it: a process that reads the list meanwhile, which
     /// takes no lock, reads all of the old one or all of the new one.
     fn write(&self, file: &Path) -> std::io::Result<()> {
-        let line = |(path, hash): (&PathBuf, &String)| format!("{hash} {}\n", line_of(path));
-        let text: String = self.hashes.iter().map(line).collect();
+        let line = |(path, allowed): (&PathBuf, &Allowed)| {
+            let Allowed { grants, overwrites } = allowed;
+            let hashes: Vec<&str> =
+                std::iter::once(grants).chain(overwrites).map(String::as_str).collect();
+            format!("{} {}\n", hashes.join(","), line_of(path))
+        };
+        let text: String = self.allowed.iter().map(line).collect();
         let other = file.with_extension(format!("new-{}", std::process::id()));
         std::fs::write(&other, text)?;
         std::fs::rename(other, file)
     }
 }
 
-fn standing(file: &Path, hash: &str) -> Standing {
+fn standing(file: &Path, allowed: &Allowed) -> Standing {
     let is_project = file.file_name().is_some_and(|name| name == ".mcp.json");
     let now = if is_project {
         let project = servers::project(file.to_owned(), &Value::Null, &|_| None);
@@ -219,8 +302,13 @@ fn standing(file: &Path, hash: &str) -> Standing {
     };
     match now {
         None => Standing::Gone,
-        Some(now) if now == hash => Standing::Trusted,
-        Some(_) => Standing::Changed,
+        Some(now) if now != allowed.grants => Standing::Changed,
+        Some(_) if is_project => Standing::Trusted,
+        Some(_) => {
+            let lists = OverwriteList::all(file);
+            let is_known = lists.iter().all(|list| allowed.overwrites.contains(&list.hash()));
+            if is_known { Standing::Trusted } else { Standing::Changed }
+        }
     }
 }
 
