@@ -33,6 +33,7 @@ use super::upstream::{Upstream, Wanted};
 use super::{Exit, Global, complain, say};
 use crate::config::documents::{
     composition_files, composition_paths, empty_patterns, read_source, template_files,
+    withheld_patterns,
 };
 use crate::config::{self, Config, StoreAt, Trust};
 use crate::observe::Observing;
@@ -419,7 +420,7 @@ fn built(
     let (engine, unloaded) = change(builder).build();
     if !global.quiet {
         let notes = upstream.notes.iter().cloned().chain(empty_patterns(config));
-        let notes = notes.chain(untrusted_overwrites(&engine));
+        let notes = notes.chain(withheld_patterns(config)).chain(untrusted_overwrites(&engine));
         notes.for_each(|note| say(&format!("note: {}", clean(&note))));
         let note = |Unloaded { source, diagnostics }: &Unloaded| not_loaded(source, diagnostics);
         let said: BTreeSet<String> = before.iter().map(note).collect();

@@ -19,6 +19,7 @@ pub(super) fn own_files(config: &Config) -> OwnFiles {
     let user = user_config().and_then(|file| file.parent().map(Path::to_owned));
     let folder = std::path::absolute(config.folder()).unwrap_or_else(|_| config.folder());
     let patterns = config.compositions.iter().chain(&config.templates);
+    let patterns = patterns.filter_map(|pattern| pattern.expanded.as_deref());
     OwnFiles {
         private: config.file.clone().into_iter().chain(project).chain(key).collect(),
         folders: data_folder().into_iter().chain(user).chain(started_folder()).collect(),

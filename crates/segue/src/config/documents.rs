@@ -6,6 +6,15 @@ use segue_core::compile::source::Source;
 
 use super::Config;
 
+/// A pattern of files with documents.
+#[derive(Clone)]
+pub struct DocumentPattern {
+    /// As it is written, and shown: its variables may hold secrets.
+    pub as_written: String,
+    /// With its variables in place; nothing when they are not looked up, because it is not trusted.
+    pub expanded: Option<String>,
+}
+
 /// Reads a file, refusing one that no document may be as large as before it costs memory.
 pub(crate) fn read_source(path: &Path, bytes_max: usize) -> Result<Source, String> {
     let shown = path.display();
@@ -32,8 +41,9 @@ pub(crate) fn template_paths(config: &Config) -> Vec<PathBuf> {
 }
 
 /// Files of documents that patterns of the configuration mean.
-fn documents(config: &Config, patterns: &[String]) -> Vec<PathBuf> {
-    let meant = patterns.iter().filter_map(|pattern| meant(config, pattern).ok());
+fn documents(config: &Config, patterns: &[DocumentPattern]) -> Vec<PathBuf> {
+    let patterns = patterns.iter().filter_map(|pattern| pattern.expanded.as_deref());
+    let meant = patterns.filter_map(|pattern| meant(config, pattern).ok());
     let mut paths: Vec<PathBuf> = meant.flatten().collect();
     paths.sort();
     paths.dedup();
@@ -65,14 +75,35 @@ pub(crate) fn whole_pattern(folder: &Path, pattern: &str) -> String {
 
 /// What is said of patterns that find nothing: nobody writes one that is meant to.
 pub(crate) fn empty_patterns(config: &Config) -> Vec<String> {
-    let said = [("compositions", &config.compositions), ("templates", &config.templates)];
-    let patterns = said.iter().flat_map(|(field, all)| all.iter().map(move |one| (field, one)));
-    let about = patterns.filter_map(|(field, pattern)| match meant(config, pattern) {
-        Ok(found) if !found.is_empty() => None,
-        Ok(_) => Some(format!("`{pattern}` of `{field}` finds no file")),
-        Err(why) => Some(format!("`{pattern}` of `{field}` is no pattern: {why}")),
-    });
+    let about =
+        patterns(config).filter_map(
+            |(field, DocumentPattern { as_written, expanded })| match meant(
+                config,
+                expanded.as_deref()?,
+            ) {
+                Ok(found) if !found.is_empty() => None,
+                Ok(_) => Some(format!("`{as_written}` of `{field}` finds no file")),
+                Err(why) => Some(format!("`{as_written}` of `{field}` is no pattern: {why}")),
+            },
+        );
     about.collect()
+}
+
+/// What is said of patterns that are not looked for.
+pub(crate) fn withheld_patterns(config: &Config) -> Vec<String> {
+    let withheld = patterns(config).filter(|(_, pattern)| pattern.expanded.is_none());
+    let note = |(field, DocumentPattern { as_written, .. }): (_, &DocumentPattern)| {
+        format!(
+            "`{as_written}` of `{field}` names a variable, which is not looked up before `segue trust`"
+        )
+    };
+    withheld.map(note).collect()
+}
+
+/// All patterns, each with its field.
+fn patterns(config: &Config) -> impl Iterator<Item = (&'static str, &DocumentPattern)> {
+    let compositions = config.compositions.iter().map(|pattern| ("compositions", pattern));
+    compositions.chain(config.templates.iter().map(|pattern| ("templates", pattern)))
 }
 
 /// The texts of the configured compositions.

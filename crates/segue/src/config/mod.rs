@@ -31,8 +31,9 @@ use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
 
+pub use documents::DocumentPattern;
 pub(crate) use secrets::masked::masked;
-pub use trust::{Grants, OverwriteList, Standing, Trust, TrustedOverwrites};
+pub use trust::{Grants, OverwriteList, Standing, Trust, TrustedOverwrites, is_harmless};
 
 use secrets::quoted::quoted;
 
@@ -134,9 +135,9 @@ pub struct Config {
     /// Toolsets by name, which still want their source.
     pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
     /// Patterns of files with compositions.
-    pub compositions: Vec<String>,
+    pub compositions: Vec<DocumentPattern>,
     /// Patterns of files with templates.
-    pub templates: Vec<String>,
+    pub templates: Vec<DocumentPattern>,
     /// Where things are kept.
     pub store: StoreAt,
     /// Which runs a server forgets.

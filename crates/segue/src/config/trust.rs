@@ -15,16 +15,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use segue_core::access::INLINE;
-use segue_core::compile::document::Node;
+use segue_core::compile::document::{Member, Node};
 use segue_core::compile::read_header;
 use segue_core::composition::Composition;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 
 use super::documents::composition_files;
+use super::read::UNUSED;
 use super::{Config, Project, ServeConfig, StoreAt, data_folder, read_file, servers};
 
-/// Parts of a configuration that grant nothing: they name documents, or bound what is there.
+/// Parts of a configuration that grant nothing: they name documents, or bound what is there. One that
+/// names variables is a grant all the same: it is given the environment, and what it makes of that is seen.
 const GRANTS_NOTHING: &[&str] =
     &["compositions", "templates", "limits", "sources", "toolsets", "inputs", "openapi", "driver"];
 
@@ -42,11 +44,14 @@ pub struct Grants {
 
 impl Grants {
     pub(super) fn read(root: &Node) -> Grants {
-        let is_covered = |key: &str| key == TOOLSETS || !GRANTS_NOTHING.contains(&key);
-        let members = root.members().iter().filter(|member| is_covered(&member.key));
-        let as_written: Vec<_> = members.map(|m| (m.key.clone(), m.value.to_value())).collect();
-        let parts = as_written.iter().map(|(key, _)| key).filter(|key| &***key != TOOLSETS);
-        let parts = parts.cloned().collect();
+        let is_grant = |member: &&Member| {
+            let is_given_variables =
+                || !UNUSED.contains(&&*member.key) && has_variable(&member.value);
+            !is_harmless(&member.key) || is_given_variables()
+        };
+        let covered = root.members().iter().filter(|it| &*it.key == TOOLSETS || is_grant(it));
+        let as_written = covered.map(|m| (m.key.clone(), m.value.to_value())).collect::<Vec<_>>();
+        let parts = root.members().iter().filter(is_grant).map(|m| m.key.clone()).collect();
         Grants { as_written: Value::object(as_written), parts }
     }
 
@@ -55,6 +60,18 @@ impl Grants {
         let members = self.as_written.as_object().into_iter().flat_map(|members| members.iter());
         members.filter(|(key, _)| self.parts.contains(key))
     }
+}
+
+/// Whether a part grants nothing but what its variables tell.
+pub fn is_harmless(part: &str) -> bool {
+    GRANTS_NOTHING.contains(&part)
+}
+
+/// Whether a variable is named anywhere in a part.
+pub(super) fn has_variable(node: &Node) -> bool {
+    let here = node.as_str().is_some_and(|text| text.contains("${"));
+    let members = || node.members().iter().any(|member| has_variable(&member.value));
+    here || members() || node.items().iter().any(has_variable)
 }
 
 impl Config {

@@ -464,3 +464,76 @@ fn a_list_that_changes_while_it_is_served_is_not_trusted() {
     run().is(202);
     assert_eq!(fs::read_to_string(world.path("out/w.md")).unwrap(), "mine");
 }
+
+/// Parts that grant nothing by themselves are not given the environment either, before they are trusted.
+#[test]
+fn harmless_parts_that_are_not_trusted_are_not_given_variables() {
+    for (text, written) in [
+        ("compositions: ['${GIVEN}/*.yaml']\n", "`${GIVEN}/*.yaml` of `compositions`"),
+        (
+            "compositions: ['lib/*.yaml', '${GIVEN}/*.yaml']\n",
+            "`${GIVEN}/*.yaml` of `compositions`",
+        ),
+        ("templates: ['${GIVEN}/*.yaml']\n", "`${GIVEN}/*.yaml` of `templates`"),
+        ("compositions: '${GIVEN}/[.yaml'\n", "`${GIVEN}/[.yaml` of `compositions`"),
+        (
+            "compositions: ['${SURELY_UNSET}/*.yaml']\n",
+            "`${SURELY_UNSET}/*.yaml` of `compositions`",
+        ),
+        (
+            "toolsets: { some: { allow: ['${GIVEN}'], guards: { timeout: '${GIVEN}' } } }\n",
+            "`toolsets`",
+        ),
+        ("builtins: { files: { root: '${GIVEN}' } }\n", "`builtins`"),
+    ] {
+        let world = World::found();
+        world.file("segue.yaml", text);
+        world.file(
+            "lib/c.yaml",
+            "name: c\nsteps: [ { id: a, tool: files_read, parameters: { path: x } } ]\n",
+        );
+        let segue = |args: &[&str]| {
+            let mut command = world.command(SEGUE);
+            Done::of(command.args(args).env("GIVEN", CANARY).output().unwrap())
+        };
+        for args in [
+            &["tools"][..],
+            &["run", "lib/c.yaml"],
+            &["doctor"],
+            &["check"],
+            &["--toolset", "some", "tools"],
+        ] {
+            let done = segue(args);
+            assert!(!format!("{done:?}").contains(CANARY), "{text}: {done:?}");
+        }
+        let said = segue(&["tools"]).exits(0).stderr;
+        let note = |line: &str| line.contains(written) && line.contains("segue trust");
+        assert!(said.lines().any(note), "{text}: {said}");
+        if text.contains("lib/") {
+            assert!(segue(&["tools"]).stdout.contains("composition:c"), "the others are there");
+        }
+    }
+}
+
+/// What is said of a pattern shows it as it is written, also when it is trusted.
+#[test]
+fn notes_about_patterns_show_them_as_written() {
+    let world = World::found();
+    let text = "compositions: ['${GIVEN}/*.yaml']\ntemplates: ['${GIVEN}/[.yaml']\n";
+    world.file("segue.yaml", text);
+    let segue = |args: &[&str]| {
+        let mut command = world.command(SEGUE);
+        Done::of(command.args(args).env("GIVEN", CANARY).output().unwrap())
+    };
+    let shown = segue(&["trust"]).exits(0).stderr;
+    assert!(shown.contains("${GIVEN}/*.yaml"), "{shown}");
+    let done = segue(&["tools"]).exits(0);
+    assert!(!format!("{done:?}").contains(CANARY), "{done:?}");
+    assert!(done.stderr.contains("`${GIVEN}/*.yaml` of `compositions` finds no file"), "{done:?}");
+    assert!(done.stderr.contains("`${GIVEN}/[.yaml` of `templates` is no pattern"), "{done:?}");
+    world.file("canary/c.yaml", writes("c", "overwrites: [out/c.md]\n"));
+    assert!(segue(&["run", "c"]).stderr.contains("`overwrites`"));
+    assert!(segue(&["trust"]).exits(0).stderr.contains(r#"["out/c.md"]"#));
+    world.file("out/c.md", "mine");
+    segue(&["run", "c"]).exits(0);
+}
