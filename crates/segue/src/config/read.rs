@@ -130,6 +130,8 @@ pub(super) fn read(
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
     config.secrets = given.take();
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
+    config.secrets.extend(config.commands.values().flat_map(secrets::of_command));
+    config.secrets.extend(config.http.values().flat_map(secrets::of_operation));
     config.secrets.extend(config.server.token.clone());
     config.secrets.extend(config.llm.as_ref().and_then(|llm| llm.api_key.clone()));
     for Member { key, key_span, .. } in root.get("tools").map_or(&[][..], Node::members) {
