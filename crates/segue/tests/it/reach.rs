@@ -524,3 +524,46 @@ fn a_server_that_stays_is_ended_by_the_next_segue() {
     // Another Segue on this machine may be the next one, and still be at it.
     crate::support::until(|| is_over().then_some(()));
 }
+
+/// D6: a server that was started in a session of its own is ended as well. What a server has sent away into
+/// another session, with an output of its own, stays.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_in_a_session_of_its_own_is_ended_by_the_next_segue() {
+    const SERVER: &str = "trap '' TERM\n\
+        setsid sh -c 'echo $$ > away; exec sleep 1000' > /dev/null 2>&1 &\n\
+        sleep 1000 > /dev/null 2>&1 & echo $! > part\n\
+        while [ ! -s away ]; do :; done\n\
+        echo $$ > server\n\
+        while :; do sleep 1; done\n";
+    let world = World::new();
+    world.file("server.sh", SERVER);
+    world.file("segue.yaml", "mcpServers:\n  s: { command: setsid, args: [sh, server.sh] }\n");
+    let mut command = world.command(crate::support::SEGUE);
+    let mut child = command.args(["call", "s:t"]).spawn().unwrap();
+    let number = |name: &str| {
+        let text = fs::read_to_string(world.path(name)).ok()?;
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    };
+    let server = crate::support::until(|| number("server"));
+    let (part, away) = (number("part").unwrap(), number("away").unwrap());
+    let is_over = |number: &str| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.rsplit(')').next().unwrap().starts_with(" Z")
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!is_over(&server));
+    fs::remove_file(world.path("segue.yaml")).unwrap();
+    world.segue(&["call", "echo"]).exits(0);
+    let begun = std::time::Instant::now();
+    // Another Segue on this machine may be the next one, and still be at it.
+    while !is_over(&server) && begun.elapsed() < std::time::Duration::from_secs(10) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let found = [&server, &part, &away].map(|number| is_over(number));
+    for number in [&server, &part, &away] {
+        let _ = std::process::Command::new("kill").args(["-9", number]).status();
+    }
+    assert_eq!(found, [true, true, false], "the server, a part of it, what it has sent away");
+}
