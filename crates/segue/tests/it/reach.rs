@@ -567,3 +567,39 @@ fn a_server_in_a_session_of_its_own_is_ended_by_the_next_segue() {
     }
     assert_eq!(found, [true, true, false], "the server, a part of it, what it has sent away");
 }
+
+/// A pattern that goes through a folder which is not there yet means files all the same.
+#[test]
+#[cfg(unix)]
+fn a_pattern_through_a_missing_folder_keeps_its_files_out_of_reach() {
+    for pattern in [
+        "nx/../late/*.yaml",
+        "nx/deep/../../late/*.yaml",
+        "late/nx/../*.yaml",
+        "nx/../lib/../late/**",
+    ] {
+        let world = World::new();
+        world.file(
+            "segue.yaml",
+            format!("compositions: ['{pattern}']\nbuiltins: {{ files: {{ root: . }} }}\n"),
+        );
+        let write = |path: &str| {
+            world.segue(&[
+                "call",
+                "--yes",
+                "files_write",
+                "-i",
+                &format!("path={path}"),
+                "-i",
+                "content=x",
+            ])
+        };
+        let refused = write("late/x.yaml");
+        assert_eq!(refused.code, Some(1), "{pattern}: {refused:?}");
+        assert!(refused.stderr.contains("composition"), "{pattern}: {refused:?}");
+        // One that is there already is none that may be changed.
+        world.file("late/y.yaml", "name: y\nsteps: []\n");
+        assert_eq!(write("late/y.yaml").code, Some(1), "{pattern}");
+        write("other/x.yaml").exits(0);
+    }
+}
