@@ -603,3 +603,42 @@ fn a_pattern_through_a_missing_folder_keeps_its_files_out_of_reach() {
         write("other/x.yaml").exits(0);
     }
 }
+
+/// What may be overwritten is said of the file that is written, and not of a link that leads to it.
+#[test]
+#[cfg(unix)]
+fn a_link_does_not_widen_what_may_be_overwritten() {
+    let steps = |path: &str| {
+        format!(
+            "steps: [ {{ id: a, tool: files_write, parameters: {{ path: '{path}', content: done }} }} ]\n"
+        )
+    };
+    let world = World::new();
+    world.file("segue.yaml", "builtins: { files: { root: . } }\n");
+    world.file("out/p.txt", "mine");
+    world.file("notes/p.txt", "mine");
+    world.file("notes/{{", "mine");
+    std::os::unix::fs::symlink("../notes", world.path("out/link")).unwrap();
+    std::os::unix::fs::symlink("notes", world.path("linked")).unwrap();
+    let run = |overwrites: &str, path: &str| {
+        world.file("c.yaml", format!("name: c\noverwrites: ['{overwrites}']\n{}", steps(path)));
+        world.segue(&["run", "c.yaml"])
+    };
+    for (overwrites, path) in [
+        ("linked/**", "linked/p.txt"),
+        ("out/**", "out/link/p.txt"),
+        ("linked/**", "linked/{{ \"{{\" }}"),
+    ] {
+        let refused = run(overwrites, path);
+        assert_eq!(refused.code, Some(3), "{path}: {refused:?}");
+    }
+    let config = "builtins: { files: { root: ., overwrite: ['linked/**'] } }\n";
+    world.file("segue.yaml", config);
+    assert_eq!(run("none", "linked/p.txt").code, Some(3));
+    let now = |path: &str| fs::read_to_string(world.path(path)).unwrap();
+    assert_eq!((now("notes/p.txt"), now("notes/{{")), ("mine".to_owned(), "mine".to_owned()));
+    run("out/**", "out/p.txt").exits(0);
+    run("notes/*", "linked/p.txt").exits(0);
+    assert_eq!((now("out/p.txt"), now("notes/p.txt")), ("done".to_owned(), "done".to_owned()));
+    run("out/**", "out/new/p.txt").exits(0);
+}

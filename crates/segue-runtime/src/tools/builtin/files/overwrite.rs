@@ -31,8 +31,14 @@ impl Overwrite {
         Overwrite(set.build().unwrap_or_default())
     }
 
-    fn covers(&self, path: &str) -> bool {
-        relative(path).is_ok_and(|path| self.0.is_match(path))
+    /// Whether they cover the file that would be written. What links lead to is that file, whatever the
+    /// path says.
+    fn covers(&self, path: &str, root: &Root) -> bool {
+        match root.written_path(path) {
+            Some(written) => self.0.is_match(written),
+            // Before a run the folder may not be known yet. In a call there is none to write into.
+            None => path.contains("{{") && relative(path).is_ok_and(|it| self.0.is_match(it)),
+        }
     }
 
     /// When a call of a tool asks by its own word, if that depends on its arguments.
@@ -44,7 +50,7 @@ impl Overwrite {
         Some(AsksWhen::unless_overwriting(move |args: &Value, more: &[Arc<str>]| {
             let path = args.get("path").and_then(Value::as_str).unwrap_or("");
             let replaces = args.get("overwrite").is_none_or(|yes| *yes != Value::Bool(false));
-            let is_covered = || own.covers(path) || Overwrite::new(more).covers(path);
+            let is_covered = || own.covers(path, &root) || Overwrite::new(more).covers(path, &root);
             // Before a run a path may not be known yet.
             replaces && (path.contains("{{") || root.has(path)) && !is_covered()
         }))
