@@ -10,6 +10,7 @@ mod error;
 mod evaluations;
 mod expand;
 mod load;
+mod overwrites;
 mod played;
 mod stored;
 mod unreleased;
@@ -54,6 +55,7 @@ pub use ears::Wish;
 pub(crate) use ears::{Ears, Heard, Listening, ends};
 pub use error::EngineError;
 pub(crate) use evaluations::Evaluating;
+use overwrites::OverwriteTrust;
 pub use stored::{Recovered, ResumeRequest, Stored};
 pub(crate) use unreleased::Unreleased;
 use waiting::Waiting;
@@ -86,8 +88,7 @@ struct Inner {
     /// The toolset that compositions of a host on stdio are held to.
     inline: ToolsetBuilder,
     absent: Absent,
-    /// Whether its compositions come from somebody who is not trusted.
-    has_foreign_compositions: bool,
+    overwrites: OverwriteTrust,
     secrets: Secrets,
 }
 
@@ -108,7 +109,7 @@ pub struct EngineBuilder {
     inline: Option<ToolsetBuilder>,
     model: Option<Arc<dyn Model>>,
     absent: Absent,
-    has_foreign_compositions: bool,
+    overwrites: OverwriteTrust,
     before: Option<Engine>,
 }
 
@@ -150,11 +151,14 @@ impl EngineBuilder {
         self
     }
 
-    /// Says that compositions come from somebody who is not trusted: what they say of files that they
-    /// may overwrite does not count.
+    /// Says which of the compositions are trusted with what they may overwrite. The `overwrites` of others
+    /// have no effect. It is asked when a run starts, also about compositions that were read again.
     #[must_use]
-    pub fn foreign_compositions(mut self) -> EngineBuilder {
-        self.has_foreign_compositions = true;
+    pub fn trust_overwrites_if(
+        mut self,
+        is_trusted: impl Fn(&Composition) -> bool + Send + Sync + 'static,
+    ) -> EngineBuilder {
+        self.overwrites = OverwriteTrust::TrustedIf(Arc::new(is_trusted));
         self
     }
 
@@ -294,7 +298,7 @@ impl EngineBuilder {
             toolset: self.toolset,
             inline: self.inline.unwrap_or_else(|| ToolsetBuilder::inline(None)),
             absent: self.absent,
-            has_foreign_compositions: self.has_foreign_compositions,
+            overwrites: self.overwrites,
             secrets,
         };
         (Engine { inner: Arc::new(inner) }, unloaded)
@@ -555,18 +559,6 @@ impl Engine {
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         inner.waiting.keep(run);
         Ok(view)
-    }
-
-    /// Whether a plan is one of a composition that this engine was given, and by whom it trusts.
-    fn vouches_for(&self, plan: &Plan) -> bool {
-        let Composition { name, source, overwrites, .. } = &*plan.composition;
-        let is_it = |own: &ToolSpec| {
-            let own = own.composition.as_ref();
-            own.is_some_and(|own| own.name == *name && own.source.text() == source.text())
-        };
-        !overwrites.is_empty()
-            && !self.inner.has_foreign_compositions
-            && self.inner.catalog.tools().any(|own| is_it(own))
     }
 
     /// What a run would do, without doing it.

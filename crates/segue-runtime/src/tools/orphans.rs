@@ -11,15 +11,17 @@
 //! The same is done for a call that is given up, by its time or by its caller: the group of its command
 //! is ended at once, and what has left that group is found by the key.
 //!
-//! An MCP server works on many calls, so it carries who started it instead. One whose Segue has ended is
-//! nobody's, and is ended by the next Segue that begins, and with what is left of calls; what it has
-//! sent away into a session of its own is left alone.
+//! An MCP server works on many calls, so it carries who started it instead, and the pipe that it writes
+//! to. One whose Segue has ended is nobody's, and is ended by the next Segue that begins, and with what is
+//! left of calls. What it has sent away into a session of its own is left alone; the server itself may be
+//! in one (`setsid`), and is known by the pipe.
 //!
 //! The system gives up a dead owner's lock when its last process has begun its command, so nothing
 //! starts behind a run that somebody else could take. Only where there is `/proc`; elsewhere nothing
 //! is found.
 
 use std::collections::BTreeSet;
+use std::io::PipeReader;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,9 +37,9 @@ pub(super) const KEY: &str = "SEGUE_KEY";
 /// The variable that says whose server a process is.
 pub(super) const OWNER: &str = "SEGUE_OWNER";
 
-/// What servers of this process carry, where the system can say it.
-pub(super) fn owner() -> Option<String> {
-    system::owner()
+/// What a server of this process carries that writes to this pipe, where the system can say it.
+pub(super) fn owner_of(output: &PipeReader) -> Option<String> {
+    system::owner_of(output)
 }
 
 /// Writes down that a process was started, for a call or as a server.
@@ -122,7 +124,7 @@ mod system {
         Left::default()
     }
 
-    pub(super) fn owner() -> Option<String> {
+    pub(super) fn owner_of(_output: &std::io::PipeReader) -> Option<String> {
         None
     }
 

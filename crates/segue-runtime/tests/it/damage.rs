@@ -243,3 +243,94 @@ fn assert_named(said: &Said, whole: &Said, what: &str) {
         assert!(!goes_on || said_of.is_ok(), "{run}: {what}: {said:#?}");
     }
 }
+
+/// The owner's file of a copy of a killed store.
+fn witness(folder: &Path) -> std::path::PathBuf {
+    let owners = fs::read_dir(folder.join("runs.db-owners")).unwrap();
+    let mut owners = owners.map(|owner| owner.unwrap().path());
+    // Names that begin with a dot are no owners.
+    let is_owner =
+        |path: &std::path::PathBuf| !path.file_name().unwrap().to_string_lossy().starts_with('.');
+    owners.find(is_owner).unwrap()
+}
+
+/// J5: what was written down beside the log says nothing when it is damaged or gone. With a whole log
+/// nothing is missing and nothing is named; with a damaged log the lines that are whole still count.
+#[tokio::test]
+async fn damage_of_the_witness_names_nothing_that_is_there() {
+    let stride: usize =
+        std::env::var("SEGUE_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(97);
+    let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = busy_store(&folder.path().join("runs.db"), false).await;
+    let killed = folder.path().join("killed");
+    copy_killed(folder.path(), &killed);
+    drop(store);
+    let path = image.path().join("runs.db");
+    copy_killed(&killed, image.path());
+    let whole = said(&path).await.unwrap();
+    assert!(!whole.is_named && whole.journals.iter().all(Result::is_ok), "{whole:?}");
+    let lines = fs::read(witness(&killed)).unwrap();
+    assert!(lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() > 5);
+    let flipped = (0..lines.len() * 8).step_by(stride).map(|bit| {
+        let mut flipped = lines.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        (format!("bit {bit}"), flipped)
+    });
+    let cut = (0..lines.len()).step_by(31).map(|at| (format!("cut at {at}"), lines[..at].to_vec()));
+    // Numbers that would say more than was acknowledged.
+    let digits = (0..lines.len()).filter(|at| matches!(lines[*at], b'0'..=b'8'));
+    let raised = digits.map(|at| {
+        let mut raised = lines.clone();
+        raised[at] = b'9';
+        (format!("9 at {at}"), raised)
+    });
+    let garbage = [("garbage".to_owned(), vec![0xff; 4_096])];
+    for (what, damaged) in flipped.chain(raised).chain(cut).chain(garbage) {
+        copy_killed(&killed, image.path());
+        fs::write(witness(image.path()), &damaged).unwrap();
+        assert_eq!(said(&path).await.unwrap(), whole, "{what}");
+        // The log is gone, and a line that is whole tells of it.
+        let is_one_bit = damaged.len() == lines.len();
+        if is_one_bit {
+            copy_killed(&killed, image.path());
+            fs::write(witness(image.path()), &damaged).unwrap();
+            fs::write(image.path().join("runs.db-wal"), []).unwrap();
+            let said = said(&path).await.unwrap();
+            assert!(said.is_named && said.unfinished.is_empty(), "{what}: {said:#?}");
+            // A run that only the damaged line knew is not there; the others are named.
+            let unknown = said.journals.iter().filter(|journal| journal.is_ok()).count();
+            assert!(unknown <= 1, "{what}: {said:#?}");
+        }
+    }
+    // Without any of it the log alone is believed.
+    copy_killed(&killed, image.path());
+    fs::remove_dir_all(image.path().join("runs.db-owners")).unwrap();
+    assert_eq!(said(&path).await.unwrap(), whole);
+}
+
+/// What the manual says of a witness that is gone together with a part of the log: what was written last
+/// is missing without a word, and what is there is what was written.
+#[tokio::test]
+async fn a_log_that_is_cut_without_its_witness_is_believed() {
+    let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = busy_store(&folder.path().join("runs.db"), false).await;
+    let killed = folder.path().join("killed");
+    copy_killed(folder.path(), &killed);
+    drop(store);
+    let path = image.path().join("runs.db");
+    copy_killed(&killed, image.path());
+    let whole = said(&path).await.unwrap();
+    let log = fs::read(killed.join("runs.db-wal")).unwrap();
+    let mut lengths = Vec::new();
+    for at in (0..log.len()).step_by(2 * (512 + 24)) {
+        copy_killed(&killed, image.path());
+        fs::remove_dir_all(image.path().join("runs.db-owners")).unwrap();
+        fs::write(image.path().join("runs.db-wal"), &log[..at]).unwrap();
+        let Ok(said) = said(&path).await else { continue };
+        assert!(!said.is_named, "cut at {at}: {said:?}");
+        let there = said.journals.iter().zip(&whole.journals);
+        lengths.push(there.filter(|(said, whole)| said == whole).count());
+    }
+    // Runs are whole again one after the other, as the log gets longer.
+    assert!(lengths.is_sorted() && lengths.contains(&0) && lengths.len() > 3, "{lengths:?}");
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::run::{Entry, Fact, Options, Run};
@@ -13,10 +14,11 @@ use segue_core::view::{RunStatus, RunView, StepStatus};
 use segue_runtime::driver::{Later, Observer};
 use segue_runtime::engine::{Engine, ResumeRequest, RunRequest, Wish};
 use segue_runtime::store::{MemoryStore, NewRun, Store, TakeOver};
-use segue_runtime::tools::Tool;
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::command::{self, CommandConfig};
+use segue_runtime::tools::local::{LocalTool, ToolContext};
 use segue_runtime::tools::mcp::{Reach, Server, ServerConfig, StdioConfig};
+use segue_runtime::tools::{Tool, ToolError};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -208,6 +210,45 @@ async fn a_write_inside_a_composition_is_awaited() {
     assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
     assert_eq!(status(&view, "call/write"), StepStatus::RolledBack);
     assert!(!place.has("made"));
+}
+
+/// Code that calls a composition.
+struct Caller;
+
+#[async_trait]
+impl LocalTool for Caller {
+    fn name(&self) -> &'static str {
+        "caller"
+    }
+    fn description(&self) -> &'static str {
+        "calls a composition"
+    }
+    fn parameters(&self) -> Value {
+        Value::object([("type", Value::from("object"))])
+    }
+    fn composed_of(&self) -> Vec<&str> {
+        vec!["composition:inner"]
+    }
+    async fn execute(&self, args: Value, context: &ToolContext) -> Result<Value, ToolError> {
+        context.registry().execute("composition:inner", args).await
+    }
+}
+
+/// S13: a composition that code calls starts nothing more when the run around it has stopped, and what it
+/// has under way is awaited.
+#[tokio::test]
+async fn a_composition_that_code_calls_stops_with_the_run() {
+    let place = Place::new();
+    let inner = "name: inner\nsteps:\n  - { id: write, tool: 'command:make' }\n\
+         \x20 - { id: more, tool: 'command:more', depends_on: [write] }\n";
+    let more = vec![place.sh("more", "touch more; echo more"), Tool::local(Caller)];
+    let engine = place.engine(&[inner], more);
+    let caller = "{ id: call, tool: caller, parameters: {} }";
+    let text = beside("fail_fast", caller, "{ id: trip, tool: 'command:trip' }");
+    let view = place.run(&engine, &text, false).await;
+    assert_eq!(view.status, RunStatus::Failed, "{:?}", view.errors);
+    assert!(place.has("made"), "the write under way was awaited");
+    assert!(!place.has("more"), "a step started after the run had stopped");
 }
 
 /// An MCP server is not told to cancel a call that writes, because it need not answer then.

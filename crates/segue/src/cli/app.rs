@@ -32,11 +32,15 @@ use super::overrides::{self, is_meant};
 use super::own_files::own_files;
 use super::upstream::{Upstream, Wanted};
 use super::{Exit, Global, complain, say};
+use crate::config::documents::{
+    composition_files, composition_paths, empty_patterns, read_source, template_files,
+    withheld_patterns,
+};
 use crate::config::{self, Config, StoreAt, Trust};
 use crate::observe::Observing;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
-use crate::print::{Look, clean, draw};
+use crate::print::{Look, clean, draw, shown_path};
 
 /// A configured engine.
 pub(super) struct App {
@@ -333,81 +337,9 @@ pub(super) fn toolset_of(config: &Config, name: &str) -> Result<ToolsetBuilder, 
     })
 }
 
-/// Reads a file, refusing one that no document may be as large as before it costs memory.
-pub(super) fn read_source(path: &Path, bytes_max: usize) -> Result<Source, String> {
-    let shown = path.display();
-    let size =
-        std::fs::metadata(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
-    if size.len() > bytes_max as u64 {
-        return Err(format!("`{shown}` is larger than the limit of {bytes_max} bytes"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        format!("`{shown}` is not UTF-8: byte {} is wrong", error.utf8_error().valid_up_to())
-    })?;
-    Ok(Source::new(shown.to_string(), text))
-}
-
-pub(super) fn composition_paths(config: &Config) -> Vec<PathBuf> {
-    documents(config, &config.compositions)
-}
-
-/// The files of the configured templates.
-pub(super) fn template_paths(config: &Config) -> Vec<PathBuf> {
-    documents(config, &config.templates)
-}
-
-/// Files of documents that patterns of the configuration mean.
-fn documents(config: &Config, patterns: &[String]) -> Vec<PathBuf> {
-    let meant = patterns.iter().filter_map(|pattern| meant(config, pattern).ok());
-    let mut paths: Vec<PathBuf> = meant.flatten().collect();
-    paths.sort();
-    paths.dedup();
-    paths
-}
-
-/// Files of documents that one pattern means. The error says why it cannot mean any.
-fn meant(config: &Config, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    let pattern = whole_pattern(&config.folder(), pattern);
-    let found = glob::glob(&pattern).map_err(|error| error.msg.to_owned())?;
-    let is_document = |path: &PathBuf| {
-        let extension = path.extension().and_then(|e| e.to_str());
-        matches!(extension, Some("yaml" | "yml" | "json")) && !super::test::is_test_file(path)
-    };
-    Ok(found.filter_map(Result::ok).filter(is_document).collect())
-}
-
-/// A pattern of the configuration, from its folder on.
-pub(super) fn whole_pattern(folder: &Path, pattern: &str) -> String {
-    // The library means only folders by `**` at the end; people mean what is in them.
-    let pattern = match pattern.strip_suffix("**") {
-        Some(before) if before.is_empty() || before.ends_with('/') => format!("{pattern}/*"),
-        _ => pattern.to_owned(),
-    };
-    // What is special in a pattern is not special in the name of a folder.
-    let folder = glob::Pattern::escape(&folder.to_string_lossy());
-    Path::new(&folder).join(pattern).to_string_lossy().into_owned()
-}
-
-/// What is said of patterns that find nothing: nobody writes one that is meant to.
-pub(super) fn empty_patterns(config: &Config) -> Vec<String> {
-    let said = [("compositions", &config.compositions), ("templates", &config.templates)];
-    let patterns = said.iter().flat_map(|(field, all)| all.iter().map(move |one| (field, one)));
-    let about = patterns.filter_map(|(field, pattern)| match meant(config, pattern) {
-        Ok(found) if !found.is_empty() => None,
-        Ok(_) => Some(format!("`{pattern}` of `{field}` finds no file")),
-        Err(why) => Some(format!("`{pattern}` of `{field}` is no pattern: {why}")),
-    });
-    about.collect()
-}
-
-pub(super) fn composition_files(config: &Config) -> Vec<Source> {
-    sources(config, &composition_paths(config))
-}
-
 /// The library of an engine; files that are no templates are named.
 pub(super) fn library(is_quiet: bool, config: &Config, engine: &Engine) -> Library {
-    let files = sources(config, &template_paths(config));
+    let files = template_files(config);
     let (library, unread) = Library::new(engine.clone(), files);
     if !is_quiet {
         for Unread { source, diagnostics } in &unread {
@@ -416,10 +348,6 @@ pub(super) fn library(is_quiet: bool, config: &Config, engine: &Engine) -> Libra
         }
     }
     library
-}
-
-fn sources(config: &Config, paths: &[PathBuf]) -> Vec<Source> {
-    paths.iter().filter_map(|p| read_source(p, config.limits.document_bytes_max).ok()).collect()
 }
 
 /// The built-in tools, which keep things in memory and so are kept themselves.
@@ -482,14 +410,13 @@ fn built(
         .secrets(Secrets::new(config.secrets.iter().cloned()))
         .absent(absent(config, upstream))
         .compositions(composition_files(config));
+    let trusted = Trust::load().overwrites(config);
+    builder = builder.trust_overwrites_if(move |composition| trusted.has(composition));
     if let Some(toolset) = toolset {
         builder = builder.toolset(toolset);
     }
     if let Some(inline) = config.toolset(INLINE) {
         builder = builder.inline(inline);
-    }
-    if !Trust::load().vouches(config) {
-        builder = builder.foreign_compositions();
     }
     if let Some(model) = model_of(config) {
         builder = builder.model(model);
@@ -497,12 +424,26 @@ fn built(
     let (engine, unloaded) = change(builder).build();
     if !global.quiet {
         let notes = upstream.notes.iter().cloned().chain(empty_patterns(config));
+        let notes = notes.chain(withheld_patterns(config)).chain(untrusted_overwrites(&engine));
         notes.for_each(|note| say(&format!("note: {}", clean(&note))));
         let note = |Unloaded { source, diagnostics }: &Unloaded| not_loaded(source, diagnostics);
         let said: BTreeSet<String> = before.iter().map(note).collect();
         unloaded.iter().map(note).filter(|note| !said.contains(note)).for_each(|note| say(&note));
     }
     Ok((engine, unloaded))
+}
+
+/// Says which compositions may overwrite nothing without a question, although they say so.
+pub(super) fn untrusted_overwrites(engine: &Engine) -> Option<String> {
+    let files = engine.untrusted_overwrites();
+    let files: Vec<String> =
+        files.iter().map(|file| format!("`{}`", shown_path(Path::new(&**file)))).collect();
+    (!files.is_empty()).then(|| {
+        format!(
+            "`overwrites` of {} is not trusted and has no effect: read it, then run `segue trust`",
+            files.join(", ")
+        )
+    })
 }
 
 /// What is not there.

@@ -7,9 +7,10 @@ use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use serde::Serialize;
 
-use super::app::{App, draw_all, read_source};
+use super::app::{App, draw_all};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_json, say};
+use crate::config::documents::read_source;
 
 /// Find every mistake of compositions, without running anything
 #[derive(Args, Debug)]

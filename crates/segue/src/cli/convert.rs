@@ -6,8 +6,9 @@ use clap::{Args, ValueEnum};
 use segue_core::compile;
 use segue_core::limits::Limits;
 
-use super::app::{draw_all, read_source};
+use super::app::draw_all;
 use super::{Exit, complain, print_data};
+use crate::config::documents::read_source;
 
 /// Write a document of another dialect as a composition
 #[derive(Args, Debug)]

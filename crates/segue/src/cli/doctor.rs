@@ -10,10 +10,11 @@ use segue_runtime::tools::secret::Secrets;
 use serde::Serialize;
 
 use super::act::SET_ASIDE_HELP;
-use super::app::{App, empty_patterns, store_file};
+use super::app::{App, store_file};
 use super::serve::{EXPOSED, is_guessable, would_be_exposed};
 use super::upstream::Wanted;
 use super::{Exit, Global, print_data, print_json};
+use crate::config::documents::empty_patterns;
 use crate::config::{Config, Trust, data_folder};
 use crate::print::{clean, shown_path};
 use crate::serve::http::TOO_SHORT;

@@ -8,9 +8,10 @@ use segue_core::generate::{Language, Subject, generate as write};
 use segue_core::schema::Schema;
 use serde::Serialize;
 
-use super::app::{App, composition_files, draw_all};
+use super::app::{App, draw_all};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_json, say};
+use crate::config::documents::composition_files;
 use crate::serve::offer::Offers;
 use crate::serve::own;
 

@@ -91,11 +91,12 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
     Exit::Success
 }
 
-/// Trusts what was just written here. It matters little when that cannot be remembered: commands ask
+/// Trusts what was just written here; what compositions that were here before may overwrite is none of it.
+/// It matters little when that cannot be remembered: commands ask
 /// for it.
 fn trust(file: &Path) {
     if let Ok(loaded) = config::load(Some(file)) {
-        let _ = Trust::load().allow(&loaded.config);
+        let _ = Trust::allow(&loaded.config, &[]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use segue_runtime::tools::secret::Secrets;
 
 use super::{Exit, Global, complain, say};
-use crate::config::{self, Config, ConfigError, Loaded, StoreAt, Trust};
+use crate::config::{self, Config, ConfigError, Loaded, StoreAt, Trust, is_harmless};
 use crate::observe::log;
 use crate::print::{Look, draw, shown_path};
 
@@ -60,6 +60,7 @@ fn untrusted_note(config: &Config) -> String {
     let part = |part: &Arc<str>| match &**part {
         // Inside the working directory it needs no trust.
         "builtins" if config.files_root.is_some() => "`builtins` (except `files.root`)".to_owned(),
+        part if is_harmless(part) => format!("`${{…}}` in `{part}`"),
         part => format!("`{part}`"),
     };
     let parts: Vec<String> = config.grants.parts.iter().map(part).collect();

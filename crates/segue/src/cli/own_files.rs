@@ -7,8 +7,9 @@ use segue_runtime::tools::builtin::OwnFiles;
 use segue_runtime::tools::mcp::Reach;
 use segue_runtime::tools::started_folder;
 
-use super::app::{store_file, whole_pattern};
+use super::app::store_file;
 use super::upstream::configured;
+use crate::config::documents::whole_pattern;
 use crate::config::{Config, data_folder, user_config};
 
 /// Everything that Segue reads to know what it may do, and keeps.
@@ -18,6 +19,7 @@ pub(super) fn own_files(config: &Config) -> OwnFiles {
     let user = user_config().and_then(|file| file.parent().map(Path::to_owned));
     let folder = std::path::absolute(config.folder()).unwrap_or_else(|_| config.folder());
     let patterns = config.compositions.iter().chain(&config.templates);
+    let patterns = patterns.filter_map(|pattern| pattern.expanded.as_deref());
     OwnFiles {
         private: config.file.clone().into_iter().chain(project).chain(key).collect(),
         folders: data_folder().into_iter().chain(user).chain(started_folder()).collect(),

@@ -15,8 +15,8 @@ use segue_runtime::recorder::Recorder;
 use segue_runtime::tools::Progress;
 
 use super::app::App;
-use super::test::is_test_file;
 use super::to_json;
+use crate::config::documents::is_test_file;
 
 /// A test that is to be written.
 pub(super) struct Record {

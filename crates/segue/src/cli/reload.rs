@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::app::{App, composition_files, composition_paths, library, not_loaded, template_paths};
+use super::app::{App, library, not_loaded, untrusted_overwrites};
 use super::mcp::recover;
 use super::signals::{Hangup, Hangups};
 use super::upstream::News;
 use super::{Global, say};
 use crate::config::Config;
+use crate::config::documents::{composition_files, composition_paths, template_paths};
+use crate::print::clean;
 use crate::serve::hall::Hall;
 use crate::serve::threads;
 
@@ -134,7 +136,12 @@ impl Watch<'_> {
         let config = &self.app.config;
         let reload = || {
             let files = composition_files(config);
-            self.hall.reload(files, |engine| library(global.quiet, config, engine))
+            self.hall.reload(files, |engine| {
+                if let Some(note) = untrusted_overwrites(engine).filter(|_| !global.quiet) {
+                    say(&format!("note: {}", clean(&note)));
+                }
+                library(global.quiet, config, engine)
+            })
         };
         // What is served is replaced as a whole, at the end.
         let unloaded = match catch_unwind(AssertUnwindSafe(reload)) {

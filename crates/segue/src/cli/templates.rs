@@ -8,10 +8,11 @@ use segue_core::view::duration;
 use segue_runtime::library::LibraryError;
 use serde_json::json;
 
-use super::app::{App, draw_all, read_source};
+use super::app::{App, draw_all};
 use super::run::{RunArgs, run};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_data, say, to_json};
+use crate::config::documents::read_source;
 use crate::print::clean;
 
 /// Look at the template library, run a template, keep one

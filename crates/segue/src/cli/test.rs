@@ -16,9 +16,10 @@ use segue_core::testing::{Play, TestFile, catalog_for, check, verdict};
 use segue_core::tool::Catalog;
 use segue_runtime::tools::builtin;
 
-use super::app::{App, draw_all, read_source};
+use super::app::{App, draw_all};
 use super::upstream::Wanted;
 use super::{Exit, Global, complain, print_data, print_json};
+use crate::config::documents::{is_test_file, read_source};
 use report::{FileReport, Report, TestReport};
 
 const EXAMPLES: &str = "\
@@ -82,12 +83,6 @@ pub(super) fn test(global: &Global, args: &TestArgs) -> Exit {
         return Exit::Usage;
     }
     report.exit()
-}
-
-/// Whether a file is one with tests.
-pub(super) fn is_test_file(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    [".test.yaml", ".test.yml", ".test.json"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// The files with tests, in the order of their names. Folders that nobody writes by hand are passed

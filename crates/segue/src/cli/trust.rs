@@ -7,7 +7,7 @@ use segue_core::value::Value;
 
 use super::load::load_config_as_written;
 use super::{Exit, Global, complain, print_data, print_json, say};
-use crate::config::{Config, Standing, Trust, masked};
+use crate::config::{Config, OverwriteList, Standing, Trust, masked};
 use crate::print::{clean, shown_path};
 
 /// Allow what a configuration that was found here grants
@@ -49,15 +49,16 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     }
     let notes: Vec<&String> = config.project.iter().flat_map(|project| &project.notes).collect();
     notes.iter().for_each(|note| complain(&clean(note), None));
-    let granted = shown(&config);
+    let lists = config.file.as_deref().map(OverwriteList::all).unwrap_or_default();
+    let granted = shown(&config, &lists);
     if granted.is_empty() && !notes.is_empty() {
         return Exit::Usage;
     }
     granted.iter().for_each(|line| say(&format!("  {}", clean(line))));
     // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
-    match Trust::load().allow(&config) {
+    match Trust::allow(&config, &lists) {
         Ok(()) => {
-            let granted = counted(&config);
+            let granted = counted(&config, &lists);
             let what = if granted.is_empty() { "it grants nothing of its own" } else { &granted };
             say(&format!("`{}` is trusted now, as written: {what}", shown_path(file)));
             Exit::Success
@@ -72,7 +73,7 @@ fn failed(message: &str) -> Exit {
 }
 
 /// A line for everything that is granted, without secrets.
-fn shown(config: &Config) -> Vec<String> {
+fn shown(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
     let mut lines = Vec::new();
     for (part, value) in config.grants.shown() {
         let value = masked(part, value);
@@ -89,11 +90,17 @@ fn shown(config: &Config) -> Vec<String> {
         let servers = servers.as_object().into_iter().flat_map(|servers| servers.iter());
         lines.extend(servers.map(|(name, it)| format!(".mcp.json.{name}: {}", it.to_json())));
     }
+    let folder = config.folder();
+    lines.extend(lists.iter().map(|OverwriteList { file, patterns }| {
+        let file = file.strip_prefix(&folder).unwrap_or(file);
+        let patterns = Value::from(patterns.iter().cloned().map(Value::from).collect::<Vec<_>>());
+        format!("overwrites of {}: {}", shown_path(file), patterns.to_json())
+    }));
     lines
 }
 
 /// What is granted, in short.
-fn counted(config: &Config) -> String {
+fn counted(config: &Config, lists: &[OverwriteList]) -> String {
     let unusable = config.project.iter().map(|project| project.unusable.len()).sum::<usize>();
     let servers = super::upstream::configured(config).len() + config.unusable.len() + unusable;
     let counts = [("command", config.commands.len()), ("server", servers)];
@@ -102,7 +109,13 @@ fn counted(config: &Config) -> String {
         counts.map(|(what, count)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
     let is_other = |part: &&str| !matches!(*part, "commands" | "mcpServers" | "servers");
     let others = config.grants.parts.iter().map(|part| &**part).filter(is_other);
-    counts.chain(others.map(|part| format!("`{part}`"))).collect::<Vec<_>>().join(", ")
+    let overwrites = match lists.len() {
+        0 => None,
+        1 => Some("`overwrites` of 1 composition".to_owned()),
+        count => Some(format!("`overwrites` of {count} compositions")),
+    };
+    let others = others.map(|part| format!("`{part}`")).chain(overwrites);
+    counts.chain(others).collect::<Vec<_>>().join(", ")
 }
 
 fn list(global: &Global) -> Exit {
@@ -126,7 +139,7 @@ fn list(global: &Global) -> Exit {
 }
 
 fn forget(files: &[&Path]) -> Exit {
-    match Trust::load().forget(files) {
+    match Trust::forget(files) {
         Ok(forgotten) if forgotten.is_empty() => {
             say(&format!("`{}` was not trusted", shown_path(files[0])));
             Exit::Success

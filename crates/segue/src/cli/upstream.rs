@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
-use super::app::{composition_files, read_source};
+use crate::config::documents::{composition_files, read_source};
 use crate::config::{Config, Trust, data_folder};
 
 /// When a server is asked again that does not say when.

@@ -3,6 +3,7 @@
 //! Read with the same readers as compositions, so a mistake has its line and column. `${VAR}`
 //! expands in here and nowhere else.
 
+pub(crate) mod documents;
 pub(crate) mod expand;
 pub(crate) mod jsonc;
 mod llm;
@@ -30,8 +31,9 @@ use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
 
+pub use documents::DocumentPattern;
 pub(crate) use secrets::masked::masked;
-pub use trust::{Grants, Standing, Trust};
+pub use trust::{Grants, OverwriteList, Standing, Trust, TrustedOverwrites, is_harmless};
 
 use secrets::quoted::quoted;
 
@@ -133,9 +135,9 @@ pub struct Config {
     /// Toolsets by name, which still want their source.
     pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
     /// Patterns of files with compositions.
-    pub compositions: Vec<String>,
+    pub compositions: Vec<DocumentPattern>,
     /// Patterns of files with templates.
-    pub templates: Vec<String>,
+    pub templates: Vec<DocumentPattern>,
     /// Where things are kept.
     pub store: StoreAt,
     /// Which runs a server forgets.

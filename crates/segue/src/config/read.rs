@@ -19,8 +19,10 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::http::address::AddressPolicy;
 use segue_runtime::tools::secret::SECRET_BYTES_MIN;
 
+use super::documents::DocumentPattern;
 use super::expand::expand;
 use super::secrets::is_secret_name;
+use super::trust::has_variable;
 use super::{Config, Grants, KeepRuns, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
 
 const TOP: &[&str] = &[
@@ -46,7 +48,7 @@ const TOP: &[&str] = &[
 ];
 
 /// What has a place in the file and is not used by this version.
-const LATER: &[&str] = &["inputs", "openapi", "driver"];
+pub(super) const UNUSED: &[&str] = &["inputs", "openapi", "driver"];
 
 const COMMAND: &[&str] = &[
     "argv",
@@ -121,12 +123,15 @@ pub(super) fn read(
         value
     };
     let (toolsets_meant, findings) = (Vec::new(), Vec::new());
-    let mut reader = Reader { folder, env: &env, toolsets_meant, findings, text: source.text() };
+    let text = source.text();
+    let mut reader = Reader { folder, env: &env, withholds: false, toolsets_meant, findings, text };
     let mut config = reader.config(&root, allows);
     let mut findings = reader.findings;
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
     config.secrets = given.take();
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
+    config.secrets.extend(config.commands.values().flat_map(secrets::of_command));
+    config.secrets.extend(config.http.values().flat_map(secrets::of_operation));
     config.secrets.extend(config.server.token.clone());
     config.secrets.extend(config.llm.as_ref().and_then(|llm| llm.api_key.clone()));
     for Member { key, key_span, .. } in root.get("tools").map_or(&[][..], Node::members) {
@@ -159,6 +164,8 @@ pub(super) fn is_public(name: &str) -> bool {
 pub(super) struct Reader<'a> {
     pub(super) folder: PathBuf,
     pub(super) env: Env<'a>,
+    /// Whether it reads a part that is not trusted.
+    pub(super) withholds: bool,
     /// Toolsets that principals are held to, and where that is said.
     pub(super) toolsets_meant: Vec<(Arc<str>, Span)>,
     findings: Vec<Diagnostic>,
@@ -199,12 +206,9 @@ impl Reader<'_> {
     /// their values is no mistake yet.
     fn withheld(&mut self, member: &Member, config: &mut Config) {
         let (env, before, meant) = (self.env, self.findings.len(), self.toolsets_meant.len());
-        // A root of the file tools inside the working directory is no grant, so its value is needed.
-        if &*member.key != "builtins" {
-            self.env = &unexpanded;
-        }
+        (self.env, self.withholds) = (&unexpanded, true);
         self.part(member, config);
-        self.env = env;
+        (self.env, self.withholds) = (env, false);
         let has_variable =
             |span: Span| self.text.get(span.range()).is_some_and(|it| it.contains("${"));
         let mut later = self.findings.split_off(before);
@@ -235,8 +239,8 @@ impl Reader<'_> {
                     .collect();
             }
             "toolsets" => config.toolsets = self.toolsets(value),
-            "compositions" => config.compositions = self.texts(value, "`compositions`"),
-            "templates" => config.templates = self.texts(value, "`templates`"),
+            "compositions" => config.compositions = self.documents(value, "`compositions`"),
+            "templates" => config.templates = self.documents(value, "`templates`"),
             "store" => config.store = self.store(value),
             "retention" => config.retention = self.retention(value),
             "limits" => config.limits = self.limits(value),
@@ -244,7 +248,7 @@ impl Reader<'_> {
             "observe" => config.traces = self.observe(value),
             "llm" => config.llm = self.llm(value),
             "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
-            other if LATER.contains(&other) => self.later(member),
+            other if UNUSED.contains(&other) => self.later(member),
             _ => {}
         }
     }
@@ -330,6 +334,28 @@ impl Reader<'_> {
             self.error(node.span, format!("{what} must be a list, found {}", node.kind_word()));
         }
         node.items().iter().filter_map(|item| self.text(item, what)).collect()
+    }
+
+    /// Patterns of documents.
+    fn documents(&mut self, node: &Node, what: &str) -> Vec<DocumentPattern> {
+        let is_one = node.as_str().is_some();
+        if !is_one && !matches!(node.kind, NodeKind::Array(_)) {
+            self.error(node.span, format!("{what} must be a list, found {}", node.kind_word()));
+        }
+        let items = if is_one { std::slice::from_ref(node) } else { node.items() };
+        let patterns = items.iter().filter_map(|item| {
+            let pattern = self.text(item, what)?;
+            Some(DocumentPattern {
+                as_written: item.as_str()?.to_string(),
+                expanded: Some(pattern).filter(|_| !self.is_withheld(item)),
+            })
+        });
+        patterns.collect()
+    }
+
+    /// Whether the variables of a value are not looked up.
+    pub(super) fn is_withheld(&self, node: &Node) -> bool {
+        self.withholds && has_variable(node)
     }
 
     fn flag(&mut self, node: &Node, key: &str) -> Option<bool> {
@@ -494,7 +520,8 @@ impl Reader<'_> {
         if let Some(files) = node.get("files")
             && self.keys(files, &["root", "overwrite"], "`files`")
         {
-            let root = files.get("root").and_then(|root| self.text(root, "`root`"));
+            let root = files.get("root").filter(|root| !self.is_withheld(root));
+            let root = root.and_then(|root| self.text(root, "`root`"));
             config.files_root = root.map(|root| self.folder.join(root));
             let overwrite = files.get("overwrite");
             config.overwrite = overwrite.map_or_else(Vec::new, |it| self.texts(it, "`overwrite`"));

@@ -6,6 +6,11 @@ pub(crate) mod masked;
 pub(crate) mod parts;
 pub(super) mod quoted;
 
+use std::collections::BTreeMap;
+
+use segue_core::value::Value;
+use segue_runtime::tools::command::CommandConfig;
+use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::{Reach, ServerConfig};
 
 /// Words that make the name of a variable or header one of a secret, alone or as a part of a longer
@@ -50,25 +55,56 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// The secrets that a server is given. Of `Bearer abc` the second word is one too: servers tell it
-/// without the first.
+/// The secrets that a server is given.
 pub(super) fn of_server(server: &ServerConfig) -> Vec<String> {
-    let (given, texts) = match &server.reach {
-        Reach::Stdio(stdio) => (&stdio.env, &*stdio.args),
-        Reach::Http(http) => (&http.headers, std::slice::from_ref(&http.url)),
-        Reach::Local(_) => return Vec::new(),
-    };
+    match &server.reach {
+        Reach::Stdio(stdio) => given(texts(&stdio.env), stdio.args.iter().map(String::as_str)),
+        Reach::Http(http) => given(texts(&http.headers), [&*http.url]),
+        Reach::Local(_) => Vec::new(),
+    }
+}
+
+/// The secrets that a command is given.
+pub(super) fn of_command(command: &CommandConfig) -> Vec<String> {
+    let literal = command.argv.iter().filter_map(Value::as_str).filter(|word| !is_template(word));
+    given(texts(&command.env), literal)
+}
+
+/// The secrets that an HTTP operation is given.
+pub(super) fn of_operation(operation: &HttpConfig) -> Vec<String> {
+    let query = operation.query.iter();
+    let query = query.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+    let mut secrets = given(texts(&operation.headers).chain(query), [&*operation.url]);
+    secrets.retain(|secret| !is_template(secret));
+    secrets
+}
+
+fn texts(named: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    named.iter().map(|(name, value)| (&**name, &**value))
+}
+
+/// The secrets among values, by the names of those, and in addresses. Of `Bearer abc` the second word is
+/// one too: services tell it without the first.
+fn given<'a>(
+    named: impl Iterator<Item = (&'a str, &'a str)>,
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Vec<String> {
     let mut secrets = Vec::new();
-    for (_, value) in given.iter().filter(|(name, _)| is_secret_name(name)) {
-        secrets.push(value.clone());
+    for (_, value) in named.filter(|(name, _)| is_secret_name(name)) {
+        secrets.push(value.to_owned());
         secrets.extend(value.split_once(' ').map(|(_, rest)| rest.trim().to_owned()));
     }
     // What only looks like one may well be wanted in an answer.
-    for address in texts.iter().filter(|text| text.contains("://")) {
+    for address in texts.into_iter().filter(|text| text.contains("://")) {
         let named = parts::parts("", address).into_iter().filter(|part| part.name.is_some());
         secrets.extend(named.map(|part| address[part.range].to_owned()));
     }
     secrets
+}
+
+/// Whether a text is filled in at each call, and so is no secret of the configuration.
+fn is_template(text: &str) -> bool {
+    text.contains("{{")
 }
 
 #[cfg(test)]

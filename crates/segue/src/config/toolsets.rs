@@ -42,6 +42,10 @@ impl Reader<'_> {
 
     fn toolset(&mut self, name: &Arc<str>, node: &Node) -> ToolsetBuilder {
         let mut toolset = Toolset::builder(name.clone());
+        if self.is_withheld(node) {
+            // What it would leave is not known, so it leaves nothing.
+            return toolset.policy(Policy::DenyAll);
+        }
         if !self.keys(node, TOOLSET, "a toolset") {
             return toolset;
         }

@@ -5,20 +5,28 @@
 //! trusted. One that was found in the working directory grants nothing until exactly what it grants
 //! has been allowed, by its hash: commands, servers, operations, roots, hosts, what is known of
 //! tools, who is let in, where things are kept. What only limits or names documents needs no trust.
-//! A project's `.mcp.json` is always found.
+//! What its compositions may overwrite without a question is allowed list by list: a list that changes
+//! has no effect, and everything else keeps its own. A project's `.mcp.json` is always found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use segue_core::access::INLINE;
-use segue_core::compile::document::Node;
+use segue_core::compile::document::{Member, Node};
+use segue_core::compile::read_header;
+use segue_core::composition::Composition;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 
+use super::documents::composition_files;
+use super::read::UNUSED;
 use super::{Config, Project, ServeConfig, StoreAt, data_folder, read_file, servers};
 
-/// Parts of a configuration that grant nothing: they name documents, or bound what is there.
+/// Parts of a configuration that grant nothing: they name documents, or bound what is there. One that
+/// names variables is a grant all the same: it is given the environment, and what it makes of that is seen.
 const GRANTS_NOTHING: &[&str] =
     &["compositions", "templates", "limits", "sources", "toolsets", "inputs", "openapi", "driver"];
 
@@ -36,11 +44,14 @@ pub struct Grants {
 
 impl Grants {
     pub(super) fn read(root: &Node) -> Grants {
-        let is_covered = |key: &str| key == TOOLSETS || !GRANTS_NOTHING.contains(&key);
-        let members = root.members().iter().filter(|member| is_covered(&member.key));
-        let as_written: Vec<_> = members.map(|m| (m.key.clone(), m.value.to_value())).collect();
-        let parts = as_written.iter().map(|(key, _)| key).filter(|key| &***key != TOOLSETS);
-        let parts = parts.cloned().collect();
+        let is_grant = |member: &&Member| {
+            let is_given_variables =
+                || !UNUSED.contains(&&*member.key) && has_variable(&member.value);
+            !is_harmless(&member.key) || is_given_variables()
+        };
+        let covered = root.members().iter().filter(|it| &*it.key == TOOLSETS || is_grant(it));
+        let as_written = covered.map(|m| (m.key.clone(), m.value.to_value())).collect::<Vec<_>>();
+        let parts = root.members().iter().filter(is_grant).map(|m| m.key.clone()).collect();
         Grants { as_written: Value::object(as_written), parts }
     }
 
@@ -49,6 +60,18 @@ impl Grants {
         let members = self.as_written.as_object().into_iter().flat_map(|members| members.iter());
         members.filter(|(key, _)| self.parts.contains(key))
     }
+}
+
+/// Whether a part grants nothing but what its variables tell.
+pub fn is_harmless(part: &str) -> bool {
+    GRANTS_NOTHING.contains(&part)
+}
+
+/// Whether a variable is named anywhere in a part.
+pub(super) fn has_variable(node: &Node) -> bool {
+    let here = node.as_str().is_some_and(|text| text.contains("${"));
+    let members = || node.members().iter().any(|member| has_variable(&member.value));
+    here || members() || node.items().iter().any(has_variable)
 }
 
 impl Config {
@@ -93,11 +116,72 @@ fn is_inside_here(folder: &Path) -> bool {
     known.canonicalize().is_ok_and(|known| known.starts_with(&here)) && (!climbs || folder.exists())
 }
 
-/// What was allowed: files, each with the hash of what it granted then.
+/// What was allowed: files, each with what it granted then.
 #[derive(Debug, Default)]
 pub struct Trust {
-    file: Option<PathBuf>,
-    hashes: BTreeMap<PathBuf, String>,
+    allowed: BTreeMap<PathBuf, Allowed>,
+}
+
+/// What was allowed of a file.
+#[derive(Debug)]
+struct Allowed {
+    /// The hash of what it granted.
+    grants: String,
+    /// The hashes of what its compositions might overwrite.
+    overwrites: BTreeSet<String>,
+}
+
+/// What a composition may overwrite without a question.
+pub struct OverwriteList {
+    /// The composition's file.
+    pub file: PathBuf,
+    /// Patterns of files below the files root.
+    pub patterns: Vec<Arc<str>>,
+}
+
+impl OverwriteList {
+    fn of(composition: &Composition) -> Option<OverwriteList> {
+        let patterns = composition.overwrites.clone();
+        let file = (**composition.source.name()).into();
+        (!patterns.is_empty()).then_some(OverwriteList { file, patterns })
+    }
+
+    /// The lists of all compositions of a configuration. Its variables are looked up to find them: they are
+    /// shown to somebody who decides about them.
+    pub fn all(file: &Path) -> Vec<OverwriteList> {
+        let whole = read_file(file, true, &|_| true).or_else(|_| read_file(file, true, &|_| false));
+        let Ok(config) = whole.map(|loaded| loaded.config) else { return Vec::new() };
+        let headers = composition_files(&config).into_iter();
+        let headers = headers.filter_map(|source| read_header(&source, &config.limits));
+        headers.filter_map(|composition| OverwriteList::of(&composition)).collect()
+    }
+
+    /// The hash of the list and its place: the same list in another file is another one.
+    fn hash(&self) -> String {
+        let patterns = self.patterns.iter().cloned().map(Value::from).collect::<Vec<_>>();
+        let list = [Value::from(line_of(&place(Some(&self.file)))), patterns.into()];
+        hex_digest(Value::from(list.to_vec()).to_canonical_json().as_bytes())
+    }
+}
+
+/// Whose `overwrites` have an effect.
+pub enum TrustedOverwrites {
+    /// Those of every composition.
+    All,
+    /// Those with these hashes.
+    Lists(BTreeSet<String>),
+}
+
+impl TrustedOverwrites {
+    /// Whether those of a composition have.
+    pub fn has(&self, composition: &Composition) -> bool {
+        match self {
+            TrustedOverwrites::All => true,
+            TrustedOverwrites::Lists(lists) => {
+                OverwriteList::of(composition).is_none_or(|list| lists.contains(&list.hash()))
+            }
+        }
+    }
 }
 
 /// How a file stands that was allowed.
@@ -115,13 +199,38 @@ impl Trust {
     /// What was allowed before.
     pub fn load() -> Trust {
         let file = data_folder().map(|folder| folder.join("trusted"));
-        let text = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok());
-        let entry = |line: &str| {
-            let (hash, path) = line.split_once(' ')?;
-            Some((path_of(path)?, hash.to_owned()))
+        file.and_then(|file| Trust::read(&file).ok()).unwrap_or_default()
+    }
+
+    fn read(file: &Path) -> std::io::Result<Trust> {
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text?,
         };
-        let hashes = text.unwrap_or_default().lines().filter_map(entry).collect();
-        Trust { file, hashes }
+        let entry = |line: &str| {
+            let (hashes, path) = line.split_once(' ')?;
+            let mut hashes = hashes.split(',').map(ToOwned::to_owned);
+            let allowed = Allowed { grants: hashes.next()?, overwrites: hashes.collect() };
+            Some((path_of(path)?, allowed))
+        };
+        Ok(Trust { allowed: text.lines().filter_map(entry).collect() })
+    }
+
+    /// Reads the list, changes it and writes it, with its lock held: of two processes that change it at
+    /// once, neither overwrites what the other wrote.
+    fn change<T>(change: impl FnOnce(&mut Trust) -> T) -> Result<T, String> {
+        let folder = data_folder().ok_or("there is no data directory to remember it in")?;
+        let file = folder.join("trusted");
+        let changed = || {
+            std::fs::create_dir_all(&folder)?;
+            // A file of its own: the list itself is replaced, and a lock on it with it.
+            let lock = File::create(file.with_extension("lock"))?;
+            lock.lock()?;
+            let mut trust = Trust::read(&file)?;
+            let told = change(&mut trust);
+            trust.write(&file).map(|()| told)
+        };
+        changed().map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Whether what a configuration grants has an effect.
@@ -134,9 +243,15 @@ impl Trust {
         grants.parts.is_empty() || self.holds(file, &hash(grants))
     }
 
-    /// Whether the compositions of a configuration are its user's own word.
-    pub fn vouches(&self, config: &Config) -> bool {
-        !config.discovered || self.holds(config.file.as_deref(), &hash(&config.grants))
+    /// Whose `overwrites` have an effect, of the compositions of a configuration. When something else that it
+    /// grants has changed, none: the files root may be another one.
+    pub fn overwrites(&self, config: &Config) -> TrustedOverwrites {
+        if !config.discovered {
+            return TrustedOverwrites::All;
+        }
+        let allowed = self.allowed.get(&place(config.file.as_deref()));
+        let allowed = allowed.filter(|allowed| allowed.grants == hash(&config.grants));
+        TrustedOverwrites::Lists(allowed.map_or_else(BTreeSet::new, |it| it.overwrites.clone()))
     }
 
     /// Whether the servers of a project's `.mcp.json` may start.
@@ -146,51 +261,55 @@ impl Trust {
     }
 
     fn holds(&self, file: Option<&Path>, hash: &str) -> bool {
-        self.hashes.get(&place(file)).is_some_and(|known| known == hash)
+        self.allowed.get(&place(file)).is_some_and(|allowed| allowed.grants == hash)
     }
 
-    /// Allows what a configuration grants now, and its project.
-    pub fn allow(&mut self, config: &Config) -> Result<(), String> {
-        if let Some(file) = &config.file {
-            self.hashes.insert(place(Some(file)), hash(&config.grants));
-        }
-        if let Some(project) = &config.project {
-            self.hashes.insert(place(Some(&project.file)), project_hash(project));
-        }
-        self.write()
+    /// Allows what a configuration grants now, its project, and what its compositions may overwrite.
+    pub fn allow(config: &Config, lists: &[OverwriteList]) -> Result<(), String> {
+        Trust::change(|trust| {
+            if let Some(file) = &config.file {
+                let overwrites = lists.iter().map(OverwriteList::hash).collect();
+                let allowed = Allowed { grants: hash(&config.grants), overwrites };
+                trust.allowed.insert(place(Some(file)), allowed);
+            }
+            if let Some(project) = &config.project {
+                let allowed =
+                    Allowed { grants: project_hash(project), overwrites: BTreeSet::new() };
+                trust.allowed.insert(place(Some(&project.file)), allowed);
+            }
+        })
     }
 
     /// Every file that was allowed, and how it stands.
     pub fn list(&self) -> Vec<(&Path, Standing)> {
-        self.hashes.iter().map(|(file, hash)| (&**file, standing(file, hash))).collect()
+        self.allowed.iter().map(|(file, allowed)| (&**file, standing(file, allowed))).collect()
     }
 
     /// Takes back what was allowed of files; which of them there were.
-    pub fn forget(&mut self, files: &[&Path]) -> Result<Vec<PathBuf>, String> {
-        let known = files.iter().map(|file| place(Some(file)));
-        let known = known.filter(|file| self.hashes.remove(file).is_some()).collect();
-        self.write().map(|()| known)
+    pub fn forget(files: &[&Path]) -> Result<Vec<PathBuf>, String> {
+        Trust::change(|trust| {
+            let known = files.iter().map(|file| place(Some(file)));
+            known.filter(|file| trust.allowed.remove(file).is_some()).collect()
+        })
     }
 
-    fn write(&self) -> Result<(), String> {
-        let file = self.file.as_deref().ok_or("there is no data directory to remember it in")?;
-        let line = |(path, hash): (&PathBuf, &String)| format!("{hash} {}\n", line_of(path));
-        let text: String = self.hashes.iter().map(line).collect();
-        replaced(file, &text).map_err(|error| format!("{}: {error}", file.display()))
+    /// Writes a file beside the list and renames it: a process that reads the list meanwhile, which
+    /// takes no lock, reads all of the old one or all of the new one.
+    fn write(&self, file: &Path) -> std::io::Result<()> {
+        let line = |(path, allowed): (&PathBuf, &Allowed)| {
+            let Allowed { grants, overwrites } = allowed;
+            let hashes: Vec<&str> =
+                std::iter::once(grants).chain(overwrites).map(String::as_str).collect();
+            format!("{} {}\n", hashes.join(","), line_of(path))
+        };
+        let text: String = self.allowed.iter().map(line).collect();
+        let other = file.with_extension(format!("new-{}", std::process::id()));
+        std::fs::write(&other, text)?;
+        std::fs::rename(other, file)
     }
 }
 
-/// Beside it first: whoever reads it meanwhile reads all of the old one or all of the new one.
-fn replaced(file: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let other = file.with_extension(format!("new-{}", std::process::id()));
-    std::fs::write(&other, text)?;
-    std::fs::rename(other, file)
-}
-
-fn standing(file: &Path, hash: &str) -> Standing {
+fn standing(file: &Path, allowed: &Allowed) -> Standing {
     let is_project = file.file_name().is_some_and(|name| name == ".mcp.json");
     let now = if is_project {
         let project = servers::project(file.to_owned(), &Value::Null, &|_| None);
@@ -200,8 +319,13 @@ fn standing(file: &Path, hash: &str) -> Standing {
     };
     match now {
         None => Standing::Gone,
-        Some(now) if now == hash => Standing::Trusted,
-        Some(_) => Standing::Changed,
+        Some(now) if now != allowed.grants => Standing::Changed,
+        Some(_) if is_project => Standing::Trusted,
+        Some(_) => {
+            let lists = OverwriteList::all(file);
+            let is_known = lists.iter().all(|list| allowed.overwrites.contains(&list.hash()));
+            if is_known { Standing::Trusted } else { Standing::Changed }
+        }
     }
 }
 

@@ -553,3 +553,121 @@ fn a_server_that_stays_is_ended_by_the_next_segue() {
     // Another Segue on this machine may be the next one, and still be at it.
     crate::support::until(|| is_over().then_some(()));
 }
+
+/// D6: a server that was started in a session of its own is ended as well. What a server has sent away into
+/// another session, with an output of its own, stays.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_in_a_session_of_its_own_is_ended_by_the_next_segue() {
+    const SERVER: &str = "trap '' TERM\n\
+        setsid sh -c 'echo $$ > away; exec sleep 1000' > /dev/null 2>&1 &\n\
+        sleep 1000 > /dev/null 2>&1 & echo $! > part\n\
+        while [ ! -s away ]; do :; done\n\
+        echo $$ > server\n\
+        while :; do sleep 1; done\n";
+    let world = World::new();
+    world.file("server.sh", SERVER);
+    world.file("segue.yaml", "mcpServers:\n  s: { command: setsid, args: [sh, server.sh] }\n");
+    let mut command = world.command(crate::support::SEGUE);
+    let mut child = command.args(["call", "s:t"]).spawn().unwrap();
+    let number = |name: &str| {
+        let text = fs::read_to_string(world.path(name)).ok()?;
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    };
+    let server = crate::support::until(|| number("server"));
+    let (part, away) = (number("part").unwrap(), number("away").unwrap());
+    let is_over = |number: &str| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.rsplit(')').next().unwrap().starts_with(" Z")
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!is_over(&server));
+    fs::remove_file(world.path("segue.yaml")).unwrap();
+    world.segue(&["call", "echo"]).exits(0);
+    let begun = std::time::Instant::now();
+    // Another Segue on this machine may be the next one, and still be at it.
+    while !is_over(&server) && begun.elapsed() < std::time::Duration::from_secs(10) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let found = [&server, &part, &away].map(|number| is_over(number));
+    for number in [&server, &part, &away] {
+        let _ = std::process::Command::new("kill").args(["-9", number]).status();
+    }
+    assert_eq!(found, [true, true, false], "the server, a part of it, what it has sent away");
+}
+
+/// A pattern that goes through a folder which is not there yet means files all the same.
+#[test]
+#[cfg(unix)]
+fn a_pattern_through_a_missing_folder_keeps_its_files_out_of_reach() {
+    for pattern in [
+        "nx/../late/*.yaml",
+        "nx/deep/../../late/*.yaml",
+        "late/nx/../*.yaml",
+        "nx/../lib/../late/**",
+    ] {
+        let world = World::new();
+        world.file(
+            "segue.yaml",
+            format!("compositions: ['{pattern}']\nbuiltins: {{ files: {{ root: . }} }}\n"),
+        );
+        let write = |path: &str| {
+            world.segue(&[
+                "call",
+                "--yes",
+                "files_write",
+                "-i",
+                &format!("path={path}"),
+                "-i",
+                "content=x",
+            ])
+        };
+        let refused = write("late/x.yaml");
+        assert_eq!(refused.code, Some(1), "{pattern}: {refused:?}");
+        assert!(refused.stderr.contains("composition"), "{pattern}: {refused:?}");
+        // One that is there already is none that may be changed.
+        world.file("late/y.yaml", "name: y\nsteps: []\n");
+        assert_eq!(write("late/y.yaml").code, Some(1), "{pattern}");
+        write("other/x.yaml").exits(0);
+    }
+}
+
+/// What may be overwritten is said of the file that is written, and not of a link that leads to it.
+#[test]
+#[cfg(unix)]
+fn a_link_does_not_widen_what_may_be_overwritten() {
+    let steps = |path: &str| {
+        format!(
+            "steps: [ {{ id: a, tool: files_write, parameters: {{ path: '{path}', content: done }} }} ]\n"
+        )
+    };
+    let world = World::new();
+    world.file("segue.yaml", "builtins: { files: { root: . } }\n");
+    world.file("out/p.txt", "mine");
+    world.file("notes/p.txt", "mine");
+    world.file("notes/{{", "mine");
+    std::os::unix::fs::symlink("../notes", world.path("out/link")).unwrap();
+    std::os::unix::fs::symlink("notes", world.path("linked")).unwrap();
+    let run = |overwrites: &str, path: &str| {
+        world.file("c.yaml", format!("name: c\noverwrites: ['{overwrites}']\n{}", steps(path)));
+        world.segue(&["run", "c.yaml"])
+    };
+    for (overwrites, path) in [
+        ("linked/**", "linked/p.txt"),
+        ("out/**", "out/link/p.txt"),
+        ("linked/**", "linked/{{ \"{{\" }}"),
+    ] {
+        let refused = run(overwrites, path);
+        assert_eq!(refused.code, Some(3), "{path}: {refused:?}");
+    }
+    let config = "builtins: { files: { root: ., overwrite: ['linked/**'] } }\n";
+    world.file("segue.yaml", config);
+    assert_eq!(run("none", "linked/p.txt").code, Some(3));
+    let now = |path: &str| fs::read_to_string(world.path(path)).unwrap();
+    assert_eq!((now("notes/p.txt"), now("notes/{{")), ("mine".to_owned(), "mine".to_owned()));
+    run("out/**", "out/p.txt").exits(0);
+    run("notes/*", "linked/p.txt").exits(0);
+    assert_eq!((now("out/p.txt"), now("notes/p.txt")), ("done".to_owned(), "done".to_owned()));
+    run("out/**", "out/new/p.txt").exits(0);
+}

@@ -1,5 +1,7 @@
 //! Runs that last: history, going on, doubt, questions, taking back.
 
+use std::io::{Read as _, Write as _};
+
 use crate::support::{Json, SEGUE, World, json};
 
 const NOTE: &str = "
@@ -394,6 +396,61 @@ fn a_secret_that_a_tool_tells_is_written_nowhere() {
     assert!(done.stdout.contains("token «secret»"), "{}", done.stdout);
     let seen = done.stdout + &done.stderr + &everything(&world);
     assert!(!seen.contains("canary-7f3a9b"));
+}
+
+/// Answers each request with the request, as text.
+fn echoing() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                if stream.read(&mut byte).unwrap() == 0 {
+                    break;
+                }
+                asked.push(byte[0]);
+            }
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                asked.len()
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&asked).unwrap();
+        }
+    });
+    port
+}
+
+/// D2: a secret that stands in the configuration itself, where a command or an HTTP operation is given it,
+/// is one that a tool may not tell either.
+#[test]
+fn a_secret_that_is_written_for_a_tool_is_written_nowhere_else() {
+    let world = World::with(
+        "name: c\nsteps:\n  - { id: told, tool: tell }\n  - { id: asked, tool: ask, parameters: { mode: fast-mode } }\n",
+    );
+    let port = echoing();
+    world.file(
+        "segue.yaml",
+        format!(
+            "commands:\n  tell: {{ argv: [sh, -c, 'echo \"$API_TOKEN in $MODE; $2\"', x, --, 'https://u:literal-a@h.example/'], \
+             env: {{ API_TOKEN: literal-b, MODE: some-mode }}, read_only: true }}\n\
+             http:\n  ask:\n    url: 'http://127.0.0.1:{port}/x?api_key=literal-d&mode=plain-mode'\n    \
+             headers: {{ Authorization: Bearer literal-e, X-Mode: '{{{{ args.mode }}}}' }}\n    \
+             query: {{ access_token: literal-c, kind: any-kind }}\n    \
+             input: {{ type: object, properties: {{ mode: {{ type: string }} }} }}\n    read_only: true\n"
+        ),
+    );
+    let done = world.segue(&["run", "c.yaml", "-v", "--json"]).exits(0);
+    let seen = format!("{}{}{}", done.stdout, done.stderr, everything(&world));
+    for plain in ["some-mode", "plain-mode", "fast-mode", "any-kind"] {
+        assert!(done.stdout.contains(plain), "{plain}: {}", done.stdout);
+    }
+    for letter in ["a", "b", "c", "d", "e"] {
+        assert!(!seen.contains(&format!("literal-{letter}")), "{letter}: {seen}");
+    }
 }
 
 /// D2: a secret that a run is given is used and not written down; a short one is named.

@@ -88,7 +88,13 @@ impl Served {
 
     /// The same by a command that knows more of its world.
     pub(crate) fn start_by(mut command: Command, store: &str, args: &[&str]) -> Served {
-        command.args(["--config", "segue.yaml", "--store", store, "serve"]);
+        command.args(["--config", "segue.yaml"]);
+        Served::start_found(command, store, args)
+    }
+
+    /// The same without naming a configuration.
+    pub(crate) fn start_found(mut command: Command, store: &str, args: &[&str]) -> Served {
+        command.args(["--store", store, "serve"]);
         command.args(["--listen", "127.0.0.1:0"]).args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);

@@ -5,10 +5,12 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
+use std::process::Stdio;
 
 use crate::serve::ANY_TOOL;
 use crate::serve::host::Host;
-use crate::support::{Done, SEGUE, World, json};
+use crate::served::{Served, TOKEN};
+use crate::support::{Done, SEGUE, World, json, until};
 
 /// What stands for a secret. Nothing about its look says that it is one.
 const CANARY: &str = "canary";
@@ -359,4 +361,179 @@ fn an_untrusted_toolset_for_hosts_has_no_effect() {
     assert!(!world.path("x").exists());
     let trusted = said(&["--config", "segue.yaml"]);
     assert!(!trusted.contains("toolset"), "{trusted}");
+}
+
+/// Every one of many `segue trust` at the same moment is remembered, and so is every `--forget`.
+#[test]
+fn trust_given_at_the_same_moment_is_all_remembered() {
+    let world = World::found();
+    let folders: Vec<String> = (0..16).map(|at| format!("f{at}")).collect();
+    for folder in &folders {
+        world.file(&format!("{folder}/segue.yaml"), "commands: { go: { argv: ['true'] } }\n");
+    }
+    let all_at_once = |args: &[&str]| {
+        let start = |folder: &String| {
+            let mut command = world.command(SEGUE);
+            let folder = world.path(folder);
+            command.args(args).current_dir(folder).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let started: Vec<_> = folders.iter().map(start).collect();
+        for mut child in started {
+            assert!(child.wait().unwrap().success());
+        }
+        world.segue(&["trust", "--list"]).exits(0).stdout.lines().count()
+    };
+    assert_eq!(all_at_once(&["trust"]), folders.len());
+    assert_eq!(all_at_once(&["trust", "--forget"]), 0);
+}
+
+/// A composition that writes a file in `out`, and what it says before its steps.
+fn writes(name: &str, more: &str) -> String {
+    format!(
+        "name: {name}\n{more}steps: [ {{ id: a, tool: files_write, parameters: {{ path: out/{name}.md, content: done }} }} ]\n"
+    )
+}
+
+/// What a composition of a found configuration may overwrite is part of what is trusted, list by list.
+#[test]
+fn a_changed_list_of_files_to_overwrite_has_to_be_trusted_again() {
+    let world = World::found();
+    world.file(
+        "segue.yaml",
+        "compositions: ['lib/*.yaml']\ncommands: { go: { argv: ['true'], read_only: true } }\n",
+    );
+    world.file("lib/v.yaml", writes("v", "overwrites: [out/v.md]\n"));
+    world.file("lib/w.yaml", writes("w", ""));
+    let runs = |name: &str, code: i32| {
+        world.file(&format!("out/{name}.md"), "mine");
+        let said = world.segue(&["run", name]).exits(code).stderr;
+        let now = fs::read_to_string(world.path(&format!("out/{name}.md"))).unwrap();
+        assert_eq!(now, if code == 0 { "done" } else { "mine" }, "{said}");
+        said
+    };
+    let list = || world.segue(&["trust", "--list"]).exits(0).stdout;
+    runs("v", 3);
+    let shown = world.segue(&["trust"]).exits(0).stderr;
+    assert!(shown.contains("lib/v.yaml") && shown.contains(r#"["out/v.md"]"#), "{shown}");
+    assert!(!runs("v", 0).contains("segue trust"));
+    runs("w", 3);
+    assert!(list().starts_with("trusted "), "{}", list());
+    // Its own list alone has no effect any more.
+    world.file("lib/w.yaml", writes("w", "overwrites: ['**']\n"));
+    let said = runs("w", 3);
+    let note = said.lines().find(|line| line.contains("segue trust")).unwrap_or_default();
+    assert!(note.contains("lib/w.yaml") && !note.contains("lib/v.yaml"), "{said}");
+    runs("v", 0);
+    world.segue(&["call", "go"]).exits(0);
+    assert!(list().starts_with("changed since "), "{}", list());
+    // A list is trusted of its file.
+    world.file("lib/x.yaml", writes("x", "overwrites: [out/v.md]\n"));
+    assert!(runs("x", 3).contains("lib/x.yaml"));
+    let shown = world.segue(&["trust"]).exits(0).stderr;
+    assert!(shown.contains("lib/w.yaml") && shown.contains(r#"["**"]"#), "{shown}");
+    assert!(list().starts_with("trusted "), "{}", list());
+    runs("w", 0);
+    runs("v", 0);
+    // Its steps may change.
+    world.file("lib/v.yaml", writes("v", "description: d\noverwrites: [out/v.md]\n"));
+    runs("v", 0);
+    world.segue(&["trust", "--forget"]).exits(0);
+    runs("v", 3);
+}
+
+/// A server that reads a composition again does not take its new list for trusted.
+#[test]
+fn a_list_that_changes_while_it_is_served_is_not_trusted() {
+    let world = World::found();
+    world.file(
+        "segue.yaml",
+        format!("compositions: ['lib/*.yaml']\nserver: {{ token: {TOKEN} }}\n"),
+    );
+    world.file("lib/w.yaml", writes("w", "overwrites: [out/w.md]\n"));
+    world.file("out/w.md", "mine");
+    world.segue(&["trust"]).exits(0);
+    let served = Served::start_found(world.command(SEGUE), "memory", &[]);
+    let run = || served.send("POST", "/api/v1/compositions/execute", &[], &json!({ "name": "w" }));
+    assert_eq!(run().is(200)["success"], true);
+    world.file("out/w.md", "mine");
+    world.file("lib/w.yaml", writes("w", "description: changed\noverwrites: ['**']\n"));
+    until(|| {
+        let listed = served.get("/api/v1/compositions").is(200).to_string();
+        listed.contains("changed").then_some(())
+    });
+    run().is(202);
+    assert_eq!(fs::read_to_string(world.path("out/w.md")).unwrap(), "mine");
+}
+
+/// Parts that grant nothing by themselves are not given the environment either, before they are trusted.
+#[test]
+fn harmless_parts_that_are_not_trusted_are_not_given_variables() {
+    for (text, written) in [
+        ("compositions: ['${GIVEN}/*.yaml']\n", "`${GIVEN}/*.yaml` of `compositions`"),
+        (
+            "compositions: ['lib/*.yaml', '${GIVEN}/*.yaml']\n",
+            "`${GIVEN}/*.yaml` of `compositions`",
+        ),
+        ("templates: ['${GIVEN}/*.yaml']\n", "`${GIVEN}/*.yaml` of `templates`"),
+        ("compositions: '${GIVEN}/[.yaml'\n", "`${GIVEN}/[.yaml` of `compositions`"),
+        (
+            "compositions: ['${SURELY_UNSET}/*.yaml']\n",
+            "`${SURELY_UNSET}/*.yaml` of `compositions`",
+        ),
+        (
+            "toolsets: { some: { allow: ['${GIVEN}'], guards: { timeout: '${GIVEN}' } } }\n",
+            "`toolsets`",
+        ),
+        ("builtins: { files: { root: '${GIVEN}' } }\n", "`builtins`"),
+    ] {
+        let world = World::found();
+        world.file("segue.yaml", text);
+        world.file(
+            "lib/c.yaml",
+            "name: c\nsteps: [ { id: a, tool: files_read, parameters: { path: x } } ]\n",
+        );
+        let segue = |args: &[&str]| {
+            let mut command = world.command(SEGUE);
+            Done::of(command.args(args).env("GIVEN", CANARY).output().unwrap())
+        };
+        for args in [
+            &["tools"][..],
+            &["run", "lib/c.yaml"],
+            &["doctor"],
+            &["check"],
+            &["--toolset", "some", "tools"],
+        ] {
+            let done = segue(args);
+            assert!(!format!("{done:?}").contains(CANARY), "{text}: {done:?}");
+        }
+        let said = segue(&["tools"]).exits(0).stderr;
+        let note = |line: &str| line.contains(written) && line.contains("segue trust");
+        assert!(said.lines().any(note), "{text}: {said}");
+        if text.contains("lib/") {
+            assert!(segue(&["tools"]).stdout.contains("composition:c"), "the others are there");
+        }
+    }
+}
+
+/// What is said of a pattern shows it as it is written, also when it is trusted.
+#[test]
+fn notes_about_patterns_show_them_as_written() {
+    let world = World::found();
+    let text = "compositions: ['${GIVEN}/*.yaml']\ntemplates: ['${GIVEN}/[.yaml']\n";
+    world.file("segue.yaml", text);
+    let segue = |args: &[&str]| {
+        let mut command = world.command(SEGUE);
+        Done::of(command.args(args).env("GIVEN", CANARY).output().unwrap())
+    };
+    let shown = segue(&["trust"]).exits(0).stderr;
+    assert!(shown.contains("${GIVEN}/*.yaml"), "{shown}");
+    let done = segue(&["tools"]).exits(0);
+    assert!(!format!("{done:?}").contains(CANARY), "{done:?}");
+    assert!(done.stderr.contains("`${GIVEN}/*.yaml` of `compositions` finds no file"), "{done:?}");
+    assert!(done.stderr.contains("`${GIVEN}/[.yaml` of `templates` is no pattern"), "{done:?}");
+    world.file("canary/c.yaml", writes("c", "overwrites: [out/c.md]\n"));
+    assert!(segue(&["run", "c"]).stderr.contains("`overwrites`"));
+    assert!(segue(&["trust"]).exits(0).stderr.contains(r#"["out/c.md"]"#));
+    world.file("out/c.md", "mine");
+    segue(&["run", "c"]).exits(0);
 }

@@ -8,6 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
+#[cfg(unix)]
+use std::os::fd::OwnedFd as OwnedPipe;
+#[cfg(windows)]
+use std::os::windows::io::OwnedHandle as OwnedPipe;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
@@ -24,7 +28,7 @@ use rmcp::transport::Transport;
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
 };
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
@@ -193,21 +197,27 @@ impl Pipes {
                 command.env(name, value);
             }
         }
-        command.envs(&config.env).envs(orphans::owner().map(|owner| (orphans::OWNER, owner)));
+        // Made here, because the server is to carry its number.
+        let (output, theirs) = io::pipe()?;
+        let owner = orphans::owner_of(&output);
+        command.envs(&config.env).envs(owner.map(|owner| (orphans::OWNER, owner)));
         if let Some(cwd) = &config.cwd {
             command.current_dir(cwd);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(theirs).stderr(Stdio::piped());
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;
         let group = Group(child.id());
         orphans::note(child.id(), None);
+        // The command holds the server's end of the pipe. With that open here, reading would never end.
+        drop(command);
+        let output = ChildStdout::from_std(OwnedPipe::from(output).into())?;
         if let Some(errors) = child.stderr.take() {
             tokio::spawn(listen(errors, traces.clone()));
         }
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        let Some(input) = child.stdin.take() else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let mut pipes = Pipes::between(input, output, desk, traces, bytes_max, is_guess);

@@ -1,10 +1,12 @@
 //! Processes as the system shows them.
 
 use std::collections::HashMap;
+use std::io::PipeReader;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::fstat;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open, pidfd_send_signal,
 };
@@ -162,18 +164,30 @@ impl Carried {
         Some(Carried { key: value_of(KEY), owner: value_of(OWNER) })
     }
 
-    /// Whether it is a server whose Segue has ended, or a part of one. Who has gone into a session of
-    /// its own was meant to stay.
+    /// Whether it is a server whose Segue has ended, or a part of one. What a server has sent into a session
+    /// of its own was meant to stay; a server that was started in one writes to the output that its Segue
+    /// read.
     fn is_left_server(&self, pid: Pid) -> bool {
         let Some(owner) = self.owner.as_ref() else { return false };
         let parts: Vec<&str> = owner.split(' ').collect();
-        let [namespace, number, began, session] = parts[..] else { return false };
+        let [namespace, number, began, session, ref output @ ..] = parts[..] else { return false };
         let here = self::namespace();
         let is_alive = || number.parse().is_ok_and(|number| is_alive(number, began));
+        let is_part = |stat: Stat| {
+            let first = stat.session.parse().ok().and_then(Pid::from_raw);
+            let writes = |pid| output.first().is_some_and(|output| writes_to(pid, output));
+            stat.session == session || writes(pid) || first.is_some_and(writes)
+        };
         here.is_some_and(|here| here == namespace)
-            && Stat::of(pid).is_some_and(|stat| stat.session == session)
+            && Stat::of(pid).is_some_and(is_part)
             && !is_alive()
     }
+}
+
+/// Whether the standard output of a process is the pipe of this number.
+fn writes_to(pid: Pid, pipe: &str) -> bool {
+    let output = std::fs::read_link(format!("/proc/{}/fd/1", pid.as_raw_nonzero()));
+    output.is_ok_and(|output| output.as_os_str() == &*format!("pipe:[{pipe}]"))
 }
 
 /// Whether the process of this number is the one that began then, and has not ended.
@@ -202,6 +216,12 @@ pub(super) fn owner() -> Option<String> {
     let me = getpid();
     let Stat { began, session, .. } = Stat::of(me)?;
     Some(format!("{} {} {began} {session}", namespace()?, me.as_raw_nonzero()))
+}
+
+/// The same, for a server that writes to this pipe.
+pub(super) fn owner_of(output: &PipeReader) -> Option<String> {
+    let pipe = fstat(output).ok()?.st_ino;
+    Some(format!("{} {pipe}", owner()?))
 }
 
 /// What the numbers of processes are counted in: another container has others.

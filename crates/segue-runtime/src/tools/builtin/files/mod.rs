@@ -49,13 +49,14 @@ type Run = fn(&Root, Args<'_>, &Allowed<'_>) -> Result<Value, ToolError>;
 /// What a call may overwrite, looked up when the file is about to be changed: it may have appeared since the
 /// call was asked about.
 struct Allowed<'a> {
+    root: &'a Root,
     always: &'a Overwrite,
     by_call: &'a Overwrites,
 }
 
 impl Allowed<'_> {
     fn check(&self, path: &str, exists: bool) -> Result<(), ToolError> {
-        let refusal = exists.then(|| self.always.refusal(path, self.by_call)).flatten();
+        let refusal = exists.then(|| self.always.refusal(path, self.root, self.by_call)).flatten();
         refusal.map_or(Ok(()), Err)
     }
 }
@@ -180,7 +181,7 @@ impl ToolRunner for Files {
     async fn call(&self, call: Call) -> Result<Value, ToolError> {
         let (root, overwrite, run) = (self.root.clone(), self.overwrite.clone(), self.run);
         aside(move || {
-            let allowed = Allowed { always: &overwrite, by_call: &call.overwrites };
+            let allowed = Allowed { root: &root, always: &overwrite, by_call: &call.overwrites };
             run(&root, Args(&call.args), &allowed).map_err(|error| root.name_in(error))
         })
         .await

@@ -34,14 +34,25 @@ impl Overwrite {
         Overwrite(set.build().unwrap_or_default())
     }
 
-    fn covers(&self, path: &str) -> bool {
-        relative(path).is_ok_and(|path| self.0.is_match(path))
+    /// Whether they cover the file that would be written. What links lead to is that file, whatever the
+    /// path says.
+    fn covers(&self, path: &str, root: &Root) -> bool {
+        match root.written_path(path) {
+            Some(written) => self.0.is_match(written),
+            // Before a run the folder may not be known yet. In a call there is none to write into.
+            None => path.contains("{{") && relative(path).is_ok_and(|it| self.0.is_match(it)),
+        }
     }
 
     /// Why a call that nobody was asked about does not change a file that is there.
-    pub(super) fn refusal(&self, path: &str, allowed: &Overwrites) -> Option<ToolError> {
+    pub(super) fn refusal(
+        &self,
+        path: &str,
+        root: &Root,
+        allowed: &Overwrites,
+    ) -> Option<ToolError> {
         let Overwrites::Only(patterns) = allowed else { return None };
-        let is_covered = self.covers(path) || Overwrite::new(patterns).covers(path);
+        let is_covered = self.covers(path, root) || Overwrite::new(patterns).covers(path, root);
         let message = || format!("`{path}` is there by now, and nobody was asked to overwrite it");
         (!is_covered).then(|| ToolError::refused(Code::Denied, message()))
     }
@@ -55,7 +66,7 @@ impl Overwrite {
         Some(AsksWhen::overwriting(move |args: &Value, more: &[Arc<str>]| {
             let path = args.get("path").and_then(Value::as_str).unwrap_or("");
             let replaces = args.get("overwrite").is_none_or(|yes| *yes != Value::Bool(false));
-            let is_covered = || own.covers(path) || Overwrite::new(more).covers(path);
+            let is_covered = || own.covers(path, &root) || Overwrite::new(more).covers(path, &root);
             // Before a run a path may not be known yet.
             replaces && (path.contains("{{") || root.has(path)) && !is_covered()
         }))

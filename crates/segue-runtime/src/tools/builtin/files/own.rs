@@ -76,7 +76,12 @@ impl OwnFiles {
         if place.is_linked && place.file.as_ref().is_some_and(|it| self.hidden().contains(it)) {
             return Some(DATA);
         }
-        let is_document = || self.documents.iter().any(|pattern| place.is_document(pattern));
+        let is_document = || {
+            let means = |pattern: &String| {
+                place.is_document(pattern) || place.is_document(&without_detours(pattern))
+            };
+            self.documents.iter().any(means)
+        };
         (using == Use::Change && is_document()).then_some(DOCUMENT)
     }
 
@@ -217,6 +222,21 @@ fn begins(names: &[String], own: &[String], how: Name) -> bool {
         Name::Start => name.starts_with(&**last),
     });
     names.starts_with(before) && names.get(at).is_some_and(is_last)
+}
+
+/// A pattern without `..`. A folder before it may be missing now, so that the pattern finds nothing, and
+/// be there when documents are read.
+fn without_detours(pattern: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in pattern.split('/') {
+        match part {
+            // Above the first folder there is nothing but itself.
+            ".." if parts.len() > 1 => drop(parts.pop()),
+            ".." => {}
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 /// Every way to have a pattern begin with directories that exist and go on with names that need not.

@@ -72,6 +72,16 @@ impl Root {
         is_there() && self.is_free(&path, Use::Change).is_ok()
     }
 
+    /// The path below the root of the file that a change at this path would write: links among its folders
+    /// are followed, and a link in place of the file is not. Nothing when there is no such folder.
+    pub(super) fn written_path(&self, path: &str) -> Option<PathBuf> {
+        let path = relative(path).ok()?;
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        let folder = std::fs::canonicalize(self.path.join(folder)).ok()?;
+        let root = std::fs::canonicalize(&self.path).ok()?;
+        folder.strip_prefix(root).ok().map(|folder| folder.join(name))
+    }
+
     /// Refuses what is Segue's own.
     fn is_free(&self, path: &str, using: Use) -> Result<(), ToolError> {
         let Some(why) = self.own.refusal(&self.path.join(path), using) else { return Ok(()) };

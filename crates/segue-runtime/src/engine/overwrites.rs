@@ -1,0 +1,53 @@
+//! Which compositions may overwrite files without a question.
+
+use std::sync::Arc;
+
+use segue_core::composition::Composition;
+use segue_core::plan::Plan;
+
+use super::Engine;
+
+/// Whose `overwrites` count, of the compositions that an engine was given.
+#[derive(Clone, Default)]
+pub(super) enum OverwriteTrust {
+    /// Those of all.
+    #[default]
+    Trusted,
+    /// Those of compositions that this says yes to.
+    TrustedIf(Arc<dyn Fn(&Composition) -> bool + Send + Sync>),
+}
+
+impl OverwriteTrust {
+    fn counts_of(&self, composition: &Composition) -> bool {
+        match self {
+            OverwriteTrust::Trusted => true,
+            OverwriteTrust::TrustedIf(is_trusted) => is_trusted(composition),
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a plan is one of a composition that this engine was given and trusts with what it may
+    /// overwrite.
+    pub(super) fn vouches_for(&self, plan: &Plan) -> bool {
+        let Composition { name, source, overwrites, .. } = &*plan.composition;
+        let is_it =
+            |own: &&Arc<Composition>| own.name == *name && own.source.text() == source.text();
+        !overwrites.is_empty()
+            && self.own_compositions().find(is_it).is_some_and(|own| {
+                // The engine's own, because its source says which file it is.
+                self.inner.overwrites.counts_of(own)
+            })
+    }
+
+    fn own_compositions(&self) -> impl Iterator<Item = &Arc<Composition>> {
+        self.inner.catalog.tools().filter_map(|tool| tool.composition.as_ref())
+    }
+
+    /// The files of compositions whose `overwrites` have no effect.
+    pub fn untrusted_overwrites(&self) -> Vec<Arc<str>> {
+        let lists = self.own_compositions().filter(|own| !own.overwrites.is_empty());
+        let untrusted = lists.filter(|own| !self.inner.overwrites.counts_of(own));
+        untrusted.map(|own| own.source.name().clone()).collect()
+    }
+}
