@@ -199,6 +199,10 @@ impl Evaluator<'_> {
     fn eval(&mut self, ast: &Ast) -> Result<Value> {
         self.burn(ast.at, 1)?;
         if let Some(found) = eval_whole_path(ast, self.scope) {
+            if self.scope.looks_through() {
+                let size = found.as_ref().map_or(0, Value::size);
+                self.burn(ast.at, (size / BYTES_PER_OPERATION) as u64)?;
+            }
             return found;
         }
         let value = self.compute(ast)?;

@@ -16,6 +16,11 @@ struct Names<'a> {
 }
 
 impl Scope for Names<'_> {
+    /// As in a run with something sensitive.
+    fn looks_through(&self) -> bool {
+        self.values.iter().any(|(name, _)| *name == "sensitive")
+    }
+
     fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
         let Root::InputField(name) = root else { return None };
         if let ("stop", Some(stop)) = (&**name, self.stop) {
@@ -282,6 +287,19 @@ fn every_letter_that_is_looked_at_is_paid_for() {
     ] {
         dearer(text.to_owned(), 10);
     }
+}
+
+/// A run with something sensitive looks through each value that is named, to see whether it was kept.
+#[test]
+fn a_value_that_is_looked_through_is_paid_for() {
+    let list = Value::from(vec![Value::from("x".repeat(1_000)); 1_000]);
+    let cost = |other: &'static str| {
+        let values = vec![("l", list.clone()), (other, Value::Null)];
+        let text = "{{ range(10) | map(lambda x: (l | first) ~ x) | length }}";
+        ending(text, &Names { values, stop: None }).unwrap();
+        budget::spent()
+    };
+    assert!(cost("sensitive") > cost("other") + 10 * 1_000_000 / 64);
 }
 
 /// What the library does item by item, and so as often as there are items for each of them.
