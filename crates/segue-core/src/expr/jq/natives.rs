@@ -109,7 +109,7 @@ fn contains(one: &Val, other: &Val) -> bool {
     tick(1);
     match (one, other) {
         (Val::BStr(one), Val::BStr(other)) | (Val::TStr(one), Val::TStr(other)) => {
-            tick((one.len() / BYTES_PER_OPERATION) as u64);
+            tick(((one.len() + other.len()) / BYTES_PER_OPERATION) as u64);
             String::from_utf8_lossy(one).contains(&*String::from_utf8_lossy(other))
         }
         (Val::Arr(one), Val::Arr(other)) => {
@@ -140,11 +140,8 @@ pub(super) fn indices(value: &Counted, wanted: &Counted) -> ValR<Counted> {
     let found: Vec<usize> = match (value.val(), wanted.val()) {
         (Val::TStr(_), Val::TStr(_)) => {
             let (text, part) = (text_of(value)?, text_of(wanted)?);
-            let places = text.char_indices().enumerate().filter(|(_, (place, _))| {
-                tick(1);
-                !part.is_empty() && text[*place..].starts_with(&*part)
-            });
-            places.map(|(index, _)| index).collect()
+            let mut chars = Chars { text: &text, byte: 0, count: 0 };
+            places(text.as_bytes(), part.as_bytes()).into_iter().map(|at| chars.at(at)).collect()
         }
         (Val::Arr(items), Val::Arr(part)) if !part.is_empty() => {
             let windows = items.windows(part.len()).enumerate();
@@ -159,6 +156,39 @@ pub(super) fn indices(value: &Counted, wanted: &Counted) -> ValR<Counted> {
         _ => return Err(Error::index(value.clone(), wanted.clone())),
     };
     Ok(found.into_iter().map(Counted::from).collect())
+}
+
+/// Where a part stands in a text, overlaps included, in a time that depends on their lengths alone: what
+/// has been compared once is not compared again (Knuth, Morris, Pratt).
+fn places(text: &[u8], part: &[u8]) -> Vec<usize> {
+    if part.is_empty() || part.len() > text.len() {
+        return Vec::new();
+    }
+    // How much of the part still fits when its next byte does not.
+    take(part.len().saturating_mul(std::mem::size_of::<usize>()));
+    tick((text.len() / BYTES_PER_OPERATION) as u64);
+    let mut fallback = vec![0; part.len()];
+    let advance = |mut fits: usize, byte: u8, fallback: &[usize]| {
+        while fits > 0 && (fits == part.len() || part[fits] != byte) {
+            fits = fallback[fits - 1];
+        }
+        fits + usize::from(part[fits] == byte)
+    };
+    let mut fits = 0;
+    for at in 1..part.len() {
+        fits = advance(fits, part[at], &fallback);
+        fallback[at] = fits;
+    }
+    fits = 0;
+    let mut found = Vec::new();
+    for (at, byte) in text.iter().enumerate() {
+        fits = advance(fits, *byte, &fallback);
+        if fits == part.len() {
+            tick(1);
+            found.push(at + 1 - fits);
+        }
+    }
+    found
 }
 
 fn bsearch(list: &Counted, wanted: &Counted) -> ValR<Counted> {
