@@ -1,6 +1,9 @@
 //! Functions of jq that the library has for its own values only, and those that we do otherwise: regular
 //! expressions of bounded cost, `fromjson` of bounded depth, `join` in one go.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use jaq_core::native::{Filter, bome, unary, v};
 use jaq_core::{DataT, RunPtr, ValR, ValT};
 use jaq_json::{Num, Val};
@@ -10,7 +13,7 @@ use super::counted::{Counted, Error, order, same};
 use crate::budget::{self, BYTES_PER_OPERATION, take, tick};
 use crate::compile::document::read_json_value;
 use crate::limits::Limits;
-use crate::pattern::{Flags, Pattern};
+use crate::pattern::{Flags, Pattern, PatternError};
 
 /// Names that these take from the library.
 pub(super) const NAMES: &[&str] = &["matches", "split_matches", "split_"];
@@ -222,13 +225,12 @@ fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> Va
             other => return Err(wrong(format!("invalid regex flag: {other}"))),
         }
     }
-    let pattern = Pattern::with_flags(&text_of(pattern)?, how).map_err(|e| wrong(e.message))?;
+    let pattern = compiled(&text_of(pattern)?, how).map_err(|error| wrong(error.message))?;
     pattern.pay(text.len());
     let (mut found, mut last) = (Vec::new(), 0);
     let mut chars = Chars { text: &text, byte: 0, count: 0 };
-    for captures in pattern.regex().captures_iter(&text) {
-        // Finding the next match may take a look at the whole rest.
-        budget::look().unwrap_or_else(|stop| budget::end(stop));
+    let mut all = pattern.matches_within(&text);
+    while let Some(captures) = all.try_next().unwrap_or_else(|stop| budget::end(stop)) {
         let Some(whole) = captures.get(0) else { continue };
         if skip_empty && whole.is_empty() {
             continue;
@@ -249,6 +251,24 @@ fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> Va
         found.push(Counted::from(text[last..].to_owned()));
     }
     Ok(found.into_iter().collect())
+}
+
+/// A pattern, paid for unless it is the one that was used last: most programs use one for each item.
+fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
+    thread_local! {
+        static LAST: RefCell<Option<(String, Flags, Rc<Pattern>)>> = const { RefCell::new(None) };
+    }
+    let known = LAST.with_borrow(|last| match last {
+        Some((known, how, pattern)) if known == text && *how == flags => Some(pattern.clone()),
+        _ => None,
+    });
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let pattern = Rc::new(Pattern::with_flags(text, flags)?);
+    tick(pattern.compilation());
+    LAST.set(Some((text.to_owned(), flags, pattern.clone())));
+    Ok(pattern)
 }
 
 /// Places in characters, of places in bytes that only grow.
