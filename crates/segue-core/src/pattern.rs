@@ -74,26 +74,8 @@ impl Pattern {
     }
 
     pub(crate) fn with_flags(pattern: &str, flags: Flags) -> Result<Pattern, PatternError> {
-        let hir = regex_syntax::ParserBuilder::new()
-            .case_insensitive(flags.any_case)
-            .multi_line(flags.lines)
-            .dot_matches_new_line(flags.dot_takes_lines)
-            .swap_greed(flags.lazy)
-            .ignore_whitespace(flags.spaced)
-            .build()
-            .parse(pattern);
-        let wrong = |error: &dyn std::fmt::Display| {
-            let message = format!("`{pattern}` is not a regular expression: {error}");
-            PatternError { is_limit: false, message }
-        };
-        let too_large = |message: String| PatternError { is_limit: true, message };
-        let hir = hir.map_err(|error| wrong(&error))?;
+        let hir = parsed(pattern, flags)?;
         let places = places(&hir);
-        if places > PLACES_MAX {
-            return Err(too_large(format!(
-                "the regular expression has more than {PLACES_MAX} places, repetitions counted"
-            )));
-        }
         let regex = RegexBuilder::new(pattern)
             .size_limit(PATTERN_BYTES_MAX)
             .case_insensitive(flags.any_case)
@@ -106,7 +88,7 @@ impl Pattern {
             regex::Error::CompiledTooBig(max) => {
                 too_large(format!("the regular expression takes more than {max} bytes"))
             }
-            other => wrong(&other),
+            other => wrong(pattern, &other),
         })?;
         Ok(Pattern { regex, hir, places })
     }
@@ -121,11 +103,6 @@ impl Pattern {
         self.steps(bytes) <= STEPS_MAX
     }
 
-    /// Its places, repetitions written out.
-    pub(crate) fn places(&self) -> u64 {
-        self.places
-    }
-
     /// Pays for a search in an evaluation.
     pub(crate) fn pay(&self, bytes: usize) {
         budget::tick(1 + self.steps(bytes) / STEPS_PER_OPERATION);
@@ -133,7 +110,7 @@ impl Pattern {
 
     /// What compiling it costs an evaluation, in operations.
     pub(crate) fn compilation(&self) -> u64 {
-        COMPILATION + ranges(&self.hir) / RANGES_PER_OPERATION
+        compilation(&self.hir)
     }
 
     /// All matches in a text that may be searched in one go. An error ends them.
@@ -161,6 +138,53 @@ impl Pattern {
     fn steps(&self, bytes: usize) -> u64 {
         self.places.saturating_mul(bytes as u64)
     }
+}
+
+/// What a pattern costs that is compiled and used by others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight {
+    /// Its places, repetitions written out.
+    pub(crate) places: u64,
+    /// Operations of compiling it.
+    pub(crate) compilation: u64,
+}
+
+impl Weight {
+    pub(crate) fn of(pattern: &str) -> Result<Weight, PatternError> {
+        let hir = parsed(pattern, Flags::default())?;
+        Ok(Weight { places: places(&hir), compilation: compilation(&hir) })
+    }
+}
+
+fn parsed(pattern: &str, flags: Flags) -> Result<Hir, PatternError> {
+    let hir = regex_syntax::ParserBuilder::new()
+        .case_insensitive(flags.any_case)
+        .multi_line(flags.lines)
+        .dot_matches_new_line(flags.dot_takes_lines)
+        .swap_greed(flags.lazy)
+        .ignore_whitespace(flags.spaced)
+        .build()
+        .parse(pattern)
+        .map_err(|error| wrong(pattern, &error))?;
+    if places(&hir) > PLACES_MAX {
+        return Err(too_large(format!(
+            "the regular expression has more than {PLACES_MAX} places, repetitions counted"
+        )));
+    }
+    Ok(hir)
+}
+
+fn wrong(pattern: &str, error: &dyn std::fmt::Display) -> PatternError {
+    let message = format!("`{pattern}` is not a regular expression: {error}");
+    PatternError { is_limit: false, message }
+}
+
+fn too_large(message: String) -> PatternError {
+    PatternError { is_limit: true, message }
+}
+
+fn compilation(hir: &Hir) -> u64 {
+    COMPILATION + ranges(hir) / RANGES_PER_OPERATION
 }
 
 /// All matches of a pattern in a text. Before each search it is paid for what that looks at.
