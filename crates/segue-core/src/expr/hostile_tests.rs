@@ -247,7 +247,7 @@ fn every_letter_that_is_looked_at_is_paid_for() {
     let cost = |text: &str, a: &Value| {
         let values = vec![("s", short.clone()), ("l", list.clone()), ("a", a.clone())];
         let outcome = parse(text).unwrap().eval(&Names { values, stop: None }, &limits);
-        (!outcome.is_err_and(|error| error.code == Code::Expression)).then(budget::spent)
+        outcome.map_or_else(|error| error.code == Code::Limit, |_| true).then(budget::spent)
     };
     // What is refused was not looked at.
     let dearer = |text: String, times: u64| {
@@ -262,6 +262,14 @@ fn every_letter_that_is_looked_at_is_paid_for() {
     for name in filters::TESTS.iter().filter(|name| !["defined", "undefined"].contains(name)) {
         dearer(format!("{{{{ a is {name} }}}}"), 1);
         dearer(format!("{{{{ s is {name}(a) }}}}"), 1);
+    }
+    for name in filters::FILTERS.iter().filter(|name| !HAND_ON.contains(name)) {
+        dearer(format!("{{{{ l | map('{name}', a) | length }}}}"), 10);
+    }
+    for name in filters::TESTS.iter().filter(|name| !["defined", "undefined"].contains(name)) {
+        for word in ["select(", "reject(", "selectattr('0', ", "rejectattr('0', "] {
+            dearer(format!("{{{{ l | {word}'{name}', a) }}}}"), 10);
+        }
     }
     for text in ["{{ a in s }}", "{{ s in a }}", "{{ a == s }}", "{{ a < s }}", "{{ s in [a] }}"] {
         dearer(text.to_owned(), 1);
@@ -300,6 +308,21 @@ fn a_value_that_is_looked_through_is_paid_for() {
         budget::spent()
     };
     assert!(cost("sensitive") > cost("other") + 10 * 1_000_000 / 64);
+}
+
+/// The fuzzer spells no name by chance.
+#[test]
+fn the_dictionary_of_the_fuzzer_has_every_name() {
+    let dictionary = include_str!("../../../../fuzz/dictionaries/expression.dict");
+    for name in filters::FILTERS {
+        assert!(dictionary.contains(&format!("\"|{name}\"")), "|{name}");
+    }
+    for name in filters::TESTS {
+        assert!(dictionary.contains(&format!("\" is {name}\"")), "is {name}");
+    }
+    for name in filters::FILTERS.iter().chain(filters::TESTS) {
+        assert!(dictionary.contains(&format!("\"'{name}'\"")), "'{name}'");
+    }
 }
 
 /// What the library does item by item, and so as often as there are items for each of them.
