@@ -31,8 +31,8 @@ fuzz_target!(|data: &[u8]| {
     let view = PlanView::of(&plan);
     drop((explain::text(&view), explain::mermaid(&view), explain::dot(&view), explain::svg(&view)));
     let input = composition.input.as_ref().and_then(|schema| schema.stand_in());
-    let Ok(input) = admit(&plan, input.unwrap_or_else(Value::empty_object), &Value::empty_object())
-    else {
+    let (input, context) = (input.unwrap_or_else(Value::empty_object), Value::empty_object());
+    let Ok(input) = admit(&plan, input, &context, &LIMITS) else {
         return;
     };
     let view = dry_run(&plan, &started(input.clone()), &LIMITS);

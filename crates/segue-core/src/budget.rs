@@ -69,11 +69,25 @@ thread_local! {
     static INTERRUPT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Operations that the last metered work of this thread took.
+    static SPENT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Operations that the last metered work of this thread took.
+#[cfg(test)]
+pub(crate) fn spent() -> u64 {
+    SPENT.get()
+}
+
 /// Does something that may take so many operations and make so many bytes.
 pub(crate) fn metered<T>(operations: u64, bytes: usize, work: impl FnOnce() -> T) -> T {
     struct Before(Meter);
     impl Drop for Before {
         fn drop(&mut self) {
+            #[cfg(test)]
+            SPENT.set(METER.get().operations_max - METER.get().operations);
             METER.set(self.0);
         }
     }

@@ -268,11 +268,18 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// Longer words are not held against each other.
+const WORD_BYTES_MAX: usize = 256;
+
 fn distance(a: &str, b: &str) -> usize {
     // Words that differ only in their separators are the same word to a person.
     let plain = |text: &str| text.replace(['_', '-', ' '], "");
     if plain(a) == plain(b) {
         return 0;
+    }
+    // Comparing takes the product of both lengths, and nobody misspells a word of that many letters.
+    if a.len().max(b.len()) > WORD_BYTES_MAX {
+        return usize::MAX;
     }
     strsim::damerau_levenshtein(a, b)
 }

@@ -51,6 +51,10 @@ pub struct Limits {
     pub undo_timeout_ms: u64,
     /// Size of the values of all steps of one run, each part counted wherever it stands.
     pub run_value_bytes_max: usize,
+    /// Texts and numbers of one run that must not be written down.
+    pub sensitive_texts_max: usize,
+    /// Size of these, all together.
+    pub sensitive_bytes_max: usize,
     /// How long a call that may write is awaited after its run stopped, where its step gives it no time.
     pub settle_timeout_ms: u64,
     /// Calls that one run may make, attempts included.
@@ -196,6 +200,8 @@ impl Default for Limits {
             run_visits_max: 10_000,
             undo_timeout_ms: 60_000,
             run_value_bytes_max: 1024 * 1024 * 1024,
+            sensitive_texts_max: 50_000,
+            sensitive_bytes_max: 8 * 1024 * 1024,
             settle_timeout_ms: 30_000,
             run_calls_max: 1_000_000,
             part_calls_max: 10_000,

@@ -18,6 +18,7 @@ use crate::budget::{self, Stop};
 use crate::pattern::PATTERN_BYTES_MAX;
 use crate::types::Type;
 use crate::value::Value;
+use cost::Cost;
 use shared::Shared;
 
 /// Operations of one validation, and how many more for each value inside the one at hand.
@@ -42,8 +43,7 @@ pub struct Schema {
 /// A schema that can be held against values.
 struct Compiled {
     validator: Validator<Shared>,
-    /// What a letter of a text costs: the places of the dearest pattern.
-    text_cost: u64,
+    cost: Cost,
 }
 
 /// One way in which a value does not fit its schema.
@@ -168,13 +168,13 @@ fn compile(json: &Value) -> Result<Compiled, Violation> {
         pointer: error.instance_path().as_str().to_owned(),
         message: shorten(&error.to_string()),
     })?;
-    Ok(Compiled { validator, text_cost: cost.places })
+    Ok(Compiled { validator, cost })
 }
 
 impl Compiled {
     /// Has the library do something that may take so many operations.
     fn within<T>(&self, operations: u64, work: impl FnOnce() -> T) -> Result<T, Stop> {
-        let work = || shared::with_text_cost(self.text_cost, work);
+        let work = || shared::with_cost(self.cost, work);
         budget::metered(operations, usize::MAX, || budget::caught(work))
     }
 
@@ -348,6 +348,57 @@ mod tests {
         assert!(found[0].message.contains("operations"), "{found:?}");
         assert!(dear.violations(&Value::from("a".repeat(100))).is_empty());
         assert!(schema(r#"{"pattern":"((a?){1000}){1000}"}"#).check().is_err());
+    }
+
+    /// As many patterns as this, with names beside them or not; by the way of a reference, or not.
+    fn patterned(patterns: usize, beside: &str, by_reference: bool) -> Schema {
+        let patterns = (0..patterns).map(|n| (format!("^x{n}-[a-z]+$"), Value::Bool(true)));
+        let mut object = vec![("patternProperties", Value::object(patterns))];
+        object.extend((!beside.is_empty()).then(|| (beside, Value::Bool(false))));
+        let object = Value::object(object);
+        Schema::new(if by_reference {
+            let defs = Value::object([("o", object)]);
+            Value::object([("$ref", "#/$defs/o".into()), ("$defs", defs)])
+        } else {
+            object
+        })
+    }
+
+    fn named(names: usize) -> Value {
+        Value::object(
+            (0..names).map(|n| (format!("x{}-{}", n % 20, "a".repeat(1 + n / 20)), 1.into())),
+        )
+    }
+
+    /// Each name is held against each pattern, and each pattern is compiled: both are paid for.
+    #[test]
+    fn patterns_times_names_are_bounded() {
+        for beside in ["", "additionalProperties", "unevaluatedProperties"] {
+            for by_reference in [false, true] {
+                let schema = |patterns| patterned(patterns, beside, by_reference);
+                let wrong = schema(5_000).check().unwrap_err();
+                assert!(wrong.message.contains("patterns"), "{wrong:?}");
+                let found = schema(900).violations(&named(9_000));
+                assert!(found[0].message.contains("operations"), "{beside}: {found:?}");
+                assert_eq!(schema(20).violations(&named(1_000)), [], "{beside}");
+            }
+        }
+        // Few that are dear to compile are as many.
+        let dear =
+            |n: usize| Value::object([("pattern", format!(r"^\w{{1,{}}}$", 100 + n).into())]);
+        let dear = Value::object((0..155).map(|n| (format!("p{n}"), dear(n))));
+        let dear = Schema::new(Value::object([("properties", dear)]));
+        assert!(dear.check().unwrap_err().message.contains("patterns"));
+        // And a ladder of references makes many of one.
+        let mut defs = crate::value::Map::new();
+        for level in 0..12 {
+            let next = Value::object([("$ref", format!("#/$defs/l{}", level + 1).into())]);
+            let rung = Value::object([("prefixItems", vec![next.clone(), next].into())]);
+            defs.insert(format!("l{level}").into(), rung);
+        }
+        defs.insert("l12".into(), Value::object([("pattern", "^[a-z]+$".into())]));
+        let members = [("$ref", "#/$defs/l0".into()), ("$defs", Value::from(defs))];
+        assert!(Schema::new(Value::object(members)).check().is_err());
     }
 
     /// Circles and towers end on a small stack.

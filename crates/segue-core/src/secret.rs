@@ -5,12 +5,17 @@
 //! them can be escaped, so a text is unescaped layer by layer and each layer is searched; what is found
 //! is cut out of the text itself.
 
+mod index;
+
+use std::fmt;
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use memchr::memmem;
+
+use index::Index;
 
 /// Shorter secrets are not looked for as base64 and hexadecimal digits: a few characters of those stand
 /// everywhere.
@@ -26,39 +31,54 @@ const ENCODED_BYTES_MAX: usize = 64 * 1024;
 const LAYERS_MAX: usize = 4;
 
 /// Finds secrets in texts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Finder {
-    needles: Vec<Box<[u8]>>,
+    /// Each at most half as large as the one before it: secrets that come one after the other make a new
+    /// index of few, and of many only now and then.
+    groups: Vec<Group>,
+}
+
+/// Secrets that are looked for together.
+#[derive(Clone)]
+struct Group {
+    secrets: Vec<Arc<str>>,
+    index: Index,
+}
+
+/// Secrets are not shown.
+impl fmt::Debug for Finder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count: usize = self.groups.iter().map(|group| group.secrets.len()).sum();
+        write!(f, "Finder({count})")
+    }
 }
 
 impl Finder {
     /// Finds these, in every form.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Finder {
         let mut finder = Finder::default();
-        secrets.into_iter().for_each(|secret| finder.add(secret));
+        finder.add_all(secrets.into_iter().map(Arc::from).collect());
         finder
     }
 
-    /// Finds this one too.
-    pub fn add(&mut self, secret: &str) {
-        let mut forms: Vec<Vec<u8>> = forms_of(secret).into_iter().map(Into::into).collect();
-        // What looks like an escape in a secret is undone with those around it.
-        let mut layer = Layer::first(secret);
-        for _ in 0..LAYERS_MAX {
-            let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
-            forms.extend((next.bytes.len() >= UNESCAPED_BYTES_MIN).then(|| next.bytes.clone()));
-            layer = Some(next);
+    /// Finds these too.
+    pub(crate) fn add_all(&mut self, mut secrets: Vec<Arc<str>>) {
+        secrets.retain(|secret| !secret.is_empty());
+        if secrets.is_empty() {
+            return;
         }
-        for form in forms.into_iter().filter(|form| !form.is_empty()) {
-            if !self.needles.iter().any(|known| **known == *form) {
-                self.needles.push(form.into_boxed_slice());
-            }
+        while let Some(last) = self.groups.pop_if(|last| last.secrets.len() < 2 * secrets.len()) {
+            secrets.extend(last.secrets);
         }
+        let mut needles: Vec<Vec<u8>> = secrets.iter().flat_map(|it| needles_of(it)).collect();
+        needles.sort_unstable();
+        needles.dedup();
+        self.groups.push(Group { index: Index::new(&needles), secrets });
     }
 
     /// Whether it looks for nothing.
     pub fn is_empty(&self) -> bool {
-        self.needles.is_empty()
+        self.groups.is_empty()
     }
 
     /// Whether one of them stands in a text.
@@ -80,25 +100,36 @@ impl Finder {
 
     /// Where they stand, in order and apart from each other.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
-        if self.needles.is_empty() || text.is_empty() {
+        if self.groups.is_empty() || text.is_empty() {
             return Vec::new();
         }
-        let mut found: Vec<Range<usize>> = Vec::new();
-        for needle in &self.needles {
-            let at = memmem::find_iter(text.as_bytes(), needle);
-            found.extend(at.map(|at| at..at + needle.len()));
-        }
+        let find = |bytes: &[u8]| -> Vec<Range<usize>> {
+            self.groups.iter().flat_map(|group| group.index.find(bytes)).collect()
+        };
+        let mut found = find(text.as_bytes());
         let mut layer = Layer::first(text);
         for _ in 0..LAYERS_MAX {
             let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
-            for needle in &self.needles {
-                let at = memmem::find_iter(&next.bytes, needle);
-                found.extend(at.map(|at| next.starts[at]..next.starts[at + needle.len()]));
-            }
+            let places = find(&next.bytes).into_iter();
+            found.extend(places.map(|place| next.starts[place.start]..next.starts[place.end]));
             layer = Some(next);
         }
         merged(found)
     }
+}
+
+/// What is looked for when a secret is: all of its forms.
+fn needles_of(secret: &str) -> Vec<Vec<u8>> {
+    let mut forms: Vec<Vec<u8>> = forms_of(secret).into_iter().map(Into::into).collect();
+    // What looks like an escape in a secret is undone with those around it.
+    let mut layer = Layer::first(secret);
+    for _ in 0..LAYERS_MAX {
+        let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
+        forms.extend((next.bytes.len() >= UNESCAPED_BYTES_MIN).then(|| next.bytes.clone()));
+        layer = Some(next);
+    }
+    forms.retain(|form| !form.is_empty());
+    forms
 }
 
 /// Places in order, those that touch each other as one.

@@ -16,7 +16,7 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
-use segue_core::run::{Answer, Effect, Event, EventKind, Fact, Failure, Run};
+use segue_core::run::{Answer, Effect, Event, EventKind, Fact, Failure, Run, admit};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use support::catalog;
@@ -82,6 +82,39 @@ fn values_that_stay_small_may_be_shared_freely() {
     );
     let outcome = simulate(&plan_of(&text), &mut World::parse("{}"), &catalog());
     assert_eq!(outcome.view.status, RunStatus::Success);
+}
+
+/// What must not be written down is looked for in all that is written, so a run has only so much of it:
+/// what it is given is refused before it begins, an answer fails its step.
+#[test]
+fn a_run_has_so_many_sensitive_texts() {
+    let few = Limits { sensitive_texts_max: 3, sensitive_bytes_max: 1_000, ..Limits::default() };
+    let plan = plan_of(
+        "name: t\ninput:\n  type: object\n  properties: { keys: { writeOnly: true }, other: {} }\nsteps:\n  \
+         - { id: a, set: { x: 1 } }\n",
+    );
+    let admitted = |keys: Vec<Value>, other: usize| {
+        let other = vec![Value::from("other"); other].into();
+        let input = Value::object([("keys", Value::from(keys)), ("other", other)]);
+        admit(&plan, input, &Value::empty_object(), &few).map_err(|errors| errors[0].code)
+    };
+    let texts = |count: usize| (0..count).map(|n| format!("key-{n}").into()).collect::<Vec<_>>();
+    assert!(admitted(texts(3), 100).is_ok());
+    assert_eq!(admitted(texts(4), 0), Err(Code::Limit));
+    assert_eq!(admitted((1_000..1_004).map(Value::from).collect(), 0), Err(Code::Limit));
+    assert_eq!(admitted(vec!["x".repeat(1_001).into()], 0), Err(Code::Limit));
+
+    let text = "name: t\nsteps:\n  - { id: a, tool: \"misc:anything\", sensitive: [/keys] }\n";
+    for (count, code) in [(3, None), (4, Some(Code::Limit))] {
+        let mut run = Run::new(plan_of(text), Arc::new(few.clone()));
+        let kind = EventKind::Start(Box::new(World::parse("{}").started()));
+        let turn = run.handle(Event { at_ms: 1, entropy: 1, kind });
+        let Some(Effect::Call(call)) = turn.perform.first() else { panic!("{turn:?}") };
+        let (call, answer) = (call.id, Value::object([("keys", texts(count).into())]));
+        let kind = EventKind::Answered { call, answer: Answer::Value(answer) };
+        let turn = run.handle(Event { at_ms: 2, entropy: 1, kind });
+        assert_eq!(failures(&turn.record).first().map(|failure| failure.code), code);
+    }
 }
 
 /// While the flag is raised a run starts no step: it hears next why it was interrupted. When the flag is

@@ -517,7 +517,8 @@ impl Engine {
         chain_id: Option<Arc<str>>,
     ) -> Result<RunView, EngineError> {
         let inner = &self.inner;
-        let input = match run::admit(&request.plan, request.input, &request.context) {
+        let input = match run::admit(&request.plan, request.input, &request.context, &inner.limits)
+        {
             Ok(input) => input,
             Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
         };
@@ -563,7 +564,7 @@ impl Engine {
 
     /// What a run would do, without doing it.
     pub fn dry_run(&self, plan: &Plan, input: Value, context: Value) -> RunView {
-        match run::admit(plan, input, &context) {
+        match run::admit(plan, input, &context, &self.inner.limits) {
             Ok(input) => {
                 let started = self.started(plan, input, context, Options::default());
                 let mut view = self.bounded(|| run::dry_run(plan, &started, &self.inner.limits));

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind, Logic};
+use super::jq::Jq;
 use super::{Root, Scope, filters};
 use crate::budget::{self, BYTES_PER_OPERATION, Stop};
 use crate::diagnostic::Code;
@@ -69,7 +71,7 @@ pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Valu
     if let Some(found) = eval_whole_path(ast, scope) {
         return found;
     }
-    Evaluator { scope, limits, locals: Vec::new() }.eval(ast)
+    Evaluator { scope, limits, locals: Vec::new(), names: 0, program: None }.eval(ast)
 }
 
 /// Refuses a value that is more than may be walked and written.
@@ -139,7 +141,17 @@ pub(super) struct Evaluator<'a> {
     limits: &'a Limits,
     /// Parameters of the lambdas around the current place, innermost last.
     locals: Vec<(Arc<str>, Value)>,
+    /// Filters around the current place that apply another one by its name.
+    names: usize,
+    /// The jq program that was run last: most loops run the same one for each item.
+    program: Option<(Arc<str>, Rc<Jq>)>,
 }
+
+/// Filters inside each other that apply another one by its name. Each takes a part of the stack.
+const NAMES_MAX: usize = 32;
+
+/// Operations that compiling a jq program costs, whatever its length: its library is compiled with it.
+const COMPILATION: u64 = 5_000;
 
 #[expect(clippy::unused_self, reason = "the budget of its thread is that of the evaluation")]
 impl Evaluator<'_> {
@@ -155,9 +167,42 @@ impl Evaluator<'_> {
 }
 
 impl Evaluator<'_> {
+    /// Applies a filter for another one that was given its name.
+    pub(super) fn nested<T>(
+        &mut self,
+        at: At,
+        apply: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.burn(at, 1)?;
+        if self.names == NAMES_MAX {
+            return Err(EvalError::stopped(at, &Stop::Depth(NAMES_MAX)));
+        }
+        self.names += 1;
+        let applied = apply(self);
+        self.names -= 1;
+        applied
+    }
+
+    /// A jq program that is known by its text only now.
+    pub(super) fn program(&mut self, at: At, text: &Arc<str>) -> Result<Rc<Jq>> {
+        if let Some((known, program)) = &self.program
+            && known == text
+        {
+            return Ok(program.clone());
+        }
+        self.burn(at, COMPILATION)?;
+        let program = Rc::new(Jq::compile(text).map_err(|error| error.at(at))?);
+        self.program = Some((text.clone(), program.clone()));
+        Ok(program)
+    }
+
     fn eval(&mut self, ast: &Ast) -> Result<Value> {
         self.burn(ast.at, 1)?;
         if let Some(found) = eval_whole_path(ast, self.scope) {
+            if self.scope.looks_through() {
+                let size = found.as_ref().map_or(0, Value::size);
+                self.burn(ast.at, (size / BYTES_PER_OPERATION) as u64)?;
+            }
             return found;
         }
         let value = self.compute(ast)?;
@@ -388,7 +433,7 @@ impl Evaluator<'_> {
             ("undefined", input) => Ok(Value::Bool(input.is_none())),
             (name, Some(input)) => {
                 let args = self.args(args)?;
-                filters::perform_test(self, ast.at, name, &input, &args).map(Value::Bool)
+                filters::perform_test(self, ast.at, name, Some(&input), &args).map(Value::Bool)
             }
             (_, None) => Err(EvalError::unresolved(ast.at, &ast.path())),
         }

@@ -2,8 +2,15 @@
 //!
 //! Values are handed over without a copy. Whatever could blow up — `replace`, `join`, `range`, a
 //! huge `indent` — is measured before it is done; everything else is at most linear in its input
-//! and measured after.
+//! and measured after. Texts are paid for by their length wherever a filter or test may look at them:
+//! as the input, as an argument, and as an item that it takes out of a list.
+//!
+//! [`per_item`] applies filters and tests by name, the same way.
 
+mod per_item;
+mod sum;
+
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -11,10 +18,10 @@ use minijinja::value::{Enumerator, Kwargs, Object, ObjectExt, ObjectRepr, ValueK
 use minijinja::{Environment, Value as Jinja};
 
 use super::ast::At;
-use super::eval::{EvalError, Evaluator};
-use super::jq::{Jq, JqError};
+use super::eval::{EvalError, Evaluator, is_true};
 use crate::budget::{self, BYTES_PER_OPERATION};
 use crate::diagnostic::nearest;
+use crate::schema::shorten;
 use crate::value::{Map, Number, Shared, Value};
 
 /// Arguments, some of them by name.
@@ -132,27 +139,41 @@ pub(super) fn apply(
     input: &Value,
     args: &Args,
 ) -> Result<Value, EvalError> {
+    evaluator.burn(at, cost_of_texts(args))?;
     match (name, args) {
         ("replace", [(None, from), (None, to)]) => return replace(evaluator, at, input, from, to),
         ("join", _) => return join(evaluator, at, input, args),
-        ("json_query", [(None, Value::String(program))]) => {
-            let wrong = |error: JqError| error.at(at);
-            return Jq::compile(program)
-                .and_then(|jq| jq.run_within(input, evaluator.limits()))
-                .map_err(wrong);
+        // What is missing does not come here.
+        ("default" | "d", _) => return default(at, input, args),
+        ("trim", [(None, Value::String(signs))]) if input.as_str().is_some() => {
+            return trim(evaluator, at, input, signs);
         }
-        ("length" | "count", []) => return length(at, input),
+        ("json_query", [(None, Value::String(program))]) => {
+            let jq = evaluator.program(at, program)?;
+            return jq.run_within(input, evaluator.limits()).map_err(|error| error.at(at));
+        }
+        ("length" | "count", []) => return length(evaluator, at, input),
         ("tojson", []) => {
             evaluator.charge(at, input.size())?;
             return Ok(input.to_json().into());
         }
+        ("sum", _) => {
+            if let Some(start) = sum::collection_to_start_with(args) {
+                return sum::put_together(evaluator, at, input, start, args);
+            }
+        }
+        ("map", _) if argument(args, usize::MAX, "attribute").is_none() => {
+            return per_item::map(evaluator, at, input, args);
+        }
+        ("select" | "reject" | "selectattr" | "rejectattr", _) => {
+            return per_item::choose(evaluator, at, name, input, args);
+        }
         _ => {}
     }
-    if !FILTERS.contains(&name) {
-        return Err(unknown(at, "filter", name, FILTERS));
-    }
+    refuse_unknown(at, "filter", name, FILTERS)?;
     refuse_huge_numbers(at, name, args)?;
     evaluator.charge(at, cost_of_taking_apart(name, input, args))?;
+    evaluator.burn(at, cost_of_items(name, input, args))?;
     let mut jinja_args = vec![to_jinja(input, at)?];
     jinja_args.extend(arguments(args, at)?);
     library(at, || {
@@ -166,21 +187,28 @@ fn library<T>(at: At, work: impl FnOnce() -> Result<T, EvalError>) -> Result<T, 
     budget::caught(work).unwrap_or_else(|stop| Err(EvalError::stopped(at, &stop)))
 }
 
+/// Performs a test; an input that is nothing is an item without the attribute that is asked for.
 pub(super) fn perform_test(
     evaluator: &mut Evaluator<'_>,
     at: At,
     name: &str,
-    input: &Value,
+    input: Option<&Value>,
     args: &Args,
 ) -> Result<bool, EvalError> {
-    if !TESTS.contains(&name) {
-        return Err(unknown(at, "test", name, TESTS));
+    refuse_unknown(at, "test", name, TESTS)?;
+    let size = input.map_or(0, Value::size);
+    evaluator.burn(at, 1 + (size / BYTES_PER_OPERATION) as u64 + cost_of_texts(args))?;
+    match (name, input) {
+        ("defined", input) => return Ok(input.is_some()),
+        ("undefined", input) => return Ok(input.is_none()),
+        ("divisibleby", _) => refuse_zero(at, args)?,
+        // The library knows more than may be used.
+        ("filter", Some(Value::String(name))) => return Ok(FILTERS.contains(&&**name)),
+        ("test", Some(Value::String(name))) => return Ok(TESTS.contains(&&**name)),
+        _ => {}
     }
-    evaluator.burn(at, 1 + (input.size() / BYTES_PER_OPERATION) as u64)?;
-    if name == "divisibleby" {
-        refuse_zero(at, args)?;
-    }
-    let mut jinja_args = vec![to_jinja(input, at)?];
+    let input = input.map_or(Ok(Jinja::UNDEFINED), |input| to_jinja(input, at))?;
+    let mut jinja_args = vec![input];
     jinja_args.extend(arguments(args, at)?);
     library(at, || {
         let verdict = environment().empty_state().perform_test(name, &jinja_args);
@@ -218,10 +246,14 @@ pub(super) fn call_function(
     }
 }
 
+fn refuse_unknown(at: At, what: &str, name: &str, known: &[&str]) -> Result<(), EvalError> {
+    if known.contains(&name) { Ok(()) } else { Err(unknown(at, what, name, known)) }
+}
+
 fn unknown(at: At, what: &str, name: &str, known: &[&str]) -> EvalError {
     let hint = nearest(name, known.iter().copied())
         .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    Evaluator::error(at, format!("there is no {what} `{name}`{hint}"))
+    Evaluator::error(at, format!("there is no {what} `{}`{hint}", shorten(name)))
 }
 
 fn failure(at: At, error: &minijinja::Error) -> EvalError {
@@ -250,8 +282,8 @@ fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
     let number = usize::try_from(numbers.max().unwrap_or(0)).unwrap_or(usize::MAX);
     match (name, input) {
         (
-            "split" | "lines" | "list" | "sort" | "unique" | "batch" | "slice" | "map" | "select"
-            | "reject" | "min" | "max",
+            "split" | "lines" | "list" | "sort" | "unique" | "batch" | "slice" | "map" | "min"
+            | "max" | "sum",
             Value::String(text),
         ) => text.len().saturating_mul(BYTES_PER_CHAR),
         ("indent", Value::String(text)) => {
@@ -270,9 +302,70 @@ fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
     }
 }
 
-fn length(at: At, input: &Value) -> Result<Value, EvalError> {
+/// What looking at the texts among the arguments costs.
+fn cost_of_texts(args: &Args) -> u64 {
+    let lengths = args.iter().map(|(_, value)| value.as_str().map_or(0, str::len));
+    (lengths.sum::<usize>() / BYTES_PER_OPERATION) as u64
+}
+
+/// What a filter costs that holds its items against each other, or looks for something in each.
+fn cost_of_items(name: &str, input: &Value, args: &Args) -> u64 {
+    let items = match input {
+        Value::Array(items) => items.len(),
+        Value::Object(members) => members.len(),
+        _ => return 0,
+    } as u64;
+    let comparisons = u64::from(items.checked_ilog2().unwrap_or(0));
+    let compared = comparisons.saturating_mul((input.size() / BYTES_PER_OPERATION) as u64);
+    let keys = |(_, value): &(_, Value)| value.as_str().map_or(0, |it| it.matches(',').count());
+    let looked_for = items.saturating_mul(cost_of_texts(args));
+    match name {
+        "sort" => {
+            let keys = args.iter().map(keys).sum::<usize>() as u64;
+            looked_for.saturating_add(items.saturating_mul(keys)).saturating_add(compared)
+        }
+        "dictsort" | "groupby" | "unique" => looked_for.saturating_add(compared),
+        "map" | "max" | "min" | "sum" => looked_for,
+        _ => 0,
+    }
+}
+
+/// An argument by its place or its name.
+fn argument<'a>(args: &'a Args, place: usize, name: &str) -> Option<&'a Value> {
+    let by_place = args.get(place).filter(|(name, _)| name.is_none());
+    let by_name = || args.iter().find(|(given, _)| given.as_deref() == Some(name));
+    by_place.or_else(by_name).map(|(_, value)| value)
+}
+
+/// A value that is there, or what stands in for it where it counts as false.
+fn default(at: At, input: &Value, args: &Args) -> Result<Value, EvalError> {
+    let also_false = args.get(1).is_some_and(|(_, flag)| is_true(flag));
+    match args.first() {
+        _ if !also_false || is_true(input) => Ok(input.clone()),
+        Some((_, fallback)) => Ok(fallback.clone()),
+        None => Err(Evaluator::error(at, "`default` needs a value to fall back to")),
+    }
+}
+
+/// Cuts signs off both ends of a text. The library looks through all of them for each sign of the text.
+fn trim(
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    input: &Value,
+    signs: &str,
+) -> Result<Value, EvalError> {
+    let text = input.as_str().unwrap_or_default();
+    evaluator.charge(at, text.len().saturating_add(signs.len()))?;
+    let signs: BTreeSet<char> = signs.chars().collect();
+    Ok(text.trim_matches(|sign| signs.contains(&sign)).into())
+}
+
+fn length(evaluator: &mut Evaluator<'_>, at: At, input: &Value) -> Result<Value, EvalError> {
     match input {
-        Value::String(text) => Ok(Value::from(text.chars().count())),
+        Value::String(text) => {
+            evaluator.burn(at, (text.len() / BYTES_PER_OPERATION) as u64)?;
+            Ok(Value::from(text.chars().count()))
+        }
         Value::Array(items) => Ok(Value::from(items.len())),
         Value::Object(members) => Ok(Value::from(members.len())),
         other => Err(Evaluator::error(at, format!("{} has no length", other.kind()))),
@@ -289,7 +382,7 @@ fn replace(
     let (Value::String(text), Value::String(from), Value::String(to)) = (input, from, to) else {
         return Err(Evaluator::error(at, "`replace` works on text"));
     };
-    evaluator.burn(at, 1 + (text.len() as u64) / 256)?;
+    evaluator.burn(at, 1 + (text.len() / BYTES_PER_OPERATION) as u64)?;
     let matches = if from.is_empty() { text.len() + 1 } else { text.matches(&**from).count() };
     let size = text.len().saturating_add(matches.saturating_mul(to.len()));
     // Each replacement is an operation: a text of nothing but matches costs more than its bytes.
@@ -367,10 +460,15 @@ fn to_jinja(value: &Value, at: At) -> Result<Jinja, EvalError> {
     })
 }
 
-/// Inside a lazily read array or object there is nobody to report to; the one kind of value that
-/// cannot be handed over becomes its text.
+/// Hands over an item that the library asks for, and is going to look at. Inside a lazily read array or
+/// object there is nobody to report to; the one kind of value that cannot be handed over becomes its text.
 fn to_jinja_inner(value: &Value) -> Jinja {
+    pay_for_look(value.as_str().unwrap_or_default());
     to_jinja(value, At::default()).unwrap_or_else(|_| Jinja::from(value.to_json()))
+}
+
+fn pay_for_look(text: &str) {
+    budget::tick(1 + (text.len() / BYTES_PER_OPERATION) as u64);
 }
 
 struct SharedArray(Shared<Vec<Value>>);
@@ -387,7 +485,6 @@ impl Object for SharedArray {
     }
 
     fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
-        budget::tick(1);
         self.0.get(key.as_usize()?).map(to_jinja_inner)
     }
 
@@ -406,12 +503,17 @@ impl fmt::Debug for SharedObject {
 
 impl Object for SharedObject {
     fn get_value(self: &Arc<Self>, key: &Jinja) -> Option<Jinja> {
-        budget::tick(1);
-        self.0.get(key.as_str()?).map(to_jinja_inner)
+        let name = key.as_str()?;
+        pay_for_look(name);
+        self.0.get(name).map(to_jinja_inner)
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        self.mapped_enumerator(|this| Box::new(this.0.keys().map(|key| Jinja::from(key.clone()))))
+        let name = |key: &Arc<str>| {
+            pay_for_look(key);
+            Jinja::from(key.clone())
+        };
+        self.mapped_enumerator(move |this| Box::new(this.0.keys().map(name)))
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {

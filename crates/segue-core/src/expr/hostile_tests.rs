@@ -16,6 +16,11 @@ struct Names<'a> {
 }
 
 impl Scope for Names<'_> {
+    /// As in a run with something sensitive.
+    fn looks_through(&self) -> bool {
+        self.values.iter().any(|(name, _)| *name == "sensitive")
+    }
+
     fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
         let Root::InputField(name) = root else { return None };
         if let ("stop", Some(stop)) = (&**name, self.stop) {
@@ -127,6 +132,215 @@ fn every_filter_takes_every_argument() {
 fn every_test_takes_every_argument() {
     for name in filters::TESTS {
         all_with(&|arguments| format!("{{{{ i is {name}({arguments}) }}}}"));
+    }
+}
+
+/// What becomes of an expression: its value, or the kind of its error.
+fn ending(text: &str, names: &Names<'_>) -> Result<Value, Code> {
+    let template = parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    template.eval(names, &Limits::default()).map_err(|error| error.code)
+}
+
+/// Arguments that a call is tried with: none, each value, and pairs of numbers.
+fn all_arguments() -> Vec<Vec<Value>> {
+    let values = numbers().into_iter().chain(others()).map(|value| vec![value]);
+    let pairs = numbers().into_iter().zip(numbers().into_iter().skip(3)).map(|(a, b)| vec![a, b]);
+    std::iter::once(Vec::new()).chain(values).chain(pairs).collect()
+}
+
+/// A filter or test that is applied by its name does to each item what it does to a value directly. In
+/// particular nothing gets past the guards of a direct application.
+fn same_by_name(direct: &dyn Fn(&str) -> String, by_name: &dyn Fn(&str) -> String) {
+    let inputs: Vec<Value> = numbers().into_iter().step_by(5).chain(others()).collect();
+    for (input, arguments) in
+        inputs.iter().flat_map(|i| all_arguments().into_iter().map(move |a| (i, a)))
+    {
+        let written = [", a", ", a, b"];
+        let written = arguments.len().checked_sub(1).map_or("", |last| written[last]);
+        let mut values = vec![("i", input.clone())];
+        values.extend(["a", "b"].into_iter().zip(arguments));
+        let names = Names { values, stop: None };
+        let one = ending(&direct(written.trim_start_matches(", ")), &names);
+        let other = ending(&by_name(written), &names);
+        let given: Vec<String> = names.values.iter().map(|(_, v)| shorten(v)).collect();
+        assert_eq!(one, other, "{} of {given:?}", by_name(written));
+        assert_ne!(one, Err(Code::Internal), "{} of {given:?}", by_name(written));
+    }
+}
+
+#[test]
+fn a_filter_by_name_is_the_filter() {
+    for name in filters::FILTERS {
+        same_by_name(&|arguments| format!("{{{{ [i | {name}({arguments})] }}}}"), &|arguments| {
+            format!("{{{{ [i] | map('{name}'{arguments}) }}}}")
+        });
+    }
+}
+
+#[test]
+fn a_test_by_name_is_the_test() {
+    for name in filters::TESTS {
+        for (word, list) in [
+            ("select('", "[i]"),
+            ("reject('", "[i]"),
+            ("selectattr('x', '", "[{'x': i}]"),
+            ("rejectattr('x', '", "[{'x': i}]"),
+        ] {
+            let not = if word.starts_with("reject") { "not " } else { "" };
+            same_by_name(
+                &|arguments| format!("{{{{ {list} if {not}(i is {name}({arguments})) else [] }}}}"),
+                &|arguments| format!("{{{{ {list} | {word}{name}'{arguments}) }}}}"),
+            );
+        }
+    }
+}
+
+/// What the library has beyond ours is not there by its name either.
+#[test]
+fn a_name_that_is_not_ours_is_refused() {
+    let names = Names { values: vec![("s", "%999999999d".into())], stop: None };
+    for name in ["format", "escape", "e", "safe", "urlize", "nosuch", "", "safe\0"] {
+        for text in [
+            format!("{{{{ [s] | map('{name}', 1) }}}}"),
+            format!("{{{{ [] | map('{name}', 1) }}}}"),
+            format!("{{{{ [[s]] | map('map', '{name}', 1) }}}}"),
+            format!("{{{{ [s] | select('{name}') }}}}"),
+            format!("{{{{ [s] | reject('{name}') }}}}"),
+            format!("{{{{ [{{'x': s}}] | selectattr('x', '{name}') }}}}"),
+            format!("{{{{ [{{'x': s}}] | rejectattr('x', '{name}') }}}}"),
+        ] {
+            assert_eq!(ending(&text, &names), Err(Code::Expression), "{text}");
+        }
+        if !filters::TESTS.contains(&name) {
+            assert_eq!(ending(&format!("{{{{ '{name}' is filter }}}}"), &names), Ok(false.into()));
+            assert_eq!(ending(&format!("{{{{ '{name}' is test }}}}"), &names), Ok(false.into()));
+        }
+    }
+}
+
+/// Names that lead to names: as deep as nothing but the length of an expression allows.
+#[test]
+fn names_of_names_end() {
+    let work = || {
+        let names = Names { values: vec![("s", "a".into())], stop: None };
+        for word in ["map", "select", "first"] {
+            let text = format!("{{{{ s | map({}'{word}') }}}}", "'map', ".repeat(1_900));
+            assert_eq!(ending(&text, &names), Err(Code::Limit), "{word}");
+        }
+        assert!(ending("{{ [[s]] | map('map', 'map', 'upper') }}", &names).is_ok());
+    };
+    std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+/// Filters that look at none of their arguments' letters: what they are given is handed on as it is.
+const HAND_ON: &[&str] = &["default", "d"];
+
+/// Whatever is looked at is paid for, wherever it stands: a long text costs more than a short one, as the
+/// input, as an argument, and once for each item.
+#[test]
+fn every_letter_that_is_looked_at_is_paid_for() {
+    const LONG: usize = 200_000;
+    const LEAST: u64 = (LONG / budget::BYTES_PER_OPERATION) as u64 / 2;
+    let limits = Limits::default();
+    let (short, long) = (Value::from("ab"), Value::from("ab".repeat(LONG / 2)));
+    let list = Value::from(vec![short.clone(); 10]);
+    let cost = |text: &str, a: &Value| {
+        let values = vec![("s", short.clone()), ("l", list.clone()), ("a", a.clone())];
+        let outcome = parse(text).unwrap().eval(&Names { values, stop: None }, &limits);
+        outcome.map_or_else(|error| error.code == Code::Limit, |_| true).then(budget::spent)
+    };
+    // What is refused was not looked at.
+    let dearer = |text: String, times: u64| {
+        if let (Some(cheap), Some(dear)) = (cost(&text, &short), cost(&text, &long)) {
+            assert!(dear >= cheap + times * LEAST, "{text}: {cheap} and {dear}");
+        }
+    };
+    for name in filters::FILTERS.iter().filter(|name| !HAND_ON.contains(name)) {
+        dearer(format!("{{{{ (a | {name}) is defined }}}}"), 1);
+        dearer(format!("{{{{ (s | {name}(a)) is defined }}}}"), 1);
+    }
+    for name in filters::TESTS.iter().filter(|name| !["defined", "undefined"].contains(name)) {
+        dearer(format!("{{{{ a is {name} }}}}"), 1);
+        dearer(format!("{{{{ s is {name}(a) }}}}"), 1);
+    }
+    for name in filters::FILTERS.iter().filter(|name| !HAND_ON.contains(name)) {
+        dearer(format!("{{{{ l | map('{name}', a) | length }}}}"), 10);
+    }
+    for name in filters::TESTS.iter().filter(|name| !["defined", "undefined"].contains(name)) {
+        for word in ["select(", "reject(", "selectattr('0', ", "rejectattr('0', "] {
+            dearer(format!("{{{{ l | {word}'{name}', a) }}}}"), 10);
+        }
+    }
+    for text in ["{{ a in s }}", "{{ s in a }}", "{{ a == s }}", "{{ a < s }}", "{{ s in [a] }}"] {
+        dearer(text.to_owned(), 1);
+    }
+    for text in [
+        "{{ l | map('replace', 'x', a) | length }}",
+        "{{ l | map('replace', a, 'x') | length }}",
+        "{{ l | map('split', a) | length }}",
+        "{{ l | map('trim', a) | length }}",
+        "{{ l | map('default', a) | map('length') | length and l | map(lambda x: a | length) }}",
+        "{{ l | select('in', a) }}",
+        "{{ l | reject('in', a) }}",
+        "{{ l | select('startingwith', a) }}",
+        "{{ l | select('in', [a]) }}",
+        "{{ l | select('eq', a) }}",
+        "{{ l | map(attribute=a, default=1) }}",
+        "{{ l | selectattr(a) }}",
+        "{{ l | sort(attribute=a) }}",
+        "{{ l | unique(attribute=a) }}",
+        "{{ l | min(attribute=a) }}",
+        "{{ l | groupby(a) | length }}",
+        "{{ l | map(lambda x: {}) | map(attribute=a, default=1) }}",
+    ] {
+        dearer(text.to_owned(), 10);
+    }
+}
+
+/// A run with something sensitive looks through each value that is named, to see whether it was kept.
+#[test]
+fn a_value_that_is_looked_through_is_paid_for() {
+    let list = Value::from(vec![Value::from("x".repeat(1_000)); 1_000]);
+    let cost = |other: &'static str| {
+        let values = vec![("l", list.clone()), (other, Value::Null)];
+        let text = "{{ range(10) | map(lambda x: (l | first) ~ x) | length }}";
+        ending(text, &Names { values, stop: None }).unwrap();
+        budget::spent()
+    };
+    assert!(cost("sensitive") > cost("other") + 10 * 1_000_000 / 64);
+}
+
+/// The fuzzer spells no name by chance.
+#[test]
+fn the_dictionary_of_the_fuzzer_has_every_name() {
+    let dictionary = include_str!("../../../../fuzz/dictionaries/expression.dict");
+    for name in filters::FILTERS {
+        assert!(dictionary.contains(&format!("\"|{name}\"")), "|{name}");
+    }
+    for name in filters::TESTS {
+        assert!(dictionary.contains(&format!("\" is {name}\"")), "is {name}");
+    }
+    for name in filters::FILTERS.iter().chain(filters::TESTS) {
+        assert!(dictionary.contains(&format!("\"'{name}'\"")), "'{name}'");
+    }
+}
+
+/// What the library does item by item, and so as often as there are items for each of them.
+#[test]
+fn nothing_is_copied_once_for_each_item() {
+    let texts = Value::from(vec![Value::from("x".repeat(100)); 60_000]);
+    let lists = Value::from(vec![Value::from(vec![Value::from(1)]); 60_000]);
+    let signs: String = ('\u{4e00}'..'\u{9e00}').chain(['x']).collect();
+    let xs = "x".repeat(1_500_000);
+    let values = vec![("t", texts), ("l", lists), ("c", signs.into()), ("x", xs.into())];
+    let names = Names { values, stop: None };
+    for (text, expected) in [
+        ("{{ t | sum(start='') | length }}", 6_000_000),
+        ("{{ l | sum(start=[]) | length }}", 60_000),
+        ("{{ l | sum(attribute='0') }}", 60_000),
+        ("{{ (x ~ '-' ~ x) | trim(c) | length }}", 1),
+    ] {
+        assert_eq!(ending(text, &names), Ok(expected.into()), "{text}");
     }
 }
 

@@ -319,15 +319,38 @@ impl Inference<'_> {
         for arg in args {
             self.infer(&arg.value);
         }
-        if let (
-            "json_query",
-            [Arg { value: Ast { kind: Kind::Const(Value::String(program)), at }, .. }],
-        ) = (name, args)
-            && let Err(error) = Jq::compile(program)
-        {
-            self.report(*at, Code::Expression, format!("`json_query`: {error}"));
-        }
+        self.applied(name, args);
         self.filter_type(name, input, &input_ty, args)
+    }
+
+    /// What a filter is told to apply, as far as it is known by its text: a jq program, or the name of a
+    /// filter or test for each item.
+    fn applied(&mut self, name: &str, args: &[Arg]) {
+        let (mut name, mut args) = (name, args);
+        loop {
+            let (what, known, inner) = match name {
+                "map" => ("filter", FILTERS, args),
+                "select" | "reject" => ("test", TESTS, args),
+                "selectattr" | "rejectattr" => ("test", TESTS, args.get(1..).unwrap_or_default()),
+                "json_query" => {
+                    if let Some((program, text)) = args.first().and_then(text_of)
+                        && let Err(error) = Jq::compile(text)
+                    {
+                        self.report(program.at, Code::Expression, format!("`json_query`: {error}"));
+                    }
+                    return;
+                }
+                _ => return,
+            };
+            let Some((value, word)) = inner.first().and_then(text_of) else { return };
+            if !known.contains(&word) {
+                self.unknown(value, what, word, known);
+            }
+            if what == "test" {
+                return;
+            }
+            (name, args) = (word, &inner[1..]);
+        }
     }
 
     fn filter_type(&mut self, name: &str, input: &Ast, ty: &Type, args: &[Arg]) -> Type {
@@ -439,4 +462,10 @@ impl Inference<'_> {
         let message = format!("there is no {what} `{name}`");
         self.report_with(ast.at, Code::Expression, message, Some(help), None);
     }
+}
+
+/// An argument that is a text, and its text.
+fn text_of(arg: &Arg) -> Option<(&Ast, &str)> {
+    let text = arg.value.text().filter(|_| arg.name.is_none())?;
+    Some((&arg.value, text))
 }

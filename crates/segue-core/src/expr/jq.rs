@@ -464,4 +464,64 @@ mod tests {
             assert_eq!(run(program, &input).unwrap(), expected, "{program}");
         }
     }
+
+    /// Programs that look for something again and again, with what they look for and look through. Their
+    /// work is the product of both, which no evaluation may take: with a small budget they end at it.
+    #[test]
+    fn no_search_takes_the_product_of_two_lengths() {
+        let limits = Limits { expression_fuel_max: 100_000, ..Limits::default() };
+        let text = "A".repeat(300_000);
+        let patterns = [
+            ".*[^A-Z]|[A-Z]",
+            "(?s).*[^A-Z]|[A-Z]",
+            "[A-Z]*?[^A-Z]|A",
+            "(?:A|B)*C|AA",
+            r"\\b.*[^A-Zé]|[A-Zé]",
+            r".*\\b\\B|A",
+            ".*B|",
+            "A(?:.{100}|.*B)?",
+        ];
+        let searches = patterns.iter().flat_map(|pattern| {
+            [
+                format!("[match(\"{pattern}\"; \"g\")] | length"),
+                format!("[scan(\"{pattern}\")] | length"),
+                format!("gsub(\"{pattern}\"; \"x\") | length"),
+                format!("split(\"{pattern}\"; \"g\") | length"),
+                format!("[capture(\"(?<all>{pattern})\"; \"g\")] | length"),
+            ]
+        });
+        let others = ["indices(.[:150000]) | length", "index(.[:150000])", "rindex(.[:150000])"];
+        let others = others.into_iter().map(str::to_owned);
+        for program in searches.chain(others) {
+            for input in [Value::from(text.as_str()), Value::from(format!("é{text}"))] {
+                match Jq::compile(&program).unwrap().run(&input, &limits) {
+                    Err(error) => assert_eq!(error.code(), Code::Limit, "{program}: {error}"),
+                    // What is linear may end.
+                    Ok(_) => assert!(program.contains("ind"), "{program}"),
+                }
+            }
+        }
+    }
+
+    /// Ordinary searches of a large text are far from it.
+    #[test]
+    fn ordinary_searches_of_a_large_text_end() {
+        let limits = Limits::default();
+        let words = "words and Wörter ".repeat(33_334) + "x";
+        for (program, expected) in [
+            (r#"split("\\s+"; "g") | length"#, 100_003),
+            (r#"split("[a-z]+\\b"; "g") | length"#, 100_004),
+            (r#"indices("Wörter") | length"#, 33_334),
+            (r#"indices("wörter") | length"#, 0),
+        ] {
+            let found = Jq::compile(program).unwrap().run(&Value::from(words.as_str()), &limits);
+            assert_eq!(found, Ok(Value::from(expected)), "{program}");
+        }
+        let list = Value::from(vec![Value::from("ab"); 20_000]);
+        let found = Jq::compile(r#"map(select(test("^a"))) | length"#).unwrap().run(&list, &limits);
+        assert_eq!(found, Ok(Value::from(20_000)));
+        assert_eq!(run("indices(\"aa\")", "\"aaabaaa\"").unwrap(), "[0,1,4,5]");
+        assert_eq!(run("indices(\"éa\")", "\"éaéaa\"").unwrap(), "[0,2]");
+        assert_eq!(run("indices(\"\")", "\"aaa\"").unwrap(), "[]");
+    }
 }

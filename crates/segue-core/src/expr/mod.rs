@@ -80,6 +80,11 @@ pub trait Scope {
     fn is_kept(&self, _value: &Value) -> bool {
         true
     }
+
+    /// Whether it looks through all of a value to know that.
+    fn looks_through(&self) -> bool {
+        false
+    }
 }
 
 /// One expression, `{{ … }}` taken off.

@@ -1,13 +1,20 @@
 //! Whether a run may begin: its input fits, and its caller brought what is required.
 
+use super::redact;
 use crate::diagnostic::Code;
+use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::value::Value;
 use crate::view::ErrorView;
 
 /// The input with its defaults filled in, or everything that is wrong with it. How something is given
 /// depends on who is asked for it, so no hints are given here.
-pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<ErrorView>> {
+pub fn admit(
+    plan: &Plan,
+    input: Value,
+    context: &Value,
+    limits: &Limits,
+) -> Result<Value, Vec<ErrorView>> {
     let composition = &plan.composition;
     let mut errors = Vec::new();
     for key in &composition.requires_context {
@@ -30,6 +37,9 @@ pub fn admit(plan: &Plan, input: Value, context: &Value) -> Result<Value, Vec<Er
             let message = format!("the input does not fit: {violation}");
             errors.push(ErrorView::check(Code::InputSchema, message, None));
         }
+    }
+    if let Err(message) = redact::room_for_start(plan, &input, context, limits) {
+        errors.push(ErrorView::check(Code::Limit, message, None));
     }
     if errors.is_empty() { Ok(input) } else { Err(errors) }
 }

@@ -124,13 +124,15 @@ impl Moment<'_> {
     }
 
     /// Refuses a value that would make those of the run more than can be shown and kept.
-    fn room_for(&self, output: &Value) -> Outcome<()> {
+    fn room_for(&self, step: &Step, output: &Value) -> Outcome<()> {
+        let refused = |message: String| Failure::lasting(Code::Limit, message);
+        let sensitive = &self.state.sensitive;
+        sensitive.room_for(&step.sensitive, output, self.limits).map_err(refused)?;
         let max = self.limits.run_value_bytes_max;
         if self.state.value_bytes.saturating_add(output.size()) <= max {
             return Ok(());
         }
-        let message = format!("the values of this run would take more than {max} bytes");
-        Err(Failure::lasting(Code::Limit, message))
+        Err(refused(format!("the values of this run would take more than {max} bytes")))
     }
 
     /// The names that `map_outputs` and `transform` give.
@@ -140,7 +142,7 @@ impl Moment<'_> {
         step: &Step,
         output: &Value,
     ) -> Outcome<Option<Shared<Map>>> {
-        self.room_for(output)?;
+        self.room_for(step, output)?;
         if step.on_success.map_outputs.is_empty() && step.on_success.transform.is_empty() {
             return Ok(None);
         }

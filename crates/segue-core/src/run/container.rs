@@ -123,7 +123,7 @@ impl Moment<'_> {
 
     /// The input of a composition inside, defaults filled in, or why it does not fit.
     fn admitted(&self, plan: &Plan, input: Value) -> Outcome<Value> {
-        match admit(plan, input, &self.state.context) {
+        match admit(plan, input, &self.state.context, self.limits) {
             Ok(input) => Ok(input),
             Err(errors) => {
                 let first = errors.into_iter().next();

@@ -390,7 +390,7 @@ impl Run {
     /// Hides texts that nobody may see, though no composition says so of them: of this run they are not
     /// written down either.
     pub fn hide(&mut self, texts: impl IntoIterator<Item = String>) {
-        texts.into_iter().for_each(|text| self.state.hide(text));
+        self.state.hide(texts.into_iter().collect());
     }
 
     /// Takes in what happened, and says what to write down and what to do.

@@ -14,6 +14,7 @@ use super::state::State;
 use crate::composition::StepKind;
 use crate::diagnostic::Code;
 use crate::expr::{Ast, Kind, Root, Template};
+use crate::limits::Limits;
 use crate::plan::{BodyIndex, Plan};
 use crate::schema::escape;
 use crate::secret::Finder;
@@ -40,49 +41,84 @@ pub(super) struct Sensitive {
     finder: Finder,
     /// Numbers, as they are written.
     numbers: BTreeSet<String>,
+    /// The size of both.
+    bytes: usize,
 }
 
 impl Sensitive {
     /// Remembers what is pointed at.
     pub(super) fn learn(&mut self, pointers: &[Arc<str>], value: &Value) {
+        let mut texts = Vec::new();
         for pointer in pointers {
             if let Some(found) = at(value, pointer) {
-                self.learn_all(found);
+                self.learn_all(found, &mut texts);
             }
         }
+        self.finder.add_all(texts);
     }
 
-    fn learn_all(&mut self, value: &Value) {
+    /// Remembers numbers, and tells of texts that are new.
+    fn learn_all(&mut self, value: &Value, texts: &mut Vec<Arc<str>>) {
         match value {
             Value::String(text) if text.len() >= TEXT_BYTES_MIN && &**text != SENSITIVE => {
-                self.learn_text(text.clone());
+                texts.extend(self.is_new(text).then(|| text.clone()));
             }
             Value::Number(number) => {
                 let written = number.to_string();
-                if written.len() >= TEXT_BYTES_MIN {
-                    self.numbers.insert(written);
+                let bytes = written.len();
+                if bytes >= TEXT_BYTES_MIN && self.numbers.insert(written) {
+                    self.bytes += bytes;
                 }
             }
-            Value::Array(items) => items.iter().for_each(|item| self.learn_all(item)),
-            Value::Object(members) => members.values().for_each(|member| self.learn_all(member)),
+            Value::Array(items) => items.iter().for_each(|item| self.learn_all(item, texts)),
+            Value::Object(members) => {
+                members.values().for_each(|member| self.learn_all(member, texts));
+            }
             _ => {}
         }
     }
 
-    fn learn_text(&mut self, text: Arc<str>) {
-        if !self.texts.contains(&text) {
-            self.finder.add(&text);
-            self.texts.insert(text);
+    /// Whether what is pointed at may be remembered too; the error says why not.
+    pub(super) fn room_for(
+        &self,
+        pointers: &[Arc<str>],
+        value: &Value,
+        limits: &Limits,
+    ) -> Result<(), String> {
+        let mut sum = (self.texts.len() + self.numbers.len(), self.bytes);
+        let pointed = pointers.iter().filter_map(|pointer| at(value, pointer));
+        pointed.for_each(|value| count(value, &mut sum));
+        let (texts_max, bytes_max) = (limits.sensitive_texts_max, limits.sensitive_bytes_max);
+        match sum {
+            _ if pointers.is_empty() => Ok(()),
+            (texts, _) if texts > texts_max => {
+                Err(format!("this run has more than {texts_max} sensitive texts and numbers"))
+            }
+            (_, bytes) if bytes > bytes_max => {
+                Err(format!("the sensitive values of this run take more than {bytes_max} bytes"))
+            }
+            _ => Ok(()),
         }
+    }
+
+    fn learn_texts(&mut self, texts: impl IntoIterator<Item = Arc<str>>) {
+        let new = texts.into_iter().filter(|text| self.is_new(text)).collect();
+        self.finder.add_all(new);
+    }
+
+    fn is_new(&mut self, text: &Arc<str>) -> bool {
+        let is_new = self.texts.insert(text.clone());
+        self.bytes += if is_new { text.len() } else { 0 };
+        is_new
     }
 
     /// A text without what must not be written down; nothing when there is nothing of it.
     pub(super) fn text(&self, text: &str) -> Option<String> {
-        let mut clean = self.finder.replace(text, SENSITIVE);
-        for number in &self.numbers {
-            clean = without_number(clean.as_deref().unwrap_or(text), number).or(clean);
+        let clean = self.finder.replace(text, SENSITIVE);
+        if self.numbers.is_empty() {
+            return clean;
         }
-        clean
+        without_numbers(clean.as_deref().unwrap_or(text), &self.numbers).or(clean)
     }
 
     /// The same for every text of a value, and for every number.
@@ -96,19 +132,19 @@ impl Sensitive {
             return value.clone();
         }
         let clean = value.map_texts(&|text| self.text(text)).unwrap_or_else(|| value.clone());
-        if self.numbers.is_empty() { clean } else { self.without_numbers(&clean, number) }
+        if self.numbers.is_empty() { clean } else { self.without_number(&clean, number) }
     }
 
-    fn without_numbers(&self, value: &Value, instead: &Value) -> Value {
+    fn without_number(&self, value: &Value, instead: &Value) -> Value {
         match value {
             Value::Number(number) if self.numbers.contains(&number.to_string()) => instead.clone(),
             Value::Array(items) => {
-                let items = items.iter().map(|item| self.without_numbers(item, instead));
+                let items = items.iter().map(|item| self.without_number(item, instead));
                 items.collect::<Vec<_>>().into()
             }
             Value::Object(members) => {
                 let clean = |(name, member): (&Arc<str>, &Value)| {
-                    (name.clone(), self.without_numbers(member, instead))
+                    (name.clone(), self.without_number(member, instead))
                 };
                 members.iter().map(clean).collect::<Map>().into()
             }
@@ -157,10 +193,10 @@ impl State {
         clean
     }
 
-    /// Remembers a text that must not be written down.
-    pub(super) fn hide(&mut self, text: String) {
-        self.has_sensitive = true;
-        self.sensitive.learn_text(text.into());
+    /// Remembers texts that must not be written down.
+    pub(super) fn hide(&mut self, texts: Vec<String>) {
+        self.has_sensitive |= !texts.is_empty();
+        self.sensitive.learn_texts(texts.into_iter().map(Arc::from));
     }
 
     /// Remembers what of a step's value must not be written down.
@@ -314,19 +350,68 @@ impl State {
     }
 }
 
-/// A text without a number, where it stands as one; nothing when it does not.
-fn without_number(text: &str, number: &str) -> Option<String> {
-    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    let (mut clean, mut at) = (String::new(), 0);
-    for (start, _) in text.match_indices(number) {
-        let end = start + number.len();
-        if !is_part(text[..start].chars().next_back()) && !is_part(text[end..].chars().next()) {
-            clean.push_str(&text[at..start]);
-            clean.push_str(SENSITIVE);
-            at = end;
+/// Counts the texts and numbers in a value, and their bytes.
+fn count(value: &Value, sum: &mut (usize, usize)) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| count(item, sum)),
+        Value::Object(members) => members.values().for_each(|member| count(member, sum)),
+        Value::String(text) => *sum = (sum.0 + 1, sum.1 + text.len()),
+        Value::Number(number) => *sum = (sum.0 + 1, sum.1 + number.to_string().len()),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Whether a run may have as many sensitive values as it would be started with.
+pub(super) fn room_for_start(
+    plan: &Plan,
+    input: &Value,
+    context: &Value,
+    limits: &Limits,
+) -> Result<(), String> {
+    if !has_sensitive(plan) {
+        return Ok(());
+    }
+    let (nothing, origins) = (Sensitive::default(), origins(plan));
+    nothing.room_for(&origins.input, input, limits)?;
+    nothing.room_for(&origins.context, context, limits)
+}
+
+/// A text without numbers, where they stand as such; nothing when they do not.
+fn without_numbers(text: &str, numbers: &BTreeSet<String>) -> Option<String> {
+    let bytes = text.as_bytes();
+    let (mut clean, mut at, mut start) = (String::new(), 0, 0);
+    while start < bytes.len() {
+        let is_inside = start > 0 && bytes[start - 1].is_ascii_digit();
+        let ends = if is_inside { [None; 4] } else { ends_of_number(bytes, start) };
+        let known = |end: &usize| numbers.contains(&text[start..*end]);
+        match ends.into_iter().flatten().rev().find(known) {
+            Some(end) => {
+                clean.push_str(&text[at..start]);
+                clean.push_str(SENSITIVE);
+                (at, start) = (end, end);
+            }
+            None => start += 1,
         }
     }
     (at > 0).then(|| clean + &text[at..])
+}
+
+/// Where numbers that begin at a place may end, shortest first: behind their digits, their fraction, and
+/// an exponent after either. None ends between digits.
+fn ends_of_number(bytes: &[u8], start: usize) -> [Option<usize>; 4] {
+    let digits = |from: usize| {
+        let count = bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (count > 0).then_some(from + count)
+    };
+    let is = |at: usize, signs: &[u8]| bytes.get(at).is_some_and(|byte| signs.contains(byte));
+    let after = |at: usize, signs: &[u8]| is(at, signs).then(|| at + 1);
+    let exponent = |at: usize| {
+        let at = after(at, b"eE")?;
+        digits(after(at, b"+-").unwrap_or(at))
+    };
+    let whole = digits(after(start, b"-").unwrap_or(start));
+    let fraction = whole.and_then(|at| digits(after(at, b".")?));
+    [whole, whole.and_then(exponent), fraction, fraction.and_then(exponent)]
 }
 
 /// The view of a dry run without what must not be shown: what it is given, and what its steps are.
@@ -476,4 +561,69 @@ fn blot(value: &mut Value, pointer: &str) {
 
 fn parts(pointer: &str) -> impl Iterator<Item = String> {
     pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(texts: impl Iterator<Item = String>) -> Value {
+        Value::from(texts.map(Value::from).collect::<Vec<_>>())
+    }
+
+    fn learned(value: &Value) -> Sensitive {
+        let mut sensitive = Sensitive::default();
+        sensitive.learn(&["/all".into()], &Value::object([("all", value.clone())]));
+        sensitive
+    }
+
+    /// Learning and looking for as many secrets as one run may have takes as long as they are together, and
+    /// not their number times the number of texts: this test would not end.
+    #[test]
+    fn many_secrets_are_found_in_many_texts() {
+        const MANY: usize = 20_000;
+        let secret = |n: usize| format!("secret-{n:06}-token");
+        let alike = |n: usize| format!("{}{n:06}", "a".repeat(20));
+        for secrets in [listed((0..MANY).map(secret)), listed((0..MANY).map(alike))] {
+            let sensitive = learned(&secrets);
+            let texts = secrets.as_array().unwrap().iter();
+            let around = listed(texts.map(|text| format!("<{}>", text.as_str().unwrap())));
+            let clean = sensitive.value(&around);
+            let marked = Value::from(format!("<{SENSITIVE}>"));
+            assert!(clean.as_array().unwrap().iter().all(|text| *text == marked));
+        }
+        let others = listed((0..MANY).map(|n| format!("nothing-{n:06} here")));
+        assert_eq!(learned(&listed((0..MANY).map(secret))).value(&others), others);
+    }
+
+    /// The same for numbers, wherever they stand as one.
+    #[test]
+    fn many_numbers_are_found_in_many_texts() {
+        const MANY: i64 = 50_000;
+        let numbers = Value::from((100_000..100_000 + MANY).map(Value::from).collect::<Vec<_>>());
+        let sensitive = learned(&numbers);
+        let text = |n: i64| format!("at {n}, not 1{n} nor {n}1");
+        let clean = sensitive.value(&listed((100_000..100_000 + MANY).map(text)));
+        let expected =
+            (100_000..100_000 + MANY).map(|n| format!("at {SENSITIVE}, not 1{n} nor {n}1"));
+        assert_eq!(clean, listed(expected));
+    }
+
+    #[test]
+    fn numbers_are_found_in_every_spelling_that_json_has() {
+        for (number, text, expected) in [
+            ("1234", "1234", "X"),
+            ("1234", "-1234 1234. 1234.5 .1234 1234e5", "-X X. X.5 .X Xe5"),
+            ("1234", "12345 01234 a1234b", "12345 01234 aXb"),
+            ("-12.5", "-12.5 12.5 --12.5 -12.50 1-12.5", "X 12.5 -X -12.50 1-12.5"),
+            ("12.5", "12.5.12.5 12.5e7", "X.X Xe7"),
+            ("1e400", "1e400 1e4000 1e400.5", "X 1e4000 X.5"),
+            ("1.5e-400", "1.5e-400 21.5e-400", "X 21.5e-400"),
+            ("18446744073709551616", "é18446744073709551616é", "éXé"),
+        ] {
+            let number = Value::Number(crate::value::Number::from_literal(number));
+            let clean = learned(&number).value(&Value::from(text));
+            assert_eq!(clean, Value::from(expected.replace('X', SENSITIVE)), "{number} in {text}");
+        }
+    }
 }

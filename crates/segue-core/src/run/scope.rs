@@ -132,4 +132,8 @@ impl Scope for FrameScope<'_> {
     fn is_kept(&self, value: &Value) -> bool {
         !self.state.is_forgotten(value)
     }
+
+    fn looks_through(&self) -> bool {
+        self.state.has_sensitive
+    }
 }

@@ -2,12 +2,13 @@
 //!
 //! The compiler writes out what a reference leads to wherever it stands: thirty definitions that each name
 //! the next one twice are a billion. And the validator goes through schemas that apply to the same value
-//! one inside the other. Both are counted here first, each definition once.
+//! one inside the other. Both are counted here first, each definition once. Patterns are compiled wherever
+//! they stand, and names are held against all that stand side by side.
 
 use std::collections::BTreeMap;
 
-use crate::pattern::Pattern;
-use crate::value::Value;
+use crate::pattern::Weight;
+use crate::value::{Map, Value};
 
 /// Schemas in one schema, those behind references counted wherever they are named.
 const SCHEMAS_MAX: u64 = 50_000;
@@ -23,6 +24,16 @@ const NESTING_MAX: usize = 400;
 /// recurses over them.
 const SAME_VALUE_MAX: usize = 32;
 
+/// Patterns in one schema, counted as schemas are.
+const PATTERNS_MAX: u64 = 1_000;
+
+/// Operations of compiling them.
+const COMPILATION_MAX: u64 = 1_500_000;
+
+/// The keyword beside which the validator goes through the names once, and holds each against all patterns.
+/// Otherwise it goes through them once for each pattern.
+const IN_ONE_GO: &str = "additionalProperties";
+
 /// Keywords whose schemas apply to the value itself.
 const SAME_VALUE: &[&str] =
     &["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
@@ -31,18 +42,21 @@ const SAME_VALUE: &[&str] =
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// What is known of a schema that may be compiled.
+#[derive(Clone, Copy)]
 pub(super) struct Cost {
     /// Places of its dearest pattern.
     pub(super) places: u64,
+    /// Of the patterns that a name is held against in one go: how many, and their places.
+    pub(super) names: (u64, u64),
 }
 
 /// What a schema costs, or why it is refused.
 pub(super) fn cost(schema: &Value) -> Result<Cost, String> {
     let mut names = BTreeMap::new();
-    let mut found = Found { schemas: 0, places: 1 };
+    let mut found = Found { schemas: 0, cost: Cost { places: 1, names: (1, 1) } };
     found.look_through(schema, &mut names)?;
     let mut counting = Counting { root: schema, names, known: BTreeMap::new() };
-    let Measured { schemas, same_value } = counting.measure(schema, 0)?;
+    let Measured { schemas, same_value, patterns, compilation } = counting.measure(schema, 0)?;
     let max = (found.schemas.saturating_mul(GROWTH_MAX)).clamp(SCHEMAS_FREE, SCHEMAS_MAX);
     if schemas > max {
         return Err(format!("with its references written out it has more than {max} schemas"));
@@ -52,13 +66,58 @@ pub(super) fn cost(schema: &Value) -> Result<Cost, String> {
             "more than {SAME_VALUE_MAX} of its schemas apply to one value in turn"
         ));
     }
-    Ok(Cost { places: found.places })
+    if patterns > PATTERNS_MAX || compilation > COMPILATION_MAX {
+        return Err(format!(
+            "with its references written out it has more than {PATTERNS_MAX} patterns, or as much in fewer"
+        ));
+    }
+    Ok(found.cost)
+}
+
+/// What the patterns of one schema cost, those inside it not counted.
+#[derive(Default)]
+struct Patterns {
+    count: u64,
+    compilation: u64,
+    /// Places of the dearest, and of all that names are held against.
+    dearest: u64,
+    of_names: u64,
+}
+
+impl Patterns {
+    fn of(members: &Map) -> Result<Patterns, String> {
+        let mut sum = Patterns::default();
+        if let Some(Value::String(pattern)) = members.get("pattern") {
+            sum.add(pattern)?;
+        }
+        if let Some(Value::Object(patterns)) = members.get("patternProperties") {
+            for pattern in patterns.keys() {
+                let places = sum.add(pattern)?;
+                sum.of_names = sum.of_names.saturating_add(places);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Counts one; says how many places it has.
+    fn add(&mut self, pattern: &str) -> Result<u64, String> {
+        let Weight { places, compilation } = match Weight::of(pattern) {
+            Ok(weight) => weight,
+            Err(error) if error.is_limit => return Err(error.message),
+            // Schemas have words of their own for some patterns, which the compiler translates.
+            Err(_) => Weight { places: rough_places(pattern), compilation: rough_places(pattern) },
+        };
+        self.count += 1;
+        self.compilation = self.compilation.saturating_add(compilation);
+        self.dearest = self.dearest.max(places);
+        Ok(places)
+    }
 }
 
 /// What stands in a schema as it is written.
 struct Found {
     schemas: u64,
-    places: u64,
+    cost: Cost,
 }
 
 impl Found {
@@ -72,6 +131,7 @@ impl Found {
             Value::Array(items) => items.iter().try_for_each(|item| self.look_through(item, names)),
             Value::Object(members) => {
                 self.schemas += 1;
+                self.add_patterns(members)?;
                 for (keyword, member) in members.iter() {
                     match (&**keyword, member) {
                         ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
@@ -79,10 +139,6 @@ impl Found {
                         }
                         ("$id" | "id", Value::String(id)) => {
                             names.entry(file_of(id)).or_insert(value);
-                        }
-                        ("pattern", Value::String(pattern)) => self.add_pattern(pattern)?,
-                        ("patternProperties", Value::Object(patterns)) => {
-                            patterns.keys().try_for_each(|pattern| self.add_pattern(pattern))?;
                         }
                         _ => {}
                     }
@@ -94,14 +150,13 @@ impl Found {
         }
     }
 
-    fn add_pattern(&mut self, pattern: &str) -> Result<(), String> {
-        let places = match Pattern::new(pattern) {
-            Ok(pattern) => pattern.places(),
-            Err(error) if error.is_limit => return Err(error.message),
-            // Schemas have words of their own for some patterns, which the compiler translates.
-            Err(_) => rough_places(pattern),
-        };
-        self.places = self.places.max(places);
+    fn add_patterns(&mut self, members: &Map) -> Result<(), String> {
+        let patterns = Patterns::of(members)?;
+        self.cost.places = self.cost.places.max(patterns.dearest);
+        if members.contains_key(IN_ONE_GO) {
+            let (count, places) = self.cost.names;
+            self.cost.names = (count.max(patterns.count), places.max(patterns.of_names));
+        }
         Ok(())
     }
 }
@@ -123,6 +178,19 @@ fn file_of(address: &str) -> &str {
 struct Measured {
     schemas: u64,
     same_value: usize,
+    patterns: u64,
+    compilation: u64,
+}
+
+impl Measured {
+    const NOTHING: Measured = Measured { schemas: 0, same_value: 0, patterns: 0, compilation: 0 };
+
+    /// Adds what is compiled with it.
+    fn add(&mut self, other: &Measured) {
+        self.schemas = self.schemas.saturating_add(other.schemas);
+        self.patterns = self.patterns.saturating_add(other.patterns);
+        self.compilation = self.compilation.saturating_add(other.compilation);
+    }
 }
 
 struct Counting<'a> {
@@ -137,26 +205,24 @@ impl<'a> Counting<'a> {
         if depth > NESTING_MAX {
             return Err(format!("it nests more than {NESTING_MAX} schemas, references followed"));
         }
-        let nothing = Measured { schemas: 0, same_value: 0 };
         let members = match value {
             Value::Object(members) => members,
             Value::Array(items) => {
-                return items.iter().try_fold(nothing, |sum, item| {
+                return items.iter().try_fold(Measured::NOTHING, |mut sum, item| {
                     let item = self.measure(item, depth + 1)?;
-                    Ok(Measured {
-                        schemas: sum.schemas.saturating_add(item.schemas),
-                        same_value: sum.same_value.max(item.same_value),
-                    })
+                    sum.add(&item);
+                    Ok(Measured { same_value: sum.same_value.max(item.same_value), ..sum })
                 });
             }
-            _ => return Ok(nothing),
+            _ => return Ok(Measured::NOTHING),
         };
         let place = std::ptr::from_ref(&**members) as usize;
         if let Some(known) = self.known.get(&place) {
-            return Ok(known.unwrap_or(Measured { schemas: 1, same_value: 0 }));
+            return Ok(known.unwrap_or(Measured { schemas: 1, ..Measured::NOTHING }));
         }
         self.known.insert(place, None);
-        let mut sum = Measured { schemas: 1, same_value: 1 };
+        let Patterns { count, compilation, .. } = Patterns::of(members)?;
+        let mut sum = Measured { schemas: 1, same_value: 1, patterns: count, compilation };
         for (keyword, member) in members.iter() {
             let (target, applies) = match member {
                 Value::String(reference) if REFERENCES.contains(&&**keyword) => {
@@ -170,7 +236,7 @@ impl<'a> Counting<'a> {
             if matches!(&**keyword, "$defs" | "definitions") {
                 continue;
             }
-            sum.schemas = sum.schemas.saturating_add(inner.schemas);
+            sum.add(&inner);
             if applies {
                 sum.same_value = sum.same_value.max(inner.same_value + 1);
             }

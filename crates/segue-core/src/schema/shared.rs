@@ -7,31 +7,43 @@ use std::sync::Arc;
 use jsonschema::json::{Array, Json, JsonNumber, Node, NodeIdentity, Object};
 use jsonschema::types::JsonType;
 
+use super::cost::Cost;
 use crate::budget::{BYTES_PER_OPERATION, tick};
 use crate::value::{Map, Number, Value};
 
 thread_local! {
-    /// What a letter of a text costs in the validation at hand.
-    static TEXT_COST: Cell<u64> = const { Cell::new(1) };
+    /// What texts and names cost in the validation at hand.
+    static COST: Cell<Cost> = const { Cell::new(Cost { places: 1, names: (1, 1) }) };
 }
 
-/// Does something while a letter of a text costs this much.
-pub(super) fn with_text_cost<T>(cost: u64, work: impl FnOnce() -> T) -> T {
-    let _before = Before(TEXT_COST.replace(cost));
+/// Does something while texts and names cost this much.
+pub(super) fn with_cost<T>(cost: Cost, work: impl FnOnce() -> T) -> T {
+    let _before = Before(COST.replace(cost));
     work()
 }
 
-struct Before(u64);
+struct Before(Cost);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        TEXT_COST.set(self.0);
+        COST.set(self.0);
     }
 }
 
 /// Pays for a look at a text with a pattern.
 fn pay_for_text(text: &str) {
-    let steps = TEXT_COST.get().saturating_mul(text.len() as u64);
+    pay_for_places(COST.get().places, text);
+}
+
+/// Pays for a look at a name with all patterns that it is held against in one go.
+fn pay_for_name(name: &str) {
+    let Cost { places, names: (patterns, of_names) } = COST.get();
+    tick(patterns - 1);
+    pay_for_places(places.max(of_names), name);
+}
+
+fn pay_for_places(places: u64, text: &str) {
+    let steps = places.saturating_mul(text.len() as u64);
     tick(1 + steps / BYTES_PER_OPERATION as u64);
 }
 
@@ -170,7 +182,7 @@ impl<'a> Object<'a, Shared> for &'a Map {
 
     fn members(&self) -> Self::MembersIter {
         // Names are held against patterns, too.
-        self.keys().for_each(|key| pay_for_text(key));
+        self.keys().for_each(|key| pay_for_name(key));
         self.iter().map(|(key, value)| (&**key, value))
     }
 }

@@ -93,7 +93,7 @@ impl<'a> Play<'a> {
             real: Vec::new(),
             refused: None,
         };
-        match run::admit(plan, test.input.clone(), &test.context) {
+        match run::admit(plan, test.input.clone(), &test.context, limits) {
             Err(errors) => play.refused = Some(refused(plan, errors)),
             Ok(input) => {
                 let started = started(test, plan, input);

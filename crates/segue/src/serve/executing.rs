@@ -79,7 +79,7 @@ pub async fn execute(
     if dry_run {
         return rehearse(hall, who, &plan, input, context);
     }
-    admit(&plan, input.clone(), &context).map_err(Unexecuted::Refused)?;
+    admit(&plan, input.clone(), &context, &hall.limits()).map_err(Unexecuted::Refused)?;
     let (asking, run_id, origin) = (Asking::Later, None, origin.clone());
     let mut wanted = Wanted { plan, input, context, options, asking, run_id, origin };
     let Some(key) = key else {
@@ -115,7 +115,7 @@ pub async fn execute_plan(
     if is_dry(described) {
         return rehearse(hall, who, &plan, input, context);
     }
-    admit(&plan, input.clone(), &context).map_err(Unexecuted::Refused)?;
+    admit(&plan, input.clone(), &context, &hall.limits()).map_err(Unexecuted::Refused)?;
     let may_again = described.get("again").and_then(Value::as_bool).unwrap_or(false);
     let mut kept = Kept { plan_id: record.plan_id.clone(), again: may_again };
     let options = options(who, described)?;

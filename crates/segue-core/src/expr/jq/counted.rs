@@ -384,6 +384,7 @@ impl Div for Counted {
     fn div(self, right: Counted) -> ValR<Counted> {
         match (&self.val, &right.val) {
             (Val::TStr(text), Val::TStr(by)) => {
+                tick((by.len() / BYTES_PER_OPERATION) as u64);
                 let parts = if by.is_empty() {
                     text.len()
                 } else {

@@ -1,6 +1,9 @@
 //! Functions of jq that the library has for its own values only, and those that we do otherwise: regular
 //! expressions of bounded cost, `fromjson` of bounded depth, `join` in one go.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use jaq_core::native::{Filter, bome, unary, v};
 use jaq_core::{DataT, RunPtr, ValR, ValT};
 use jaq_json::{Num, Val};
@@ -10,7 +13,7 @@ use super::counted::{Counted, Error, order, same};
 use crate::budget::{self, BYTES_PER_OPERATION, take, tick};
 use crate::compile::document::read_json_value;
 use crate::limits::Limits;
-use crate::pattern::{Flags, Pattern};
+use crate::pattern::{Flags, Pattern, PatternError};
 
 /// Names that these take from the library.
 pub(super) const NAMES: &[&str] = &["matches", "split_matches", "split_"];
@@ -109,7 +112,7 @@ fn contains(one: &Val, other: &Val) -> bool {
     tick(1);
     match (one, other) {
         (Val::BStr(one), Val::BStr(other)) | (Val::TStr(one), Val::TStr(other)) => {
-            tick((one.len() / BYTES_PER_OPERATION) as u64);
+            tick(((one.len() + other.len()) / BYTES_PER_OPERATION) as u64);
             String::from_utf8_lossy(one).contains(&*String::from_utf8_lossy(other))
         }
         (Val::Arr(one), Val::Arr(other)) => {
@@ -140,11 +143,8 @@ pub(super) fn indices(value: &Counted, wanted: &Counted) -> ValR<Counted> {
     let found: Vec<usize> = match (value.val(), wanted.val()) {
         (Val::TStr(_), Val::TStr(_)) => {
             let (text, part) = (text_of(value)?, text_of(wanted)?);
-            let places = text.char_indices().enumerate().filter(|(_, (place, _))| {
-                tick(1);
-                !part.is_empty() && text[*place..].starts_with(&*part)
-            });
-            places.map(|(index, _)| index).collect()
+            let mut chars = Chars { text: &text, byte: 0, count: 0 };
+            places(text.as_bytes(), part.as_bytes()).into_iter().map(|at| chars.at(at)).collect()
         }
         (Val::Arr(items), Val::Arr(part)) if !part.is_empty() => {
             let windows = items.windows(part.len()).enumerate();
@@ -159,6 +159,39 @@ pub(super) fn indices(value: &Counted, wanted: &Counted) -> ValR<Counted> {
         _ => return Err(Error::index(value.clone(), wanted.clone())),
     };
     Ok(found.into_iter().map(Counted::from).collect())
+}
+
+/// Where a part stands in a text, overlaps included, in a time that depends on their lengths alone: what
+/// has been compared once is not compared again (Knuth, Morris, Pratt).
+fn places(text: &[u8], part: &[u8]) -> Vec<usize> {
+    if part.is_empty() || part.len() > text.len() {
+        return Vec::new();
+    }
+    // How much of the part still fits when its next byte does not.
+    take(part.len().saturating_mul(std::mem::size_of::<usize>()));
+    tick((text.len() / BYTES_PER_OPERATION) as u64);
+    let mut fallback = vec![0; part.len()];
+    let advance = |mut fits: usize, byte: u8, fallback: &[usize]| {
+        while fits > 0 && (fits == part.len() || part[fits] != byte) {
+            fits = fallback[fits - 1];
+        }
+        fits + usize::from(part[fits] == byte)
+    };
+    let mut fits = 0;
+    for at in 1..part.len() {
+        fits = advance(fits, part[at], &fallback);
+        fallback[at] = fits;
+    }
+    fits = 0;
+    let mut found = Vec::new();
+    for (at, byte) in text.iter().enumerate() {
+        fits = advance(fits, *byte, &fallback);
+        if fits == part.len() {
+            tick(1);
+            found.push(at + 1 - fits);
+        }
+    }
+    found
 }
 
 fn bsearch(list: &Counted, wanted: &Counted) -> ValR<Counted> {
@@ -192,13 +225,12 @@ fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> Va
             other => return Err(wrong(format!("invalid regex flag: {other}"))),
         }
     }
-    let pattern = Pattern::with_flags(&text_of(pattern)?, how).map_err(|e| wrong(e.message))?;
+    let pattern = compiled(&text_of(pattern)?, how).map_err(|error| wrong(error.message))?;
     pattern.pay(text.len());
     let (mut found, mut last) = (Vec::new(), 0);
     let mut chars = Chars { text: &text, byte: 0, count: 0 };
-    for captures in pattern.regex().captures_iter(&text) {
-        // Finding the next match may take a look at the whole rest.
-        budget::look().unwrap_or_else(|stop| budget::end(stop));
+    let mut all = pattern.matches_within(&text);
+    while let Some(captures) = all.try_next().unwrap_or_else(|stop| budget::end(stop)) {
         let Some(whole) = captures.get(0) else { continue };
         if skip_empty && whole.is_empty() {
             continue;
@@ -219,6 +251,24 @@ fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> Va
         found.push(Counted::from(text[last..].to_owned()));
     }
     Ok(found.into_iter().collect())
+}
+
+/// A pattern, paid for unless it is the one that was used last: most programs use one for each item.
+fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
+    thread_local! {
+        static LAST: RefCell<Option<(String, Flags, Rc<Pattern>)>> = const { RefCell::new(None) };
+    }
+    let known = LAST.with_borrow(|last| match last {
+        Some((known, how, pattern)) if known == text && *how == flags => Some(pattern.clone()),
+        _ => None,
+    });
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let pattern = Rc::new(Pattern::with_flags(text, flags)?);
+    tick(pattern.compilation());
+    LAST.set(Some((text.to_owned(), flags, pattern.clone())));
+    Ok(pattern)
 }
 
 /// Places in characters, of places in bytes that only grow.

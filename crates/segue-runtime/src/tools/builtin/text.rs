@@ -1,13 +1,14 @@
 //! `text_*`: small, pure work on text, every result bounded while it is made.
 //!
-//! Patterns run on the linear `regex` engine, so no text can make one stall.
+//! Patterns run on the linear `regex` engine, and all their matches are bounded by what finding them
+//! takes, so no text can make one stall.
 
 use std::sync::Arc;
 
-use regex::{Captures, Regex};
+use regex::Captures;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::pattern::Pattern;
+use segue_core::pattern::{Pattern, PatternError};
 use segue_core::value::Value;
 
 use super::args::Args;
@@ -167,13 +168,14 @@ fn replace_text(
 
 fn replace_pattern(
     text: &str,
-    pattern: &Regex,
+    pattern: &Pattern,
     replace: &str,
     limits: &Limits,
 ) -> Result<(Value, usize), ToolError> {
     let mut out = Bounded::new(limits);
     let (mut end, mut replacements) = (0, 0);
-    for captures in pattern.captures_iter(text) {
+    for captures in pattern.matches(text) {
+        let captures = captures.map_err(unusable)?;
         let Some(found) = captures.get(0) else { continue };
         out.push(&text[end..found.start()])?;
         if expanded_len_max(&captures, replace) > out.left() {
@@ -199,7 +201,8 @@ fn extract(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
     let pattern = pattern(args.text("pattern")?, text)?;
     let mut matches = Vec::new();
     let mut bytes = 0_usize;
-    for captures in pattern.captures_iter(text) {
+    for captures in pattern.matches(text) {
+        let captures = captures.map_err(unusable)?;
         bytes = bytes.saturating_add(captures.iter().flatten().map(|group| group.len()).sum());
         if bytes > limits.value_bytes_max {
             return Err(over_limit("the size of the matches", limits.value_bytes_max, "bytes"));
@@ -212,11 +215,15 @@ fn extract(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
     Ok(Value::object([("matches", Value::from(matches))]))
 }
 
-fn found(pattern: &Regex, captures: &Captures<'_>) -> Value {
+fn found(pattern: &Pattern, captures: &Captures<'_>) -> Value {
     let text = |group: Option<regex::Match<'_>>| group.map_or(Value::Null, |g| g.as_str().into());
     let groups: Vec<Value> = captures.iter().skip(1).map(text).collect();
-    let named: Vec<(&str, Value)> =
-        pattern.capture_names().flatten().map(|name| (name, text(captures.name(name)))).collect();
+    let named: Vec<(&str, Value)> = pattern
+        .regex()
+        .capture_names()
+        .flatten()
+        .map(|name| (name, text(captures.name(name))))
+        .collect();
     let mut members = vec![("text", text(captures.get(0))), ("groups", Value::from(groups))];
     if !named.is_empty() {
         members.push(("named", Value::object(named)));
@@ -253,16 +260,18 @@ fn stats(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
 }
 
 /// A pattern that may be held against this text.
-fn pattern(pattern: &str, text: &str) -> Result<Regex, ToolError> {
-    let pattern = Pattern::new(pattern).map_err(|error| {
-        let code = if error.is_limit { Code::Limit } else { Code::InputSchema };
-        ToolError::refused(code, error.message)
-    })?;
+fn pattern(pattern: &str, text: &str) -> Result<Pattern, ToolError> {
+    let pattern = Pattern::new(pattern).map_err(unusable)?;
     if !pattern.is_affordable(text.len()) {
         let message = "the regular expression is too large for a text of this size";
         return Err(ToolError::refused(Code::Limit, message));
     }
-    Ok(pattern.regex().clone())
+    Ok(pattern)
+}
+
+fn unusable(error: PatternError) -> ToolError {
+    let code = if error.is_limit { Code::Limit } else { Code::InputSchema };
+    ToolError::refused(code, error.message)
 }
 
 /// A text that may not outgrow a value.
@@ -294,5 +303,37 @@ impl Bounded {
 
     fn finish(self) -> Result<Value, ToolError> {
         if self.text.len() > self.bytes_max { Err(self.full()) } else { Ok(self.text.into()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(outcome: Result<Value, ToolError>) -> Option<Code> {
+        match outcome {
+            Ok(_) => None,
+            Err(ToolError::Refused { code, .. }) => Some(code),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    /// A pattern that looks at all the rest before each match ends; 100,000 ordinary matches are found.
+    #[test]
+    fn all_matches_take_a_bounded_time() {
+        let limits = Limits::default();
+        let both = |pattern: &str, text: &str| {
+            let text = ("text", Value::from(text));
+            let find = [text.clone(), ("find", pattern.into()), ("replace", "-".into())];
+            let replaced = find.into_iter().chain([("regex", true.into())]);
+            let replaced = replace(&Value::object(replaced), &limits);
+            let extracted = extract(&Value::object([text, ("pattern", pattern.into())]), &limits);
+            [code(replaced), code(extracted)]
+        };
+        // The places of what never matches count, too.
+        let dear = "x{300}|.*[^A-Z]|[A-Z]";
+        assert_eq!(both(dear, &"A".repeat(100_000)), [Some(Code::Limit); 2]);
+        assert_eq!(both(r"\b\w", &"wörter ab ".repeat(50_000)), [None; 2]);
+        assert_eq!(both("(", "text"), [Some(Code::InputSchema); 2]);
     }
 }

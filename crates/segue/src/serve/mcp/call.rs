@@ -109,7 +109,8 @@ impl Caller<'_> {
         state: Option<&str>,
         responses: Option<InputResponses>,
     ) -> Answer {
-        if let Err(errors) = admit(&job.plan, job.input.clone(), &job.context) {
+        let limits = self.hall.limits();
+        if let Err(errors) = admit(&job.plan, job.input.clone(), &job.context, &limits) {
             let refused = Ok(Engine::refused(&job.plan, errors));
             return Ok(told(Told::outcome(&refused, self.telling(job.shape))));
         }

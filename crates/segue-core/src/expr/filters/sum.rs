@@ -1,0 +1,49 @@
+//! `sum` of lists and of texts. The library would copy all that it has for each item.
+
+use super::{Args, argument, per_item};
+use crate::expr::ast::At;
+use crate::expr::eval::{EvalError, Evaluator};
+use crate::value::Value;
+
+/// The list or the text that `sum` starts with.
+pub(super) fn collection_to_start_with(args: &Args) -> Option<&Value> {
+    let start = argument(args, 1, "start")?;
+    matches!(start, Value::Array(_) | Value::String(_)).then_some(start)
+}
+
+/// `sum` of lists or texts, in one go: the library copies all that it has for each item.
+pub(super) fn put_together(
+    evaluator: &mut Evaluator<'_>,
+    at: At,
+    input: &Value,
+    start: &Value,
+    args: &Args,
+) -> Result<Value, EvalError> {
+    let path = argument(args, 0, "attribute").and_then(Value::as_str);
+    let (mut list, mut text) = (Vec::new(), String::new());
+    let mut add = |evaluator: &Evaluator<'_>, part: &Value| match (start, part) {
+        (Value::Array(_), Value::Array(items)) => {
+            evaluator.charge(at, items.len().saturating_mul(std::mem::size_of::<Value>()))?;
+            list.extend(items.iter().cloned());
+            Ok(())
+        }
+        (Value::String(_), Value::String(part)) => {
+            evaluator.charge(at, part.len())?;
+            text.push_str(part);
+            Ok(())
+        }
+        (start, part) => {
+            let message = format!("`sum` cannot add {} to {}", part.kind(), start.kind());
+            Err(Evaluator::error(at, message))
+        }
+    };
+    add(evaluator, start)?;
+    for item in per_item::items(evaluator, at, input)?.iter() {
+        let part = match path {
+            Some(path) => per_item::at_path(evaluator, at, item, path)?,
+            None => Some(item.clone()),
+        };
+        part.map_or(Ok(()), |part| add(evaluator, &part))?;
+    }
+    Ok(if matches!(start, Value::Array(_)) { list.into() } else { text.into() })
+}
