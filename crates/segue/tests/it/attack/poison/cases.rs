@@ -38,6 +38,48 @@ pub(super) const CASES: &[Case] = &[
     fails("tojson with an indent of 2^63 - 1", || sets("[1] | tojson(indent=9223372036854775807)")),
     fails("indent by 2^63", || sets("'a\\nb' | indent(9223372036854775808)")),
     fails("indent by 2^63 - 1", || sets("'a\\nb' | indent(9223372036854775807)")),
+    fails("map of indent by 2^63 - 1", || {
+        untimed("['a\\nb'] | map('indent', 9223372036854775807)", &json!(null))
+    }),
+    fails("map of replace by a long text", || {
+        untimed("input.v | map('replace', 'a', input.v[0])", &json!(["a".repeat(100_000)]))
+    }),
+    fails("map of join with a long text", || {
+        untimed("[input.v] | map('join', input.v[0])", &json!(vec!["b".repeat(100_000); 1_000]))
+    }),
+    fails("map of batch by 3e9", || untimed("[[1]] | map('batch', 3000000000, 1)", &json!(null))),
+    fails("map of format with a wide field", || {
+        untimed("['%999999999d'] | map('format', 1)", &json!(null))
+    }),
+    fails("select by divisibleby 0", || untimed("[1] | select('divisibleby', 0)", &json!(null))),
+    ends("in: a long text in a longer one", || {
+        let v = json!([format!("{}b", "a".repeat(300_000)), "a".repeat(600_000)]);
+        untimed("input.v[0] in input.v[1]", &v)
+    }),
+    fails("jq: all matches of a pattern that looks at all the rest", || {
+        let program = "[match(\".*[^A-Z]|[A-Z]\"; \"g\")] | length";
+        untimed(&format!("input.v | json_query('{program}')"), &json!("A".repeat(300_000)))
+    }),
+    ends("jq: indices of half a text", || {
+        let v = json!("a".repeat(600_000));
+        untimed("input.v | json_query('indices(.[0:300000]) | length')", &v)
+    }),
+    ends("text_replace: all matches of such a pattern", || {
+        let parameters = json!({ "text": "A".repeat(200_000), "find": ".*[^A-Z]|[A-Z]",
+            "replace": "x", "regex": true });
+        let step = json!({ "id": "a", "tool": "text_replace", "parameters": parameters });
+        json!({ "composition": { "name": "x", "steps": [step], "output": 1 } }).to_string()
+    }),
+    ends("many sensitive texts beside many others", || {
+        let texts = |start: u32| -> Vec<String> {
+            (start..start + 3_000).map(|n| format!("text number {n}")).collect()
+        };
+        let schema = json!({ "type": "object", "properties": { "s": { "writeOnly": true } } });
+        let step = json!({ "id": "a", "tool": "echo", "parameters": { "v": "{{ input.v }}" } });
+        json!({ "composition": { "name": "x", "input": schema, "steps": [step] },
+            "input": { "s": texts(0), "v": texts(10_000) } })
+        .to_string()
+    }),
     ends("anyOf ladder in an input schema", input_ladder),
     ends("anyOf ladder in a server's output schema", || {
         execute(
@@ -101,6 +143,13 @@ pub(super) fn execute(composition: &Json, input: &Json) -> String {
 fn sets(expression: &str) -> String {
     let step = json!({ "id": "a", "set": { "v": format!("{{{{ {expression} }}}}") } });
     execute(&json!({ "name": "x", "steps": [step] }), &json!({ "n": 1, "s": "a" }))
+}
+
+/// One expression, in a run without a time of its own: only budgets end it.
+fn untimed(expression: &str, v: &Json) -> String {
+    let step = json!({ "id": "a", "set": { "v": format!("{{{{ {expression} }}}}") } });
+    let composition = json!({ "name": "x", "steps": [step], "output": 1 });
+    json!({ "composition": composition, "input": { "v": v } }).to_string()
 }
 
 /// One jq program.
