@@ -114,6 +114,11 @@ pub(crate) fn look() -> Result<(), Stop> {
     if raised { Err(Stop::Interrupted) } else { Ok(()) }
 }
 
+/// Whether nothing more should start on this thread for now.
+pub(crate) fn pauses() -> bool {
+    INTERRUPT.with_borrow(|flag| flag.as_ref().is_some_and(Interrupt::pauses))
+}
+
 /// Pays for so many operations.
 pub(crate) fn spend(work: u64) -> Result<(), Stop> {
     let mut meter = METER.get();

@@ -15,6 +15,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 use crate::budget::{self, Stop};
 use lookahead::Lookahead;
 
+/// Bytes of a pattern as it is written.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
 /// Bytes that a compiled pattern may take.
 pub(crate) const PATTERN_BYTES_MAX: usize = 1 << 20;
 
@@ -157,6 +160,12 @@ impl Weight {
 }
 
 fn parsed(pattern: &str, flags: Flags) -> Result<Hir, PatternError> {
+    // Reading one takes memory in proportion to its classes, before anything can be counted.
+    if pattern.len() > TEXT_BYTES_MAX {
+        return Err(too_large(format!(
+            "the regular expression has more than {TEXT_BYTES_MAX} bytes"
+        )));
+    }
     let hir = regex_syntax::ParserBuilder::new()
         .case_insensitive(flags.any_case)
         .multi_line(flags.lines)
@@ -299,6 +308,12 @@ fn places(hir: &Hir) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_is_refused_by_its_length_before_it_is_read() {
+        let long = Pattern::new(&r"\pL".repeat(100_000)).unwrap_err();
+        assert!(long.is_limit && long.message.contains("bytes"), "{}", long.message);
+    }
 
     #[test]
     fn repetitions_count() {

@@ -312,14 +312,27 @@ impl ToolSpec {
         {
             return false;
         }
-        // What we say of our own tools may be better in a later version, and means the same.
+        self.hash() == now.hash() || self.told_as(now).hash() == now.hash()
+    }
+
+    /// The same with what we say of our own tools now: that may be better in a later version, and means the
+    /// same. What code does follows from its parts.
+    fn told_as(&self, now: &ToolSpec) -> ToolSpec {
+        let mut told = self.clone();
         let is_ours = self.id.namespace() == BUILTIN;
-        let told = || ToolSpec {
-            description: now.description.clone(),
-            annotations: now.annotations,
-            ..self.clone()
-        };
-        self.hash() == now.hash() || is_ours && told().hash() == now.hash()
+        if is_ours {
+            told.description = now.description.clone();
+        }
+        if is_ours || (self.composed.is_some() && now.composed.is_some()) {
+            told.annotations = now.annotations;
+        }
+        if let (Some(composed), Some(now)) = (&mut told.composed, &now.composed) {
+            for (id, part) in &mut composed.parts {
+                let still = now.parts.get(id).filter(|now| part.is_still(now));
+                *part = still.unwrap_or(part).clone();
+            }
+        }
+        told
     }
 }
 
@@ -438,3 +451,33 @@ pub const LOCAL: &str = "local";
 
 /// The namespace of compositions that are callable as tools.
 pub const COMPOSITION: &str = "composition";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(id: &str, destructive: bool) -> ToolSpec {
+        let (namespace, name) = id.split_once(':').unwrap();
+        let mut spec = ToolSpec::new(ToolId::new(namespace, name), "d", Schema::any());
+        spec.annotations.destructive = Some(destructive);
+        spec
+    }
+
+    fn composed(id: &str, part: ToolSpec, destructive: bool) -> ToolSpec {
+        let mut composed = Composed::new(["part"], false);
+        composed.parts.insert(part.id.clone(), Arc::new(part));
+        ToolSpec { composed: Some(composed), ..spec(id, destructive) }
+    }
+
+    /// A run goes on with our own tools when only what we say of them has changed, also where code of
+    /// others is made of them; not with tools of others that changed.
+    #[test]
+    fn a_run_goes_on_with_what_means_the_same() {
+        for (id, may) in [("builtin:files_edit", true), ("h:t", false)] {
+            assert_eq!(spec(id, false).is_still(&spec(id, true)), may, "{id}");
+            let (then, now) = (spec(id, false), spec(id, true));
+            let (then, now) = (composed("local:c", then, false), composed("local:c", now, true));
+            assert_eq!(then.is_still(&now), may, "made of {id}");
+        }
+    }
+}

@@ -18,7 +18,7 @@ pub struct Declared {
     pub tool: ToolId,
     /// What it does to the world.
     pub effect: Impact,
-    /// What its calls are given, as it is written; empty where that is not known before.
+    /// What its calls are given, as it is written, of the first few; empty where that is not known before.
     pub arguments: Vec<Value>,
     /// Whether its calls ask first. What takes steps back asks with them, before they are made.
     pub asks: bool,
@@ -181,10 +181,13 @@ impl PlanStep {
     }
 }
 
+/// Calls of one tool whose arguments are listed: nobody reads more before a yes.
+const ARGUMENTS_MAX: usize = 50;
+
 impl Declared {
     /// Adds what one of its calls is given.
     fn add(&mut self, arguments: Value) {
-        if !self.arguments.contains(&arguments) {
+        if self.arguments.len() < ARGUMENTS_MAX && !self.arguments.contains(&arguments) {
             self.arguments.push(arguments);
         }
     }

@@ -12,6 +12,7 @@ use super::settle;
 use super::{Answer, CallId, Effect, TimerId};
 use crate::composition::{FailureAction, ItemFailure, Step, StepKind, Strategy};
 use crate::diagnostic::Code;
+use crate::interrupt::Interrupt;
 use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Shared, Value};
 
@@ -240,7 +241,9 @@ impl Moment<'_> {
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.error = Some(&error);
         scope.args = Some(&self.state.record(node).args);
-        default.eval(&scope, self.limits).map_err(evaluation)
+        // Not stopped with the evaluation that failed: the author said what counts then.
+        let stopped = Interrupt::default();
+        stopped.stops(|| default.eval(&scope, self.limits)).map_err(evaluation)
     }
 
     fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {

@@ -90,13 +90,13 @@ impl Moment<'_> {
         Some(self.state.started_ms.min(self.at_ms).saturating_add(timeout))
     }
 
-    /// Starts what can start and ends what is over, until nothing more follows. An interrupted run stops
-    /// in the middle: the driver says next that the run is cancelled, that its time is over, or that it
-    /// goes on.
+    /// Starts what can start and ends what is over, until nothing more follows. A run that is interrupted or
+    /// paused stops in the middle: the driver says next that the run is cancelled, that its time is over,
+    /// or that it goes on.
     fn advance(&mut self) {
         while self.state.status == RunStatus::Running
             && !self.state.awaits_consent()
-            && (self.state.goes_back() || budget::look().is_ok())
+            && (self.state.goes_back() || !budget::pauses())
         {
             if let Some(node) = self.state.next_ready() {
                 self.start(node);

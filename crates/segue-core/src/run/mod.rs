@@ -157,7 +157,7 @@ pub enum EventKind {
         /// Whether what was done is to be taken back, too.
         rolls_back: bool,
     },
-    /// An evaluation that took too long was stopped, and the run goes on after it.
+    /// The run was paused, or an evaluation that took too long was stopped: it goes on.
     Proceed,
     /// A time has come.
     Fired(TimerId),

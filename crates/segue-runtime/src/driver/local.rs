@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
         self.wait_for(cancel.map(Happened::Cancelled));
         self.may_be_cancelled = true;
         while !self.run.is_finished() {
-            if self.run.is_waiting() && self.asked.is_empty() {
+            if self.run.is_waiting() && self.asked.is_empty() && !self.proceeds {
                 return Ok(());
             }
             if let Some(heard) = poll_fn(|cx| self.gather(cx)).await {

@@ -16,6 +16,10 @@ use crate::driver::now_ms;
 /// How long between two looks at the evaluations that are under way.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How long a run works through steps before it pauses, so that others have their turn and what is wanted of
+/// it is heard. What one evaluation may take counts from the last pause.
+const PAUSE_AFTER: Duration = Duration::from_millis(500);
+
 /// Looks without anything to look at before the thread ends.
 const IDLE_LOOKS_MAX: u32 = 50;
 
@@ -45,9 +49,9 @@ struct State {
     is_under_way: bool,
     /// Which evaluation is under way, or was last.
     number: u64,
-    /// The one that was seen under way at the last look, and when it was seen first.
+    /// The one that was seen under way at the last look, and at how many looks before.
     seen: u64,
-    seen_since_ms: u64,
+    looks: u32,
     /// How long one may take.
     timeout_ms: u64,
     /// Whether the one under way was stopped for that alone: its run goes on.
@@ -65,9 +69,10 @@ impl State {
         self.should_stop || self.deadline_ms.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Whether the evaluation that was seen has taken as long as it may.
-    fn took_too_long(&self, now: u64) -> bool {
-        now.saturating_sub(self.seen_since_ms) >= self.timeout_ms
+    /// How long the one that was seen has been under way, at least. Counted in looks: a clock that is set
+    /// and a process that was stopped are not its fault.
+    fn taken(&self) -> Duration {
+        LOOK_EVERY * self.looks
     }
 }
 
@@ -83,10 +88,16 @@ impl Evaluation {
             return;
         }
         if state.seen != state.number {
-            (state.seen, state.seen_since_ms) = (state.number, now);
-        } else if state.is_due(now) || state.took_too_long(now) {
-            state.was_too_long = !state.is_due(now);
+            (state.seen, state.looks) = (state.number, 0);
+            return;
+        }
+        state.looks += 1;
+        let is_due = state.is_due(now);
+        if is_due || state.taken() >= Duration::from_millis(state.timeout_ms) {
+            state.was_too_long = !is_due;
             self.interrupt.raise();
+        } else if state.taken() >= PAUSE_AFTER {
+            self.interrupt.pause();
         }
     }
 }
@@ -180,7 +191,7 @@ fn look_out(all: &Weak<Evaluations>) {
 pub(crate) struct Ended {
     /// It was stopped from outside.
     pub(crate) is_interrupted: bool,
-    /// It was stopped because it took too long, and for no other reason.
+    /// It paused, or was stopped because it took too long and for no other reason.
     pub(crate) goes_on: bool,
     /// What came of it must not be written, because the process ends.
     pub(crate) is_leaving: bool,
@@ -209,8 +220,9 @@ impl Evaluating {
         let mut state = self.evaluation.state();
         state.is_under_way = false;
         let is_interrupted = self.evaluation.interrupt.is_raised();
+        let is_paused = self.evaluation.interrupt.pauses() && !is_interrupted;
         self.evaluation.interrupt.clear();
-        let goes_on = std::mem::take(&mut state.was_too_long) && is_interrupted;
+        let goes_on = is_paused || (std::mem::take(&mut state.was_too_long) && is_interrupted);
         Ended { is_interrupted, goes_on, is_leaving: state.is_leaving }
     }
 
@@ -277,6 +289,45 @@ mod tests {
         engine.dry_run(&plan, Value::empty_object(), Value::empty_object());
         let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
         assert!(view.errors[0].message.contains("it took too long"), "{:?}", view.errors);
+        // What its author says counts then, and the run goes on with its next step.
+        let tolerant = format!(
+            "{ENDLESS}    on_failure: {{ action: continue, default: {{ x: 1 }} }}\n  \
+             - {{ id: b, depends_on: [a], set: {{ y: \"{{{{ a.x + 1 }}}}\" }} }}\noutput: '{{{{ y }}}}'\n"
+        );
+        let (plan, findings) = engine.plan(&Source::new("c.yaml", tolerant));
+        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+        let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
+        assert_eq!(view.output, Value::from(2), "{:?}", view.errors);
+    }
+
+    /// Many short evaluations at a stretch are paused, and none of them fails: the time that one may take
+    /// counts from the last pause.
+    #[test]
+    fn a_run_that_works_for_long_pauses() {
+        let interrupt = Interrupt::default();
+        let state = Mutex::new(State { timeout_ms: 1_000, ..State::default() });
+        let evaluation = Arc::new(Evaluation { interrupt: interrupt.clone(), state });
+        let all = Arc::default();
+        let evaluating = Evaluating { run_id: "r".into(), evaluation: evaluation.clone(), all };
+        let look_until = |done: &dyn Fn() -> bool| {
+            let mut looks = 0;
+            while !done() {
+                evaluation.look(now_ms());
+                looks += 1;
+            }
+            LOOK_EVERY * looks
+        };
+        for _ in 0..2 {
+            evaluating.begin();
+            assert!(look_until(&|| interrupt.pauses()) >= PAUSE_AFTER);
+            assert!(!interrupt.is_raised());
+            let ended = evaluating.end();
+            assert!(ended.goes_on && !ended.is_interrupted);
+        }
+        evaluating.begin();
+        assert!(look_until(&|| interrupt.is_raised()) >= Duration::from_secs(1));
+        let ended = evaluating.end();
+        assert!(ended.goes_on && ended.is_interrupted && !interrupt.pauses());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use segue_core::access::{Caller, INLINE};
 use segue_core::plan::{self, Plan};
 use segue_core::run::Failure;
+use segue_core::tool::Catalog;
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 
@@ -19,12 +20,16 @@ impl Engine {
     ) -> Result<Arc<Plan>, Failure> {
         let inner = &self.inner;
         let toolset = match caller.and_then(|caller| caller.expands_within.as_deref()) {
-            None => return plan::plan_made(document, &inner.catalog, &inner.limits),
+            None => return self.made(document, &inner.catalog),
             Some(INLINE) => inner.inline.clone(),
             Some(_) => ToolsetBuilder::served(),
         };
         let mut catalog = inner.catalog.clone();
         catalog.restrict(self.chosen_by(toolset));
-        plan::plan_made(document, &catalog, &inner.limits)
+        self.made(document, &catalog)
+    }
+
+    fn made(&self, document: &Value, catalog: &Catalog) -> Result<Arc<Plan>, Failure> {
+        self.bounded(|| plan::plan_made(document, catalog, &self.inner.limits))
     }
 }

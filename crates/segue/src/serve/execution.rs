@@ -248,7 +248,7 @@ pub async fn keep_template(
 
 /// Whether a template makes compositions as it runs, which nobody can check before.
 fn makes_compositions(engine: &Engine, template: &str) -> bool {
-    let (plan, _) = engine.plan(&Source::new("template", template));
+    let (plan, _) = calculate(|| engine.plan(&Source::new("template", template)));
     let mut found = false;
     if let Some(plan) = plan {
         let body = &plan.composition.body;

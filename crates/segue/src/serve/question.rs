@@ -250,7 +250,8 @@ fn fitting(value: &Value, write: impl Fn(&Value) -> String) -> String {
     if fits(&whole) {
         return clean(&whole).into_owned();
     }
-    let shorter = SHORTER.iter().map(|(chars, items)| write(&shortened(value, *chars, *items)));
+    let shorter =
+        SHORTER.iter().map(|(chars, items)| write(&shortened(value, *chars, *items, true)));
     let text = shorter.clone().find(fits).or_else(|| shorter.last()).unwrap_or_default();
     let cut: String = text.chars().take(ARGUMENTS_CHARS_MAX).collect();
     format!("{}\n… (shortened, {} bytes in all)", clean(&cut), whole.len())
@@ -259,26 +260,30 @@ fn fitting(value: &Value, write: impl Fn(&Value) -> String) -> String {
 /// How many characters of a text and how many items of a list are left, in one attempt after the other.
 const SHORTER: [(usize, usize); 4] = [(1_000, 50), (200, 20), (50, 5), (20, 2)];
 
-fn shortened(value: &Value, chars_max: usize, items_max: usize) -> Value {
+fn shortened(value: &Value, chars_max: usize, items_max: usize, is_top: bool) -> Value {
+    let inside = |value: &Value| shortened(value, chars_max, items_max, false);
     match value {
         Value::String(text) if text.chars().nth(chars_max).is_some() => {
             let cut: String = text.chars().take(chars_max).collect();
             Value::from(format!("{cut}… ({} characters)", text.chars().count()))
         }
         Value::Array(items) => {
-            let some = items.iter().take(items_max);
-            let mut some: Vec<Value> =
-                some.map(|item| shortened(item, chars_max, items_max)).collect();
+            let mut some: Vec<Value> = items.iter().take(items_max).map(inside).collect();
             if items.len() > items_max {
                 some.push(Value::from(format!("… ({} items)", items.len())));
             }
             Value::from(some)
         }
         Value::Object(members) => {
-            let shorter = |(name, member): (&Arc<str>, &Value)| {
-                (name.clone(), shortened(member, chars_max, items_max))
-            };
-            Value::object(members.iter().map(shorter))
+            let members_max = if is_top { usize::MAX } else { items_max };
+            let some = members.iter().take(members_max);
+            let short = |name: &str| name.chars().take(chars_max).collect::<String>();
+            let mut some: Vec<(String, Value)> =
+                some.map(|(name, member)| (short(name), inside(member))).collect();
+            if members.len() > members_max {
+                some.push(("…".to_owned(), Value::from(format!("{} members", members.len()))));
+            }
+            Value::object(some.iter().map(|(name, member)| (name.as_str(), member.clone())))
         }
         other => other.clone(),
     }
@@ -336,7 +341,10 @@ mod tests {
     fn long_arguments_hide_no_other() {
         let long = Value::from("x".repeat(4 * ARGUMENTS_CHARS_MAX));
         let many = Value::from(vec![long.clone(); 500]);
-        for first in [long, many] {
+        let members = (0..1_000).map(|n| (format!("a long name of a member {n}"), long.clone()));
+        let members: Vec<(String, Value)> = members.collect();
+        let deep = Value::object(members.iter().map(|(name, it)| (name.as_str(), it.clone())));
+        for first in [long, many, deep] {
             let args = Value::object([("content", first), ("path", Value::from("notes/old.txt"))]);
             let text = shown(&args);
             assert!(text.contains("notes/old.txt") && text.contains("shortened"), "{text}");

@@ -25,6 +25,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "memchr",
     "minijinja",
     "regex",
+    "regex-automata",
     "regex-syntax",
     "schemars",
     "semver",

@@ -253,6 +253,9 @@ fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> Va
     Ok(found.into_iter().collect())
 }
 
+/// Operations of reading a pattern, and of finding out that it is too large.
+const READING: u64 = 1_000;
+
 /// A pattern, paid for unless it is the one that was used last: most programs use one for each item.
 fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
     thread_local! {
@@ -265,6 +268,8 @@ fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
     if let Some(known) = known {
         return Ok(known);
     }
+    // Paid before, because one that is refused has been read, too.
+    tick(READING + text.len() as u64);
     let pattern = Rc::new(Pattern::with_flags(text, flags)?);
     tick(pattern.compilation());
     LAST.set(Some((text.to_owned(), flags, pattern.clone())));
