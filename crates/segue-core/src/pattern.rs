@@ -5,7 +5,7 @@
 //!
 //! It is linear for one search only. Each further one may look at all the rest before it takes a match that
 //! was there at once: `.*[^A-Z]|[A-Z]` does so at every capital. What a search has looked at cannot be seen
-//! from outside; [`lookahead`] works it out, and [`Matches`] pays for it.
+//! from outside; `lookahead` works it out, and [`Matches`] pays for it.
 
 mod lookahead;
 
