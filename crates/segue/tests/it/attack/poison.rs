@@ -19,7 +19,7 @@ const EXECUTE: &str = "/api/v1/compositions/execute";
 
 /// Each run is given 3 s, or the 10 s that an evaluation may take; a case may take so much longer before it
 /// counts as never ending.
-const CASE_MAX: Duration = Duration::from_secs(60);
+const CASE_MAX: Duration = Duration::from_mins(1);
 
 /// Peak memory of the server.
 const PEAK_BYTES_MAX: u64 = 1_000_000_000;
