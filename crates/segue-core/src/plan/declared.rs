@@ -172,7 +172,7 @@ impl PlanStep {
                 match found.entry((true, own.tool.clone())) {
                     Entry::Occupied(mut listed) => {
                         listed.get_mut().asks |= asks;
-                        own.arguments.into_iter().for_each(|it| listed.get_mut().add(it));
+                        own.arguments.into_iter().for_each(|it| listed.get_mut().add(|| it));
                     }
                     Entry::Vacant(free) => free.insert(own).asks = asks,
                 }
@@ -186,8 +186,12 @@ const ARGUMENTS_MAX: usize = 50;
 
 impl Declared {
     /// Adds what one of its calls is given.
-    fn add(&mut self, arguments: Value) {
-        if self.arguments.len() < ARGUMENTS_MAX && !self.arguments.contains(&arguments) {
+    fn add(&mut self, arguments: impl FnOnce() -> Value) {
+        if self.arguments.len() == ARGUMENTS_MAX {
+            return;
+        }
+        let arguments = arguments();
+        if !self.arguments.contains(&arguments) {
             self.arguments.push(arguments);
         }
     }
@@ -203,7 +207,7 @@ fn add_call(found: &mut Found, tool: &ToolSpec, call: &ToolCall, undo: &Undo) {
         is_undoable: true,
         takes_back: false,
     });
-    declared.add(call.parameters.template.to_value());
+    declared.add(|| call.parameters.template.to_value());
     declared.is_undoable &= effect <= Impact::Reads || is_undoable(undo);
 }
 

@@ -241,9 +241,9 @@ impl Moment<'_> {
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.error = Some(&error);
         scope.args = Some(&self.state.record(node).args);
-        // Not stopped with the evaluation that failed: the author said what counts then.
-        let stopped = Interrupt::default();
-        stopped.stops(|| default.eval(&scope, self.limits)).map_err(evaluation)
+        // With a flag of its own: the one that stopped the step must not stop its default, too.
+        let own = Interrupt::default();
+        own.stops(|| default.eval(&scope, self.limits)).map_err(evaluation)
     }
 
     fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {

@@ -72,7 +72,7 @@ impl Moment<'_> {
             attempt: record.probes,
             purpose: Purpose::Probe,
             covers_parts: composed::covers(spec(&probe.call), self.all_is_allowed(node)),
-            overwrites: Overwrites::Only(Vec::new()),
+            overwrites: Overwrites::if_allowed(false),
             follows: None,
         }));
         if self.state.is_stopped(node) {

@@ -250,6 +250,13 @@ pub enum Overwrites {
     Only(Vec<Arc<str>>),
 }
 
+impl Overwrites {
+    /// Everything if the call is allowed, nothing if nobody was asked about it.
+    pub fn if_allowed(is_allowed: bool) -> Overwrites {
+        if is_allowed { Overwrites::Everything } else { Overwrites::Only(Vec::new()) }
+    }
+}
+
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {

@@ -169,7 +169,7 @@ struct Driver<'a> {
     evaluating: Evaluating,
     /// Whether what the run was told last was interrupted: what shall end the run comes next.
     is_interrupted: bool,
-    /// Whether an evaluation was stopped in the middle of what the run does, and the run goes on.
+    /// Whether the run paused, or one of its evaluations took too long: it goes on with `Proceed`.
     proceeds: bool,
     /// Whether the process ends, and what the run was told last is dropped.
     is_leaving: bool,

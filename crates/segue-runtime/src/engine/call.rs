@@ -78,9 +78,7 @@ impl Engine {
                 return Err(ToolError::from(composed::not_confirmed(&spec)).into());
             }
         }
-        let is_unasked = may_ask && !asks;
-        let overwrites =
-            if is_unasked { Overwrites::Only(Vec::new()) } else { Overwrites::Everything };
+        let overwrites = Overwrites::if_allowed(asks || !may_ask);
         let unknown = || EngineError::UnknownTool { name: name.to_owned(), nearest: None };
         let tool = inner.registry.get(&spec.id).ok_or_else(unknown)?;
         let key = inner.chance.ordered_id();

@@ -255,11 +255,7 @@ impl<'a> Reach<'a> {
             args,
             // The same code makes the same calls in the same order, so a repeated one is known.
             key: format!("{}/{}", self.call.key, nth + 1).into(),
-            overwrites: if is_allowed {
-                Overwrites::Everything
-            } else {
-                Overwrites::Only(Vec::new())
-            },
+            overwrites: Overwrites::if_allowed(is_allowed),
             asker: None,
             follows: None,
             ..self.call.clone()

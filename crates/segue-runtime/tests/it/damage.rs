@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use segue_core::limits::Limits;
@@ -245,13 +245,23 @@ fn assert_named(said: &Said, whole: &Said, what: &str) {
 }
 
 /// The owner's file of a copy of a killed store.
-fn witness(folder: &Path) -> std::path::PathBuf {
+fn witness(folder: &Path) -> PathBuf {
     let owners = fs::read_dir(folder.join("runs.db-owners")).unwrap();
     let mut owners = owners.map(|owner| owner.unwrap().path());
     // Names that begin with a dot are no owners.
-    let is_owner =
-        |path: &std::path::PathBuf| !path.file_name().unwrap().to_string_lossy().starts_with('.');
+    let is_owner = |path: &PathBuf| !path.file_name().unwrap().to_string_lossy().starts_with('.');
     owners.find(is_owner).unwrap()
+}
+
+/// A store as a process that was killed left it: the folder that it lies in, and where a copy of it is that
+/// may be opened.
+async fn killed_store(folder: &TempDir, image: &TempDir) -> (PathBuf, PathBuf) {
+    let store = busy_store(&folder.path().join("runs.db"), false).await;
+    let killed = folder.path().join("killed");
+    copy_killed(folder.path(), &killed);
+    drop(store);
+    copy_killed(&killed, image.path());
+    (killed, image.path().join("runs.db"))
 }
 
 /// J5: what was written down beside the log says nothing when it is damaged or gone. With a whole log
@@ -261,12 +271,7 @@ async fn damage_of_the_witness_names_nothing_that_is_there() {
     let stride: usize =
         std::env::var("SEGUE_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(97);
     let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let store = busy_store(&folder.path().join("runs.db"), false).await;
-    let killed = folder.path().join("killed");
-    copy_killed(folder.path(), &killed);
-    drop(store);
-    let path = image.path().join("runs.db");
-    copy_killed(&killed, image.path());
+    let (killed, path) = killed_store(&folder, &image).await;
     let whole = said(&path).await.unwrap();
     assert!(!whole.is_named && whole.journals.iter().all(Result::is_ok), "{whole:?}");
     let lines = fs::read(witness(&killed)).unwrap();
@@ -313,12 +318,7 @@ async fn damage_of_the_witness_names_nothing_that_is_there() {
 #[tokio::test]
 async fn a_log_that_is_cut_without_its_witness_is_believed() {
     let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let store = busy_store(&folder.path().join("runs.db"), false).await;
-    let killed = folder.path().join("killed");
-    copy_killed(folder.path(), &killed);
-    drop(store);
-    let path = image.path().join("runs.db");
-    copy_killed(&killed, image.path());
+    let (killed, path) = killed_store(&folder, &image).await;
     let whole = said(&path).await.unwrap();
     let log = fs::read(killed.join("runs.db-wal")).unwrap();
     let mut lengths = Vec::new();

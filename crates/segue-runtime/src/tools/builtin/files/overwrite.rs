@@ -53,7 +53,8 @@ impl Overwrite {
     ) -> Option<ToolError> {
         let Overwrites::Only(patterns) = allowed else { return None };
         let is_covered = self.covers(path, root) || Overwrite::new(patterns).covers(path, root);
-        let message = || format!("`{path}` is there by now, and nobody was asked to overwrite it");
+        let message =
+            || format!("`{path}` appeared after the step started; overwriting it asks first");
         (!is_covered).then(|| ToolError::refused(Code::Denied, message()))
     }
 
