@@ -23,7 +23,9 @@ use segue_core::compile::source::Source;
 use segue_core::plan::Plan;
 use segue_core::value::Value;
 use segue_runtime::engine::Engine;
-use segue_runtime::tools::mcp::{HttpConfig, Local, Reach, Server, ServerConfig, StdioConfig};
+use segue_runtime::tools::mcp::{
+    InProcess, McpHttpConfig, ServerConfig, ServerTransport, StdioConfig, UpstreamServer,
+};
 use serde_json::{Map, Value as Json, json};
 use tokio::runtime::Runtime;
 
@@ -70,15 +72,17 @@ impl Way {
         Way::ALL.into_iter().find(|way| way.key() == key)
     }
 
-    fn reach(self) -> Reach {
+    fn reach(self) -> ServerTransport {
         match self {
-            Way::Stdio => Reach::Stdio(StdioConfig {
+            Way::Stdio => ServerTransport::Stdio(StdioConfig {
                 command: this_program(),
                 args: vec!["echo-server".to_owned(), "stdio".to_owned()],
                 ..StdioConfig::default()
             }),
-            Way::Http => Reach::Http(HttpConfig { url: url(), ..HttpConfig::default() }),
-            Way::Local => Reach::Local(Local::new(echo::local)),
+            Way::Http => {
+                ServerTransport::Http(McpHttpConfig { url: url(), ..McpHttpConfig::default() })
+            }
+            Way::Local => ServerTransport::Local(InProcess::new(echo::local)),
         }
     }
 }
@@ -197,7 +201,7 @@ impl Ours {
             timeout: None,
         };
         let limits = graph::limits();
-        let server = Arc::new(Server::new(config, &limits, None));
+        let server = Arc::new(UpstreamServer::new(config, &limits, None));
         let listing = runtime.block_on(server.listing()).expect("the server answers");
         let tools = server.tools(&listing);
         let engine = Engine::builder()

@@ -20,7 +20,7 @@ use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 use crate::graph;
 use crate::measure::print;
@@ -121,7 +121,7 @@ struct Sum {
 
 #[async_trait]
 impl ToolRunner for Sum {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let now = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         tokio::task::yield_now().await;

@@ -15,10 +15,10 @@ use segue_core::value::{Shared, Value};
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
-    Lease, MemoryStore, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store,
-    StoreError, TakeOver, ToolStats, Word,
+    AppendRecord, KeyValueStore, Lease, MemoryStore, NewRun, PendingCommand, Retention, RunListing,
+    RunQuery, RunRow, Store, StoreError, TakeOver, ToolStats,
 };
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Runtime;
 
@@ -49,7 +49,7 @@ struct Echo;
 
 #[async_trait]
 impl ToolRunner for Echo {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         Ok(call.args)
     }
 }
@@ -62,11 +62,15 @@ pub(crate) struct Nowhere {
 
 #[async_trait]
 impl Store for Nowhere {
-    async fn create(&self, run: NewRun<'_>, _record: Record<'_>) -> Result<Lease, StoreError> {
+    async fn create(
+        &self,
+        run: NewRun<'_>,
+        _record: AppendRecord<'_>,
+    ) -> Result<Lease, StoreError> {
         Ok(Lease { run_id: run.run_id.clone(), epoch: 1 })
     }
 
-    async fn append(&self, _lease: &Lease, _record: Record<'_>) -> Result<(), StoreError> {
+    async fn append(&self, _lease: &Lease, _record: AppendRecord<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -78,7 +82,7 @@ impl Store for Nowhere {
         Err(StoreError::Unknown { run_id: run_id.clone() })
     }
 
-    async fn take(&self, run_id: &Arc<str>, _how: TakeOver) -> Result<Lease, StoreError> {
+    async fn acquire(&self, run_id: &Arc<str>, _how: TakeOver) -> Result<Lease, StoreError> {
         Err(StoreError::Unknown { run_id: run_id.clone() })
     }
 
@@ -90,23 +94,23 @@ impl Store for Nowhere {
         Ok(None)
     }
 
-    async fn runs(&self, _query: &RunQuery) -> Result<Runs, StoreError> {
-        Ok(Runs::default())
+    async fn runs(&self, _query: &RunQuery) -> Result<RunListing, StoreError> {
+        Ok(RunListing::default())
     }
 
-    async fn unfinished(&self) -> Result<Runs, StoreError> {
-        Ok(Runs::default())
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
+        Ok(RunListing::default())
     }
 
-    async fn leave_word(&self, run_id: &Arc<str>, _text: &Arc<str>) -> Result<u64, StoreError> {
+    async fn send_command(&self, run_id: &Arc<str>, _text: &Arc<str>) -> Result<u64, StoreError> {
         Err(StoreError::Unknown { run_id: run_id.clone() })
     }
 
-    async fn words(&self) -> Result<Vec<Word>, StoreError> {
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
         Ok(Vec::new())
     }
 
-    async fn take_word(&self, _number: u64) -> Result<(), StoreError> {
+    async fn remove_command(&self, _number: u64) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -118,12 +122,12 @@ impl Store for Nowhere {
         Ok(0)
     }
 
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
         Ok(Vec::new())
     }
 
-    fn shelves(&self) -> &dyn Shelves {
-        self.beside.shelves()
+    fn key_value(&self) -> &dyn KeyValueStore {
+        self.beside.key_value()
     }
 }
 

@@ -27,9 +27,9 @@ pub const STDIO: &str = "stdio";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Right {
     /// Nothing is needed: what is shown is the same everywhere.
-    Anybody,
+    Public,
     /// Look at compositions, tools, templates and one's own runs.
-    Look,
+    Read,
     /// Begin runs of what is served and of templates, and act on one's own runs.
     Run,
     /// Run what one wrote oneself: a composition that is sent, or a plan of one's own words.
@@ -37,7 +37,7 @@ pub enum Right {
     /// Consent: answer what one's own runs ask, or say yes beforehand.
     Approve,
     /// Change what is kept for everybody: templates.
-    Change,
+    Write,
     /// Read what is counted, and nothing else.
     Metrics,
     /// Look after the server: everything, and the runs of everybody.
@@ -46,12 +46,12 @@ pub enum Right {
 
 impl Right {
     /// Every right that can be given.
-    pub const GIVEN: &'static [Right] = &[
-        Right::Look,
+    pub const GRANTABLE: &'static [Right] = &[
+        Right::Read,
         Right::Run,
         Right::Compose,
         Right::Approve,
-        Right::Change,
+        Right::Write,
         Right::Metrics,
         Right::Admin,
     ];
@@ -59,12 +59,12 @@ impl Right {
     /// Its word.
     pub fn as_str(self) -> &'static str {
         match self {
-            Right::Anybody => "anybody",
-            Right::Look => "look",
+            Right::Public => "anybody",
+            Right::Read => "look",
             Right::Run => "run",
             Right::Compose => "compose",
             Right::Approve => "approve",
-            Right::Change => "change",
+            Right::Write => "change",
             Right::Metrics => "metrics",
             Right::Admin => "admin",
         }
@@ -72,7 +72,7 @@ impl Right {
 
     /// The right that can be given and has this word.
     pub fn parse(word: &str) -> Option<Right> {
-        Right::GIVEN.iter().copied().find(|right| right.as_str() == word)
+        Right::GRANTABLE.iter().copied().find(|right| right.as_str() == word)
     }
 }
 
@@ -90,13 +90,13 @@ impl Rights {
 
     /// Whether they are enough for what needs `right`.
     pub fn has(self, right: Right) -> bool {
-        let also = if right == Right::Metrics { bit(Right::Look) } else { 0 };
-        right == Right::Anybody || self.0 & (bit(right) | bit(Right::Admin) | also) != 0
+        let also = if right == Right::Metrics { bit(Right::Read) } else { 0 };
+        right == Right::Public || self.0 & (bit(right) | bit(Right::Admin) | also) != 0
     }
 
     /// Those of both.
     #[must_use]
-    pub fn and(self, other: Rights) -> Rights {
+    pub fn combine(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
     }
 }
@@ -136,7 +136,7 @@ impl Principal {
     }
 
     /// Somebody of whom nothing is known.
-    pub fn stranger() -> Principal {
+    pub fn anonymous() -> Principal {
         Principal::new("anybody", Rights::NONE)
     }
 
@@ -160,7 +160,7 @@ impl Principal {
 
     /// Whether something that belongs to `owner` is there for them. What has no owner was made on this
     /// machine, or before there were principals: it is the administrator's.
-    pub fn sees(&self, owner: Option<&str>) -> bool {
+    pub fn can_see(&self, owner: Option<&str>) -> bool {
         self.may(Right::Admin) || owner == Some(&*self.name)
     }
 
@@ -211,26 +211,30 @@ pub struct Grant {
 /// What several grants come to. Rights add up. Whoever is held to a toolset by one grant is held to it with
 /// all of them: a grant that names none never widens what another restricts. Of toolsets there may only
 /// be one, because nobody said what two of them together would be.
-pub fn combined<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Result<Grant, Clash> {
+pub fn combine_grants<'a>(
+    grants: impl IntoIterator<Item = &'a Grant>,
+) -> Result<Grant, GrantConflict> {
     let mut all: Option<Grant> = None;
     for grant in grants {
         all = Some(match all {
             None => grant.clone(),
             Some(before) => {
                 let toolset = match (before.toolset, &grant.toolset) {
-                    (Some(one), Some(other)) if one != *other => return Err(Clash::Toolsets),
+                    (Some(one), Some(other)) if one != *other => {
+                        return Err(GrantConflict::Toolsets);
+                    }
                     (one, other) => one.or_else(|| other.clone()),
                 };
-                Grant { rights: before.rights.and(grant.rights), toolset }
+                Grant { rights: before.rights.combine(grant.rights), toolset }
             }
         });
     }
-    all.ok_or(Clash::Nothing)
+    all.ok_or(GrantConflict::Nothing)
 }
 
 /// Why grants come to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clash {
+pub enum GrantConflict {
     /// There are none.
     Nothing,
     /// They speak of different toolsets.
@@ -238,7 +242,7 @@ pub enum Clash {
 }
 
 /// Whether a credential is still good at a moment, in milliseconds since 1970.
-pub fn stands(expires_ms: Option<u64>, now_ms: u64) -> bool {
+pub fn is_unexpired(expires_ms: Option<u64>, now_ms: u64) -> bool {
     expires_ms.is_none_or(|end| now_ms < end)
 }
 
@@ -254,14 +258,14 @@ mod tests {
     /// D3: rights do not come with one another; `admin` is all of them, and who may look may count.
     #[test]
     fn rights_are_what_was_given() {
-        for given in Right::GIVEN {
+        for given in Right::GRANTABLE {
             let who = somebody(&[*given]);
-            for needed in Right::GIVEN {
-                let counts = (*given, *needed) == (Right::Look, Right::Metrics);
+            for needed in Right::GRANTABLE {
+                let counts = (*given, *needed) == (Right::Read, Right::Metrics);
                 let expected = given == needed || *given == Right::Admin || counts;
                 assert_eq!(who.may(*needed), expected, "{given:?} {needed:?}");
             }
-            assert!(who.may(Right::Anybody));
+            assert!(who.may(Right::Public));
             assert_eq!(Right::parse(given.as_str()), Some(*given));
         }
         assert_eq!(Right::parse("anybody"), None);
@@ -270,11 +274,11 @@ mod tests {
     /// D3: what is somebody else's is not there; what is nobody's is the administrator's.
     #[test]
     fn what_is_theirs_is_seen() {
-        let who = somebody(&[Right::Look, Right::Run, Right::Change]);
-        let seen = [Some("ada"), Some("bob"), None].map(|owner| who.sees(owner));
+        let who = somebody(&[Right::Read, Right::Run, Right::Write]);
+        let seen = [Some("ada"), Some("bob"), None].map(|owner| who.can_see(owner));
         assert_eq!(seen, [true, false, false]);
         let all = Principal::administrator("the token");
-        assert!([Some("ada"), Some("the token"), None].iter().all(|owner| all.sees(*owner)));
+        assert!([Some("ada"), Some("the token"), None].iter().all(|owner| all.can_see(*owner)));
     }
 
     /// S0: what a host writes itself is held to a toolset of its own, and is still its.
@@ -304,29 +308,29 @@ mod tests {
             rights: [right].into_iter().collect(),
             toolset: toolset.map(Arc::from),
         };
-        let (look, run) = (grant(Right::Look, Some("a")), grant(Right::Run, Some("a")));
-        let both = combined([&look, &run]).unwrap();
-        assert!(both.rights.has(Right::Look) && both.rights.has(Right::Run));
-        assert!(!both.rights.has(Right::Change));
+        let (look, run) = (grant(Right::Read, Some("a")), grant(Right::Run, Some("a")));
+        let both = combine_grants([&look, &run]).unwrap();
+        assert!(both.rights.has(Right::Read) && both.rights.has(Right::Run));
+        assert!(!both.rights.has(Right::Write));
         assert_eq!(both.toolset.as_deref(), Some("a"));
         // One that names no tools widens nothing, whichever comes first.
-        let anywhere = grant(Right::Change, None);
+        let anywhere = grant(Right::Write, None);
         for grants in [[&look, &anywhere], [&anywhere, &look]] {
-            let both = combined(grants).unwrap();
-            assert!(both.rights.has(Right::Look) && both.rights.has(Right::Change));
+            let both = combine_grants(grants).unwrap();
+            assert!(both.rights.has(Right::Read) && both.rights.has(Right::Write));
             assert_eq!(both.toolset.as_deref(), Some("a"));
         }
         assert_eq!(
-            combined([&anywhere, &look, &grant(Right::Run, Some("b"))]),
-            Err(Clash::Toolsets)
+            combine_grants([&anywhere, &look, &grant(Right::Run, Some("b"))]),
+            Err(GrantConflict::Toolsets)
         );
-        assert_eq!(combined([]), Err(Clash::Nothing));
+        assert_eq!(combine_grants([]), Err(GrantConflict::Nothing));
     }
 
     #[test]
     fn a_credential_stands_until_its_end() {
-        assert!(stands(None, u64::MAX));
-        assert!(stands(Some(1_000), 999));
-        assert!(!stands(Some(1_000), 1_000));
+        assert!(is_unexpired(None, u64::MAX));
+        assert!(is_unexpired(Some(1_000), 999));
+        assert!(!is_unexpired(Some(1_000), 1_000));
     }
 }

@@ -15,14 +15,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::interrupt::Interrupt;
 
 /// Operations between two looks at the driver's flag.
-const LOOK_EVERY: u64 = 1 << 10;
+const CHECK_INTERVAL: u64 = 1 << 10;
 
 /// Bytes that are as dear as one operation.
 pub(crate) const BYTES_PER_OPERATION: usize = 64;
 
 /// Why an evaluation was ended before it was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum BudgetExceeded {
     /// It took more operations than it may.
     Operations(u64),
     /// It made more bytes than it may.
@@ -35,16 +35,16 @@ pub(crate) enum Stop {
     Fault(String),
 }
 
-impl fmt::Display for Stop {
+impl fmt::Display for BudgetExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stop::Operations(max) => write!(f, "the evaluation takes more than {max} operations"),
-            Stop::Bytes(max) => write!(f, "the evaluation makes more than {max} bytes of data"),
-            Stop::Depth(max) => write!(f, "a value nests deeper than the limit of {max}"),
-            Stop::Interrupted => f.write_str(
+            BudgetExceeded::Operations(max) => write!(f, "the evaluation takes more than {max} operations"),
+            BudgetExceeded::Bytes(max) => write!(f, "the evaluation makes more than {max} bytes of data"),
+            BudgetExceeded::Depth(max) => write!(f, "a value nests deeper than the limit of {max}"),
+            BudgetExceeded::Interrupted => f.write_str(
                 "the evaluation was stopped: it took too long, its deadline passed, or the run was cancelled",
             ),
-            Stop::Fault(message) => write!(f, "the evaluation failed inside Segue: {message}"),
+            BudgetExceeded::Fault(message) => write!(f, "the evaluation failed inside Segue: {message}"),
         }
     }
 }
@@ -83,8 +83,8 @@ pub(crate) fn spent() -> u64 {
 
 /// Does something that may take so many operations and make so many bytes.
 pub(crate) fn metered<T>(operations: u64, bytes: usize, work: impl FnOnce() -> T) -> T {
-    struct Before(Meter);
-    impl Drop for Before {
+    struct RestoreMeter(Meter);
+    impl Drop for RestoreMeter {
         fn drop(&mut self) {
             #[cfg(test)]
             SPENT.set(METER.get().operations_max - METER.get().operations);
@@ -92,39 +92,42 @@ pub(crate) fn metered<T>(operations: u64, bytes: usize, work: impl FnOnce() -> T
         }
     }
     let meter = Meter { operations, bytes, operations_max: operations, bytes_max: bytes };
-    let _before = Before(METER.replace(meter));
+    let _before = RestoreMeter(METER.replace(meter));
     work()
 }
 
 /// Does something that ends when this flag is raised.
 pub(crate) fn interruptible<T>(interrupt: &Interrupt, work: impl FnOnce() -> T) -> T {
-    struct Before(Option<Interrupt>);
-    impl Drop for Before {
+    struct RestoreInterrupt(Option<Interrupt>);
+    impl Drop for RestoreInterrupt {
         fn drop(&mut self) {
             INTERRUPT.set(self.0.take());
         }
     }
-    let _before = Before(INTERRUPT.replace(Some(interrupt.clone())));
+    let _before = RestoreInterrupt(INTERRUPT.replace(Some(interrupt.clone())));
     work()
 }
 
 /// Whether evaluations of this thread should stop.
-pub(crate) fn look() -> Result<(), Stop> {
+pub(crate) fn check_interrupt() -> Result<(), BudgetExceeded> {
     let raised = INTERRUPT.with_borrow(|flag| flag.as_ref().is_some_and(Interrupt::is_raised));
-    if raised { Err(Stop::Interrupted) } else { Ok(()) }
+    if raised { Err(BudgetExceeded::Interrupted) } else { Ok(()) }
 }
 
 /// Whether nothing more should start on this thread for now.
-pub(crate) fn pauses() -> bool {
-    INTERRUPT.with_borrow(|flag| flag.as_ref().is_some_and(Interrupt::pauses))
+pub(crate) fn should_pause() -> bool {
+    INTERRUPT.with_borrow(|flag| flag.as_ref().is_some_and(Interrupt::is_paused))
 }
 
 /// Pays for so many operations.
-pub(crate) fn spend(work: u64) -> Result<(), Stop> {
+pub(crate) fn spend(work: u64) -> Result<(), BudgetExceeded> {
     let mut meter = METER.get();
-    let left = meter.operations.checked_sub(work).ok_or(Stop::Operations(meter.operations_max))?;
-    if left / LOOK_EVERY != meter.operations / LOOK_EVERY {
-        look()?;
+    let left = meter
+        .operations
+        .checked_sub(work)
+        .ok_or(BudgetExceeded::Operations(meter.operations_max))?;
+    if left / CHECK_INTERVAL != meter.operations / CHECK_INTERVAL {
+        check_interrupt()?;
     }
     meter.operations = left;
     METER.set(meter);
@@ -132,34 +135,36 @@ pub(crate) fn spend(work: u64) -> Result<(), Stop> {
 }
 
 /// Pays for so many bytes of new data, and for the work of making them.
-pub(crate) fn charge(bytes: usize) -> Result<(), Stop> {
+pub(crate) fn charge(bytes: usize) -> Result<(), BudgetExceeded> {
     let mut meter = METER.get();
-    meter.bytes = meter.bytes.checked_sub(bytes).ok_or(Stop::Bytes(meter.bytes_max))?;
+    meter.bytes = meter.bytes.checked_sub(bytes).ok_or(BudgetExceeded::Bytes(meter.bytes_max))?;
     METER.set(meter);
     spend(1 + (bytes / BYTES_PER_OPERATION) as u64)
 }
 
 /// [`spend`] for code that a library calls: ends the evaluation when nothing is left.
-pub(crate) fn tick(work: u64) {
-    spend(work).unwrap_or_else(|stop| end(stop));
+pub(crate) fn spend_or_unwind(work: u64) {
+    spend(work).unwrap_or_else(|stop| unwind(stop));
 }
 
 /// [`charge`] for code that a library calls.
-pub(crate) fn take(bytes: usize) {
-    charge(bytes).unwrap_or_else(|stop| end(stop));
+pub(crate) fn charge_or_unwind(bytes: usize) {
+    charge(bytes).unwrap_or_else(|stop| unwind(stop));
 }
 
 /// Ends the evaluation, through whatever library is in between.
-pub(crate) fn end(stop: Stop) -> ! {
+pub(crate) fn unwind(stop: BudgetExceeded) -> ! {
     resume_unwind(Box::new(stop))
 }
 
 /// Calls a library; says why it was ended, if it was.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Stop> {
+pub(crate) fn catch_unwound<T>(work: impl FnOnce() -> T) -> Result<T, BudgetExceeded> {
     // What is left half done by unwinding is dropped with the evaluation.
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| match payload.downcast::<Stop>() {
-        Ok(stop) => *stop,
-        Err(panic) => Stop::Fault(panic_message(&*panic).to_owned()),
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        match payload.downcast::<BudgetExceeded>() {
+            Ok(stop) => *stop,
+            Err(panic) => BudgetExceeded::Fault(panic_message(&*panic).to_owned()),
+        }
     })
 }
 
@@ -177,22 +182,31 @@ mod tests {
     fn a_library_is_left_in_the_middle() {
         let endless = || -> () {
             loop {
-                tick(1);
+                spend_or_unwind(1);
             }
         };
-        assert_eq!(metered(5_000, 0, || caught(endless)), Err(Stop::Operations(5_000)));
+        assert_eq!(
+            metered(5_000, 0, || catch_unwound(endless)),
+            Err(BudgetExceeded::Operations(5_000))
+        );
         let growing = || -> () {
             loop {
-                take(100);
+                charge_or_unwind(100);
             }
         };
-        assert_eq!(metered(u64::MAX, 1_000, || caught(growing)), Err(Stop::Bytes(1_000)));
+        assert_eq!(
+            metered(u64::MAX, 1_000, || catch_unwound(growing)),
+            Err(BudgetExceeded::Bytes(1_000))
+        );
         let interrupt = Interrupt::default();
         interrupt.raise();
-        assert_eq!(interruptible(&interrupt, || caught(endless)), Err(Stop::Interrupted));
+        assert_eq!(
+            interruptible(&interrupt, || catch_unwound(endless)),
+            Err(BudgetExceeded::Interrupted)
+        );
         let faulty = || -> () { panic!("planted") };
-        assert_eq!(caught(faulty), Err(Stop::Fault("planted".to_owned())));
+        assert_eq!(catch_unwound(faulty), Err(BudgetExceeded::Fault("planted".to_owned())));
         // Nothing of that stays behind.
-        assert_eq!((spend(1 << 40), look()), (Ok(()), Ok(())));
+        assert_eq!((spend(1 << 40), check_interrupt()), (Ok(()), Ok(())));
     }
 }

@@ -77,7 +77,7 @@ pub enum Unresolved {
 /// Bounds that an author or a host sets to a composition. They are looked at when it is checked, and
 /// again where a run makes more of it than was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guards {
+pub struct CompositionGuards {
     /// Steps, bodies included; absent means the limit of all compositions.
     pub max_steps: Option<u32>,
     /// The only tools that its steps may call, by id or by name; absent means all, empty means none.
@@ -86,9 +86,9 @@ pub struct Guards {
     pub max_tool_calls: Option<u32>,
 }
 
-impl Guards {
+impl CompositionGuards {
     /// Whether a tool may be called.
-    pub fn allow(&self, tool: &ToolId) -> bool {
+    pub fn allows(&self, tool: &ToolId) -> bool {
         self.allowed_tools.as_ref().is_none_or(|allowed| {
             allowed.iter().any(|known| **known == *tool.as_str() || **known == *tool.name())
         })
@@ -153,7 +153,7 @@ pub struct Composition {
     /// Steps at once.
     pub max_concurrency: u32,
     /// What it may be made of and may do.
-    pub guards: Guards,
+    pub guards: CompositionGuards,
     /// What becomes of references without a value.
     pub unresolved: Unresolved,
     /// The steps.
@@ -228,7 +228,7 @@ impl Body {
 
 /// Where a program may go on after one of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ways {
+pub struct Transitions {
     /// After success.
     pub success: Target,
     /// Without a word of where: also what follows a step that is skipped.
@@ -241,7 +241,7 @@ impl Body {
     /// For each step of a program, whether it is passed over in sequence: it is there for failures
     /// that lead to it, and for nothing else. The first step is where the program begins, so it is
     /// never passed over.
-    pub fn passed_over(&self) -> Vec<bool> {
+    pub fn failure_only_steps(&self) -> Vec<bool> {
         let mut by_failure = vec![false; self.steps.len()];
         let mut by_success = vec![false; self.steps.len()];
         for step in &self.steps {
@@ -260,14 +260,14 @@ impl Body {
     }
 
     /// Where a program goes on after each of its steps.
-    pub fn ways(&self) -> Vec<Ways> {
-        let passed_over = self.passed_over();
+    pub fn transitions(&self) -> Vec<Transitions> {
+        let passed_over = self.failure_only_steps();
         let mut in_sequence = Target::End;
-        let mut ways: Vec<Ways> = Vec::with_capacity(self.steps.len());
+        let mut ways: Vec<Transitions> = Vec::with_capacity(self.steps.len());
         for (position, step) in self.steps.iter().enumerate().rev() {
             let said = |next: &Option<Next>| next.as_ref().map_or(in_sequence, |next| next.target);
             let goes_on = step.on_failure.action == FailureAction::Continue;
-            ways.push(Ways {
+            ways.push(Transitions {
                 success: said(&step.on_success.next),
                 in_sequence,
                 failure: goes_on.then(|| said(&step.on_failure.next)),
@@ -322,9 +322,9 @@ pub struct Step {
     /// The author's word that calling it twice is harmless, or not.
     pub idempotent: Option<bool>,
     /// What really takes it back: the author's word, else the tool's; known after checking.
-    pub undo: Undo,
+    pub resolved_rollback: ResolvedRollback,
     /// The same for each fallback.
-    pub fallback_undos: Vec<Undo>,
+    pub fallback_rollbacks: Vec<ResolvedRollback>,
     /// How to find out whether an unanswered call did its work.
     pub probe: Option<Probe>,
     /// JSON Pointers to what must never be written down.
@@ -394,7 +394,7 @@ pub enum StepKind {
         /// How long the question stands.
         timeout_ms: Option<Millis>,
         /// What silence means.
-        on_timeout: Silence,
+        on_timeout: OnApprovalTimeout,
     },
     /// Waits.
     Wait {
@@ -407,7 +407,7 @@ pub enum StepKind {
 
 impl StepKind {
     /// The word that the language has for it.
-    pub fn word(&self) -> &'static str {
+    pub fn keyword(&self) -> &'static str {
         match self {
             StepKind::Tool(_) => "tool",
             StepKind::Parallel { .. } => "parallel",
@@ -549,7 +549,7 @@ pub struct Case {
 /// What silence means to a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Silence {
+pub enum OnApprovalTimeout {
     /// No.
     #[default]
     Deny,
@@ -645,7 +645,7 @@ pub enum StepRollback {
 /// Not an `Option`: "nothing to take back", "nobody knows how" and "cannot be taken back" are
 /// different promises.
 #[derive(Clone, Debug, Default)]
-pub enum Undo {
+pub enum ResolvedRollback {
     /// Nobody said how.
     #[default]
     Unknown,

@@ -257,7 +257,10 @@ pub struct DiagnosticView {
 }
 
 /// The nearest of `candidates` to `word`, if one is near enough to be meant.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let folded = word.to_lowercase();
     candidates
         .into_iter()
@@ -299,10 +302,10 @@ mod tests {
     #[test]
     fn nearest_offers_what_was_meant_and_nothing_else() {
         let words = ["depends_on", "output_key", "timeout", "tool"];
-        assert_eq!(nearest("dependsOn", words), Some("depends_on"));
-        assert_eq!(nearest("tol", words), Some("tool"));
-        assert_eq!(nearest("outptu_key", words), Some("output_key"));
-        assert_eq!(nearest("banana", words), None);
+        assert_eq!(nearest_name("dependsOn", words), Some("depends_on"));
+        assert_eq!(nearest_name("tol", words), Some("tool"));
+        assert_eq!(nearest_name("outptu_key", words), Some("output_key"));
+        assert_eq!(nearest_name("banana", words), None);
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub fn without_iterations(path: &str) -> String {
 
 /// Whether `name` speaks of the step at `path`: by its path, with or without the iterations, or by
 /// its id alone.
-pub fn means_step(name: &str, path: &str) -> bool {
+pub fn refers_to_step(name: &str, path: &str) -> bool {
     let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
     name == path || name == id || name == without_iterations(path)
 }

@@ -35,7 +35,7 @@ impl Interrupt {
     }
 
     /// Does something whose evaluations stop when this flag is raised.
-    pub fn stops<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn run_interruptible<T>(&self, work: impl FnOnce() -> T) -> T {
         crate::budget::interruptible(self, work)
     }
 
@@ -45,7 +45,7 @@ impl Interrupt {
     }
 
     /// Whether nothing more should start: a pause, or a stop.
-    pub fn pauses(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.0.load(Ordering::Relaxed) != LOWERED
     }
 }

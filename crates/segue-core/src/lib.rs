@@ -28,24 +28,25 @@
 
 pub mod access;
 mod budget;
+pub mod code_tools;
 pub mod compile;
-pub mod composed;
 pub mod composition;
 pub mod diagnostic;
+pub mod dry_run;
 pub mod expose;
 pub mod expr;
 pub mod generate;
 pub mod id;
+pub mod inferred_schema;
 pub mod interrupt;
 pub mod limits;
 pub mod pattern;
 pub mod plan;
-pub mod rehearsal;
+pub mod planner;
 pub mod result;
 pub mod run;
 pub mod schema;
 pub mod secret;
-pub mod shape;
 pub mod template;
 pub mod testing;
 pub mod tool;
@@ -53,7 +54,6 @@ pub mod toolset;
 pub mod types;
 pub mod value;
 pub mod view;
-pub mod words;
 
 /// The version of the language of compositions that this Segue reads: what `min_version` of a
 /// template is held against. It grows with what can be written, not with each release.

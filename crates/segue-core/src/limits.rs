@@ -48,7 +48,8 @@ pub struct Limits {
     /// Times that the steps of programs may start in one run.
     pub run_visits_max: u64,
     /// How long one attempt to take a step back may take, where its step says nothing.
-    pub undo_timeout_ms: u64,
+    #[serde(alias = "undo_timeout_ms")]
+    pub rollback_timeout_ms: u64,
     /// Size of the values of all steps of one run, each part counted wherever it stands.
     pub run_value_bytes_max: usize,
     /// Texts and numbers of one run that must not be written down.
@@ -79,7 +80,7 @@ pub struct Limits {
     pub breaker_open_ms: u64,
     /// The longest duration that may be asked for.
     pub duration_ms_max: u64,
-    /// The longest wait that a tool may ask for with `Retry-After`.
+    /// The longest wait that a tool may ask for with `Retry-TransitionCause`.
     pub retry_after_ms_max: u64,
     /// Findings reported for one document; the rest is counted.
     pub diagnostics_max: usize,
@@ -198,7 +199,7 @@ impl Default for Limits {
             repeat_rounds_max: 10_000,
             step_visits_max: 100,
             run_visits_max: 10_000,
-            undo_timeout_ms: 60_000,
+            rollback_timeout_ms: 60_000,
             run_value_bytes_max: 1024 * 1024 * 1024,
             sensitive_texts_max: 50_000,
             sensitive_bytes_max: 8 * 1024 * 1024,

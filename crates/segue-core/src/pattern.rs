@@ -12,7 +12,7 @@ mod lookahead;
 use regex::{CaptureMatches, Captures, Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use crate::budget::{self, Stop};
+use crate::budget::{self, BudgetExceeded};
 use lookahead::Lookahead;
 
 /// Bytes of a pattern as it is written.
@@ -107,8 +107,8 @@ impl Pattern {
     }
 
     /// Pays for a search in an evaluation.
-    pub(crate) fn pay(&self, bytes: usize) {
-        budget::tick(1 + self.steps(bytes) / STEPS_PER_OPERATION);
+    pub(crate) fn charge(&self, bytes: usize) {
+        budget::spend_or_unwind(1 + self.steps(bytes) / STEPS_PER_OPERATION);
     }
 
     /// What compiling it costs an evaluation, in operations.
@@ -133,7 +133,7 @@ impl Pattern {
             found: self.regex.captures_iter(text),
             from: 0,
             free: text.len().saturating_mul(PASSES_FREE),
-            bill: Bill { places: self.places, steps: 0, steps_max },
+            bill: MatchCost { places: self.places, steps: 0, steps_max },
             lookahead: None,
         }
     }
@@ -145,17 +145,17 @@ impl Pattern {
 
 /// What a pattern costs that is compiled and used by others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Weight {
+pub(crate) struct PatternCost {
     /// Its places, repetitions written out.
     pub(crate) places: u64,
     /// Operations of compiling it.
     pub(crate) compilation: u64,
 }
 
-impl Weight {
-    pub(crate) fn of(pattern: &str) -> Result<Weight, PatternError> {
+impl PatternCost {
+    pub(crate) fn of(pattern: &str) -> Result<PatternCost, PatternError> {
         let hir = parsed(pattern, Flags::default())?;
-        Ok(Weight { places: places(&hir), compilation: compilation(&hir) })
+        Ok(PatternCost { places: places(&hir), compilation: compilation(&hir) })
     }
 }
 
@@ -205,23 +205,23 @@ pub struct Matches<'a> {
     from: usize,
     /// Bytes that searches may still look at for nothing.
     free: usize,
-    bill: Bill,
+    bill: MatchCost,
     lookahead: Option<Lookahead>,
 }
 
 /// What searches have cost.
-struct Bill {
+struct MatchCost {
     places: u64,
     steps: u64,
     steps_max: u64,
 }
 
-impl Bill {
-    fn pay(&mut self, bytes: usize) -> Result<(), Stop> {
+impl MatchCost {
+    fn pay(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let steps = self.places.saturating_mul(bytes as u64).saturating_mul(STEPS_PER_STEP);
         self.steps = self.steps.saturating_add(steps);
         if self.steps > self.steps_max {
-            return Err(Stop::Operations(self.steps_max / STEPS_PER_OPERATION));
+            return Err(BudgetExceeded::Operations(self.steps_max / STEPS_PER_OPERATION));
         }
         budget::spend(1 + steps / STEPS_PER_OPERATION)
     }
@@ -229,7 +229,7 @@ impl Bill {
 
 impl<'a> Matches<'a> {
     /// The next match, if it can be paid for.
-    pub(crate) fn try_next(&mut self) -> Result<Option<Captures<'a>>, Stop> {
+    pub(crate) fn try_next(&mut self) -> Result<Option<Captures<'a>>, BudgetExceeded> {
         let rest = self.text.len() - self.from;
         match self.free.checked_sub(rest) {
             Some(free) => self.free = free,
@@ -242,7 +242,7 @@ impl<'a> Matches<'a> {
 
     /// Pays for what the next search looks at. One that finds nothing but the end of the last match is
     /// followed by another, one character on.
-    fn look_ahead(&mut self) -> Result<(), Stop> {
+    fn look_ahead(&mut self) -> Result<(), BudgetExceeded> {
         let (hir, text) = (&self.pattern.hir, self.text.as_bytes());
         let lookahead = self.lookahead.get_or_insert_with(|| Lookahead::new(hir));
         lookahead.search(text, self.from, &mut |bytes| self.bill.pay(bytes))?;

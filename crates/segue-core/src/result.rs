@@ -12,9 +12,9 @@ use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
 
 /// The result of a run in the shape of its dialect.
-pub fn in_dialect(view: &RunView, run: &Run, journal: &[Entry]) -> Value {
+pub fn dialect_result(view: &RunView, run: &Run, journal: &[Entry]) -> Value {
     match view.dialect {
-        Dialect::Chain => composite(view, history(run, journal)),
+        Dialect::Chain => composite_result(view, history(run, journal)),
         Dialect::Skill => skill(view),
         Dialect::Plan => plan(view),
         Dialect::Composition | Dialect::Composed | Dialect::ToolHive | Dialect::Arazzo => {
@@ -32,11 +32,11 @@ pub fn history(run: &Run, journal: &[Entry]) -> Vec<Value> {
             Fact::Called { node, candidate, .. } | Fact::Entered { node, candidate, .. } => {
                 let (count, tool) = attempts.entry(*node).or_default();
                 *count += 1;
-                *tool = run.tool_of(*node, *candidate);
+                *tool = run.tool_name(*node, *candidate);
                 continue;
             }
             Fact::Succeeded { node, output, .. } => (node, "success", ("result", output.clone())),
-            Fact::Rested { node, failure, .. } => (node, "retry", error(failure)),
+            Fact::BackedOff { node, failure, .. } => (node, "retry", error(failure)),
             Fact::GaveUp { node, failure }
             | Fact::Tolerated { node, failure, .. }
             | Fact::Failed { node, failure } => (node, "failed", error(failure)),
@@ -46,7 +46,7 @@ pub fn history(run: &Run, journal: &[Entry]) -> Vec<Value> {
             _ => continue,
         };
         let (count, tool) = attempts.get(node).cloned().unwrap_or_default();
-        let tool = if tool.is_empty() { run.tool_of(*node, 0) } else { tool };
+        let tool = if tool.is_empty() { run.tool_name(*node, 0) } else { tool };
         history.push(Value::object([
             ("step", Value::String(run.path(*node))),
             ("tool", Value::from(tool)),
@@ -64,8 +64,8 @@ fn error(failure: &Failure) -> (&'static str, Value) {
 }
 
 /// What a composite tool returns: the chain's result, with the names that it gave beside it.
-pub fn composite(view: &RunView, history: Vec<Value>) -> Value {
-    let mut data = chain(view, history);
+pub fn composite_result(view: &RunView, history: Vec<Value>) -> Value {
+    let mut data = chain_result(view, history);
     for (name, value) in &view.state {
         data.entry(name.clone()).or_insert_with(|| value.clone());
     }
@@ -79,7 +79,7 @@ pub fn composite(view: &RunView, history: Vec<Value>) -> Value {
 }
 
 /// What a chain comes to.
-pub fn chain(view: &RunView, history: Vec<Value>) -> Map {
+pub fn chain_result(view: &RunView, history: Vec<Value>) -> Map {
     let results = executed(view).map(|step| {
         let name = Value::String(chain_step_name(step));
         outcome([("step", name), ("status", Value::from(word(step)))], step, "result")

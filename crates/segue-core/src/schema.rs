@@ -5,8 +5,8 @@
 //! validation has a budget: each look at a value is an operation.
 
 mod cost;
+mod sample;
 mod shared;
-mod stand_in;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,12 +14,12 @@ use std::sync::{Arc, OnceLock};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 
-use crate::budget::{self, Stop};
+use crate::budget::{self, BudgetExceeded};
 use crate::pattern::PATTERN_BYTES_MAX;
 use crate::types::Type;
 use crate::value::Value;
-use cost::Cost;
-use shared::Shared;
+use cost::SchemaCost;
+use shared::SharedJson;
 
 /// Operations of one validation, and how many more for each value inside the one at hand.
 const OPERATIONS_FREE: u64 = 1_000_000;
@@ -35,15 +35,15 @@ const VIOLATIONS_MAX: usize = 8;
 /// A JSON Schema.
 pub struct Schema {
     json: Value,
-    validator: OnceLock<Result<Compiled, Violation>>,
+    validator: OnceLock<Result<CompiledSchema, Violation>>,
     ty: OnceLock<Type>,
     sensitive: OnceLock<Vec<Arc<str>>>,
 }
 
 /// A schema that can be held against values.
-struct Compiled {
-    validator: Validator<Shared>,
-    cost: Cost,
+struct CompiledSchema {
+    validator: Validator<SharedJson>,
+    cost: SchemaCost,
 }
 
 /// One way in which a value does not fit its schema.
@@ -149,33 +149,33 @@ impl Schema {
         })
     }
 
-    fn validator(&self) -> Result<&Compiled, Violation> {
+    fn validator(&self) -> Result<&CompiledSchema, Violation> {
         let compiled = self.validator.get_or_init(|| compile(&self.json));
         compiled.as_ref().map_err(Clone::clone)
     }
 }
 
-fn compile(json: &Value) -> Result<Compiled, Violation> {
+fn compile(json: &Value) -> Result<CompiledSchema, Violation> {
     let whole = |message: String| Violation { pointer: String::new(), message };
     let cost = cost::cost(json).map_err(|reason| whole(format!("it is too large: {reason}")))?;
     let build = || {
-        jsonschema::options_for::<Shared>()
+        jsonschema::options_for::<SharedJson>()
             .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
             .build(&serde_json::Value::from(json))
     };
-    let built = budget::caught(build).map_err(|stop| whole(stop.to_string()))?;
+    let built = budget::catch_unwound(build).map_err(|stop| whole(stop.to_string()))?;
     let validator = built.map_err(|error| Violation {
         pointer: error.instance_path().as_str().to_owned(),
         message: shorten(&error.to_string()),
     })?;
-    Ok(Compiled { validator, cost })
+    Ok(CompiledSchema { validator, cost })
 }
 
-impl Compiled {
+impl CompiledSchema {
     /// Has the library do something that may take so many operations.
-    fn within<T>(&self, operations: u64, work: impl FnOnce() -> T) -> Result<T, Stop> {
+    fn within<T>(&self, operations: u64, work: impl FnOnce() -> T) -> Result<T, BudgetExceeded> {
         let work = || shared::with_cost(self.cost, work);
-        budget::metered(operations, usize::MAX, || budget::caught(work))
+        budget::metered(operations, usize::MAX, || budget::catch_unwound(work))
     }
 
     fn violations(&self, value: &Value) -> Vec<Violation> {

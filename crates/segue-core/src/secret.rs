@@ -15,7 +15,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
-use index::Index;
+use index::SecretIndex;
 
 /// Shorter secrets are not looked for as base64 and hexadecimal digits: a few characters of those stand
 /// everywhere.
@@ -32,31 +32,31 @@ const LAYERS_MAX: usize = 4;
 
 /// Finds secrets in texts.
 #[derive(Clone, Default)]
-pub struct Finder {
+pub struct SecretFinder {
     /// Each at most half as large as the one before it: secrets that come one after the other make a new
     /// index of few, and of many only now and then.
-    groups: Vec<Group>,
+    groups: Vec<SecretGroup>,
 }
 
 /// Secrets that are looked for together.
 #[derive(Clone)]
-struct Group {
+struct SecretGroup {
     secrets: Vec<Arc<str>>,
-    index: Index,
+    index: SecretIndex,
 }
 
 /// Secrets are not shown.
-impl fmt::Debug for Finder {
+impl fmt::Debug for SecretFinder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count: usize = self.groups.iter().map(|group| group.secrets.len()).sum();
         write!(f, "Finder({count})")
     }
 }
 
-impl Finder {
+impl SecretFinder {
     /// Finds these, in every form.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Finder {
-        let mut finder = Finder::default();
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> SecretFinder {
+        let mut finder = SecretFinder::default();
         finder.add_all(secrets.into_iter().map(Arc::from).collect());
         finder
     }
@@ -73,7 +73,7 @@ impl Finder {
         let mut needles: Vec<Vec<u8>> = secrets.iter().flat_map(|it| needles_of(it)).collect();
         needles.sort_unstable();
         needles.dedup();
-        self.groups.push(Group { index: Index::new(&needles), secrets });
+        self.groups.push(SecretGroup { index: SecretIndex::new(&needles), secrets });
     }
 
     /// Whether it looks for nothing.
@@ -82,7 +82,7 @@ impl Finder {
     }
 
     /// Whether one of them stands in a text.
-    pub fn is_in(&self, text: &str) -> bool {
+    pub fn is_found_in(&self, text: &str) -> bool {
         !self.places(text).is_empty()
     }
 
@@ -107,7 +107,7 @@ impl Finder {
             self.groups.iter().flat_map(|group| group.index.find(bytes)).collect()
         };
         let mut found = find(text.as_bytes());
-        let mut layer = Layer::first(text);
+        let mut layer = DecodedText::first(text);
         for _ in 0..LAYERS_MAX {
             let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
             let places = find(&next.bytes).into_iter();
@@ -122,7 +122,7 @@ impl Finder {
 fn needles_of(secret: &str) -> Vec<Vec<u8>> {
     let mut forms: Vec<Vec<u8>> = forms_of(secret).into_iter().map(Into::into).collect();
     // What looks like an escape in a secret is undone with those around it.
-    let mut layer = Layer::first(secret);
+    let mut layer = DecodedText::first(secret);
     for _ in 0..LAYERS_MAX {
         let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
         forms.extend((next.bytes.len() >= UNESCAPED_BYTES_MIN).then(|| next.bytes.clone()));
@@ -146,21 +146,21 @@ fn merged(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
 }
 
 /// A text with some of its escapes undone, and where each byte of it begins in the text itself.
-struct Layer {
+struct DecodedText {
     bytes: Vec<u8>,
     /// One more than there are bytes: where the last one ends.
     starts: Vec<usize>,
 }
 
-impl Layer {
+impl DecodedText {
     /// A text as it is; nothing when it has no escapes.
-    fn first(text: &str) -> Option<Layer> {
+    fn first(text: &str) -> Option<DecodedText> {
         memchr::memchr2(b'%', b'\\', text.as_bytes())?;
-        Some(Layer { bytes: text.as_bytes().to_vec(), starts: (0..=text.len()).collect() })
+        Some(DecodedText { bytes: text.as_bytes().to_vec(), starts: (0..=text.len()).collect() })
     }
 
     /// The same with its escapes undone once; nothing when there are none.
-    fn unescaped(&self) -> Option<Layer> {
+    fn unescaped(&self) -> Option<DecodedText> {
         memchr::memchr2(b'%', b'\\', &self.bytes)?;
         let (mut bytes, mut starts) = (Vec::with_capacity(self.bytes.len()), Vec::new());
         let (mut at, mut has_escapes) = (0, false);
@@ -172,37 +172,37 @@ impl Layer {
             };
             let (meant, length) = match escape {
                 Some((meant, length)) => (meant, length),
-                None => (Meant::Byte(self.bytes[at]), 1),
+                None => (Escaped::Byte(self.bytes[at]), 1),
             };
             has_escapes |= length > 1;
             let before = bytes.len();
             match meant {
-                Meant::Byte(byte) => bytes.push(byte),
-                Meant::Char(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                Escaped::Byte(byte) => bytes.push(byte),
+                Escaped::Char(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
             starts.extend(std::iter::repeat_n(self.starts[at], bytes.len() - before));
             at += length;
         }
         starts.push(self.starts[self.bytes.len()]);
-        has_escapes.then_some(Layer { bytes, starts })
+        has_escapes.then_some(DecodedText { bytes, starts })
     }
 }
 
 /// What an escape stands for.
-enum Meant {
+enum Escaped {
     Byte(u8),
     Char(char),
 }
 
 /// `%2F`
-fn percent(bytes: &[u8]) -> Option<(Meant, usize)> {
+fn percent(bytes: &[u8]) -> Option<(Escaped, usize)> {
     let byte = u8::try_from(digits(bytes.get(1..3)?)?).ok()?;
-    Some((Meant::Byte(byte), 3))
+    Some((Escaped::Byte(byte), 3))
 }
 
 /// `\/`, `\n`, `\x2f`, `\u002f`, `\u{2f}`, `\ud83d\ude00`
-fn backslash(bytes: &[u8]) -> Option<(Meant, usize)> {
-    let byte = |byte| Some((Meant::Byte(byte), 2));
+fn backslash(bytes: &[u8]) -> Option<(Escaped, usize)> {
+    let byte = |byte| Some((Escaped::Byte(byte), 2));
     match bytes.get(1)? {
         own @ (b'"' | b'\\' | b'/' | b'\'') => byte(*own),
         b'n' => byte(b'\n'),
@@ -210,20 +210,20 @@ fn backslash(bytes: &[u8]) -> Option<(Meant, usize)> {
         b'r' => byte(b'\r'),
         b'b' => byte(8),
         b'f' => byte(12),
-        b'x' => Some((Meant::Char(char::from_u32(digits(bytes.get(2..4)?)?)?), 4)),
+        b'x' => Some((Escaped::Char(char::from_u32(digits(bytes.get(2..4)?)?)?), 4)),
         b'u' if bytes.get(2) == Some(&b'{') => {
             let end = bytes.iter().take(12).position(|byte| *byte == b'}')?;
-            Some((Meant::Char(char::from_u32(digits(&bytes[3..end])?)?), end + 1))
+            Some((Escaped::Char(char::from_u32(digits(&bytes[3..end])?)?), end + 1))
         }
         b'u' => {
             let high = digits(bytes.get(2..6)?)?;
             if let Some(c) = char::from_u32(high) {
-                return Some((Meant::Char(c), 6));
+                return Some((Escaped::Char(c), 6));
             }
             let low = bytes.get(6..8).filter(|it| *it == b"\\u").and(bytes.get(8..12))?;
             let pair = [u16::try_from(high).ok()?, u16::try_from(digits(low)?).ok()?];
             let c = char::decode_utf16(pair).next()?.ok()?;
-            Some((Meant::Char(c), 12))
+            Some((Escaped::Char(c), 12))
         }
         _ => None,
     }
@@ -355,7 +355,7 @@ mod tests {
         ) {
             let written = second.write(&first.write(&secret));
             let text = format!("{}{written}{}", around.0, around.1);
-            let clean = Finder::new([&*secret]).replace(&text, "•");
+            let clean = SecretFinder::new([&*secret]).replace(&text, "•");
             prop_assert!(clean.is_some(), "{first:?} {second:?}: {text}");
             let clean = clean.unwrap();
             prop_assert!(!clean.contains(&written), "{first:?} {second:?}: {clean}");
@@ -367,7 +367,7 @@ mod tests {
         /// What has no secret in it stays as it is, and nothing panics.
         #[test]
         fn other_texts_stay(text in "\\PC{0,60}", noise in "[%\\\\ux{}0-9a-f]{0,30}") {
-            let finder = Finder::new(["never-in-there-1"]);
+            let finder = SecretFinder::new(["never-in-there-1"]);
             prop_assert_eq!(finder.replace(&format!("{text}{noise}"), "•"), None);
         }
     }
@@ -375,7 +375,7 @@ mod tests {
     /// Also where something stands around it, as in a header of basic authentication.
     #[test]
     fn base64_of_more_than_a_secret_does_not_get_through() {
-        let finder = Finder::new(["s3cr3t/token?1"]);
+        let finder = SecretFinder::new(["s3cr3t/token?1"]);
         for around in ["", "u", "us", "use"] {
             let text = format!("{around}:s3cr3t/token?1{around}");
             for encoded in [STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {

@@ -10,11 +10,11 @@ use crate::value::{Map, Value};
 
 /// The namespace under which runs of templates are counted, by their ids, beside the calls of tools. No
 /// source of tools can have this name.
-pub const COUNTED: &str = "(template)";
+pub const USAGE_NAMESPACE: &str = "(template)";
 
 /// A template, as it was written.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub struct CompositionTemplate {
     /// Its id, one of a kind in a library.
     pub id: Arc<str>,
     /// How people call it.
@@ -33,7 +33,7 @@ pub struct Template {
 
 /// What runs of a template have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Practice {
+pub struct UsageStats {
     /// Runs that are over.
     pub runs: u64,
     /// Those that did not succeed.
@@ -45,7 +45,7 @@ pub struct Practice {
 /// Where a template comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum TemplateOrigin {
     /// It comes with Segue.
     Shipped,
     /// From a file that the configuration names.
@@ -71,7 +71,7 @@ pub struct TemplateView {
     /// What it needs.
     pub validation: TemplateValidation,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: TemplateOrigin,
 }
 
 /// What is known of a template.
@@ -102,10 +102,15 @@ pub struct TemplateValidation {
     pub min_version: Option<Arc<str>>,
 }
 
-impl Template {
+impl CompositionTemplate {
     /// The template for others, with what its runs have shown. Which tools it requires is read off
     /// its plan where its author does not say.
-    pub fn view(&self, origin: Origin, practice: Practice, plan: Option<&Plan>) -> TemplateView {
+    pub fn view(
+        &self,
+        origin: TemplateOrigin,
+        usage: UsageStats,
+        plan: Option<&Plan>,
+    ) -> TemplateView {
         let members = self.metadata.as_object();
         let mut more = members.map(|members| (**members).clone()).unwrap_or_default();
         let mut take = |name: &str| more.shift_remove(name);
@@ -114,9 +119,9 @@ impl Template {
         let estimated = take("estimated_duration_ms").and_then(|value| value.as_u64());
         // Counted, not claimed.
         let _ = (take("success_rate"), take("usage_count"));
-        let succeeded = practice.runs.saturating_sub(practice.failures);
+        let succeeded = usage.runs.saturating_sub(usage.failures);
         let declared = || {
-            let calls = plan.map(Plan::declared).unwrap_or_default();
+            let calls = plan.map(Plan::declared_calls).unwrap_or_default();
             calls.into_iter().map(|call| Arc::from(call.tool.as_str())).collect()
         };
         TemplateView {
@@ -127,9 +132,9 @@ impl Template {
             metadata: TemplateMetadata {
                 category: category.unwrap_or_else(|| "other".into()),
                 tags: texts(&tags).map(Arc::from).collect(),
-                estimated_duration_ms: practice.p50_ms.or(estimated),
-                success_rate: (practice.runs > 0).then(|| succeeded as f64 / practice.runs as f64),
-                usage_count: practice.runs,
+                estimated_duration_ms: usage.p50_ms.or(estimated),
+                success_rate: (usage.runs > 0).then(|| succeeded as f64 / usage.runs as f64),
+                usage_count: usage.runs,
                 more,
             },
             validation: TemplateValidation {
@@ -142,7 +147,7 @@ impl Template {
 
     /// How well it answers to words: how many of them stand in its name, its tags and its
     /// description, where a name counts more; nothing when one of them is nowhere.
-    pub fn fits(&self, words: &[String]) -> Option<u32> {
+    pub fn search_score(&self, words: &[String]) -> Option<u32> {
         let category = self.metadata.get("category").and_then(Value::as_str);
         let tags = self.metadata.get("tags").into_iter().flat_map(texts).chain(category);
         let tags = tags.map(str::to_lowercase).collect::<Vec<_>>().join(" ");

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::composed::{AsksWhen, Composed};
+use crate::code_tools::{CodeTool, ConfirmWhen};
 use crate::composition::Composition;
-use crate::diagnostic::nearest;
+use crate::diagnostic::nearest_name;
 use crate::id::ToolId;
+use crate::inferred_schema::InferredSchema;
 use crate::schema::Schema;
-use crate::shape::Shape;
 use crate::toolset::Toolset;
 use crate::value::Value;
 
@@ -65,7 +65,7 @@ impl Annotations {
 /// When a call asks a person first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Confirm {
+pub enum ConfirmPolicy {
     /// When it destroys, or when nothing is known of it.
     #[default]
     ByEffect,
@@ -114,9 +114,9 @@ pub struct ToolSpec {
     /// How its work is taken back.
     pub rollback: DeclaredRollback,
     /// When it asks first.
-    pub confirm: Confirm,
+    pub confirm: ConfirmPolicy,
     /// Arguments with which it asks first, by its own word. No part of the definition.
-    pub asks_when: Option<AsksWhen>,
+    pub confirm_when: Option<ConfirmWhen>,
     /// Rights that it needs.
     pub scopes: Vec<Arc<str>>,
     /// Words that it is found by.
@@ -128,14 +128,14 @@ pub struct ToolSpec {
     /// The composition behind it, when it is one.
     pub composition: Option<Arc<Composition>>,
     /// The tools that its code calls, when it calls any.
-    pub composed: Option<Composed>,
+    pub code_tool: Option<CodeTool>,
     /// What earlier calls have shown. No part of the definition.
-    pub observed: Option<Observed>,
+    pub observed: Option<ObservedStats>,
     /// The hash of the definition as its source gave it, fields included that nobody here knows.
     pub pin: Option<Arc<str>>,
     /// The hash of what the operator has behind it: a command's words, an address. No part of the
     /// definition, because the same composition means the same elsewhere; but a run goes on with it only.
-    pub behind: Option<Arc<str>>,
+    pub backend_hash: Option<Arc<str>>,
 }
 
 /// What stands behind a tool.
@@ -164,7 +164,7 @@ impl Backend {
 
 /// What earlier calls of a tool have shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedStats {
     /// Calls that ended.
     pub calls: u64,
     /// Those that failed.
@@ -174,12 +174,12 @@ pub struct Observed {
     /// Of twenty, nineteen took no longer.
     pub p95_ms: u64,
     /// What its values looked like, where no schema says so.
-    pub output: Option<Arc<Shape>>,
+    pub output: Option<Arc<InferredSchema>>,
 }
 
-impl Observed {
+impl ObservedStats {
     /// Whether there were enough calls to conclude anything from them.
-    pub fn is_telling(&self) -> bool {
+    pub fn has_enough_calls(&self) -> bool {
         self.calls >= 20
     }
 }
@@ -194,17 +194,17 @@ impl ToolSpec {
             output: None,
             annotations: Annotations::default(),
             rollback: DeclaredRollback::Unknown,
-            confirm: Confirm::ByEffect,
-            asks_when: None,
+            confirm: ConfirmPolicy::ByEffect,
+            confirm_when: None,
             scopes: Vec::new(),
             tags: Vec::new(),
             category: None,
             backend: Backend::Local,
             composition: None,
-            composed: None,
+            code_tool: None,
             observed: None,
             pin: None,
-            behind: None,
+            backend_hash: None,
         }
     }
 
@@ -215,51 +215,51 @@ impl ToolSpec {
 
     /// Whether a call asks a person first; with some arguments, when it depends on them.
     pub fn needs_confirmation(&self) -> bool {
-        self.asks_if(|_| true)
+        self.confirms_if(|_| true)
     }
 
     /// Whether a call with these arguments asks a person first.
-    pub fn asks(&self, args: &Value) -> bool {
-        self.asks_within(args, &[])
+    pub fn must_confirm(&self, args: &Value) -> bool {
+        self.must_confirm_within(args, &[])
     }
 
     /// The same in a run that may overwrite such files without asking.
-    pub fn asks_within(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
-        self.asks_if(|own| own.asks(args, overwrites))
+    pub fn must_confirm_within(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
+        self.confirms_if(|own| own.must_confirm(args, overwrites))
     }
 
     /// Whether it depends on the arguments of a call if it asks.
-    pub fn asks_sometimes(&self) -> bool {
-        self.needs_confirmation() && !self.asks_if(|_| false)
+    pub fn confirms_conditionally(&self) -> bool {
+        self.needs_confirmation() && !self.confirms_if(|_| false)
     }
 
-    fn asks_if(&self, own: impl FnOnce(&AsksWhen) -> bool) -> bool {
+    fn confirms_if(&self, own: impl FnOnce(&ConfirmWhen) -> bool) -> bool {
         match self.confirm {
-            Confirm::Always => true,
-            Confirm::Never => false,
-            Confirm::ByEffect => match &self.asks_when {
+            ConfirmPolicy::Always => true,
+            ConfirmPolicy::Never => false,
+            ConfirmPolicy::ByEffect => match &self.confirm_when {
                 Some(when) if when.is_exact() => own(when),
-                Some(when) => own(when) || self.asks_by_effect(),
-                None => self.asks_by_effect(),
+                Some(when) => own(when) || self.confirms_by_effect(),
+                None => self.confirms_by_effect(),
             },
         }
     }
 
-    fn asks_by_effect(&self) -> bool {
-        match &self.composed {
-            Some(composed) => composed.asks(),
+    fn confirms_by_effect(&self) -> bool {
+        match &self.code_tool {
+            Some(composed) => composed.must_confirm(),
             None => matches!(self.annotations.impact(), Impact::Destroys | Impact::Unknown),
         }
     }
 
     /// Whether a person may be asked on the way: by the call, or by those that it makes.
-    pub fn may_ask(&self) -> bool {
-        let parts = self.composed.iter().flat_map(|composed| composed.parts.values());
-        self.needs_confirmation() || parts.into_iter().any(|part| part.may_ask())
+    pub fn may_ask_person(&self) -> bool {
+        let parts = self.code_tool.iter().flat_map(|composed| composed.parts.values());
+        self.needs_confirmation() || parts.into_iter().any(|part| part.may_ask_person())
     }
 
     /// Whether its work can be taken back, as far as it is declared.
-    pub fn is_undoable(&self) -> bool {
+    pub fn can_roll_back(&self) -> bool {
         matches!(self.rollback, DeclaredRollback::NotNeeded | DeclaredRollback::Call { .. })
     }
 
@@ -288,7 +288,7 @@ impl ToolSpec {
             ("scopes", words(&self.scopes)),
             ("tags", words(&self.tags)),
         ];
-        if let Some(composed) = &self.composed {
+        if let Some(composed) = &self.code_tool {
             let parts = composed.parts.iter().map(|(id, part)| (id.as_str(), part.hash()));
             let parts: Vec<_> = parts.map(|(id, hash)| (id, Value::from(hash))).collect();
             definition.push(("composed_of", Value::object(parts)));
@@ -306,29 +306,29 @@ impl ToolSpec {
     }
 
     /// Whether a run that was planned with this tool may go on with that one.
-    pub fn is_still(&self, now: &ToolSpec) -> bool {
-        if let (Some(then), Some(now)) = (&self.behind, &now.behind)
+    pub fn is_compatible_with(&self, now: &ToolSpec) -> bool {
+        if let (Some(then), Some(now)) = (&self.backend_hash, &now.backend_hash)
             && then != now
         {
             return false;
         }
-        self.hash() == now.hash() || self.told_as(now).hash() == now.hash()
+        self.hash() == now.hash() || self.with_current_metadata(now).hash() == now.hash()
     }
 
     /// The same with what we say of our own tools now: that may be better in a later version, and means the
     /// same. What code does follows from its parts.
-    fn told_as(&self, now: &ToolSpec) -> ToolSpec {
+    fn with_current_metadata(&self, now: &ToolSpec) -> ToolSpec {
         let mut told = self.clone();
         let is_ours = self.id.namespace() == BUILTIN;
         if is_ours {
             told.description = now.description.clone();
         }
-        if is_ours || (self.composed.is_some() && now.composed.is_some()) {
+        if is_ours || (self.code_tool.is_some() && now.code_tool.is_some()) {
             told.annotations = now.annotations;
         }
-        if let (Some(composed), Some(now)) = (&mut told.composed, &now.composed) {
+        if let (Some(composed), Some(now)) = (&mut told.code_tool, &now.code_tool) {
             for (id, part) in &mut composed.parts {
-                let still = now.parts.get(id).filter(|now| part.is_still(now));
+                let still = now.parts.get(id).filter(|now| part.is_compatible_with(now));
                 *part = still.unwrap_or(part).clone();
             }
         }
@@ -347,7 +347,7 @@ pub fn hex_digest(bytes: &[u8]) -> String {
 
 /// What a name leads to in a catalog.
 #[derive(Debug)]
-pub enum Lookup<'a> {
+pub enum ToolLookup<'a> {
     /// One tool.
     Found(&'a Arc<ToolSpec>),
     /// Several tools have this short name.
@@ -366,7 +366,7 @@ pub struct Catalog {
     /// Short names, and the ids that end in them.
     names: BTreeMap<Arc<str>, Vec<ToolId>>,
     /// What compositions are held to.
-    within: Option<Toolset>,
+    toolset: Option<Toolset>,
 }
 
 impl Catalog {
@@ -390,12 +390,12 @@ impl Catalog {
     /// Holds compositions that are compiled against this catalog to a toolset: others of its tools
     /// are known and may not be called.
     pub fn restrict(&mut self, toolset: Toolset) {
-        self.within = Some(toolset);
+        self.toolset = Some(toolset);
     }
 
     /// The toolset that compositions are held to.
-    pub fn within(&self) -> Option<&Toolset> {
-        self.within.as_ref()
+    pub fn toolset(&self) -> Option<&Toolset> {
+        self.toolset.as_ref()
     }
 
     /// Every tool, by id.
@@ -410,31 +410,31 @@ impl Catalog {
 
     /// The tool that a composition means by `name`: an id, or a short name that only one tool has.
     /// A built-in keeps its short name whatever else is called so.
-    pub fn find(&self, name: &str) -> Lookup<'_> {
+    pub fn find(&self, name: &str) -> ToolLookup<'_> {
         if let Some(tool) = self.tools.get(&ToolId::from(name)) {
-            return Lookup::Found(tool);
+            return ToolLookup::Found(tool);
         }
         let ids = self.names.get(name).map_or(&[][..], Vec::as_slice);
         if let [id] = ids {
-            return Lookup::Found(&self.tools[id]);
+            return ToolLookup::Found(&self.tools[id]);
         }
         if let Some(builtin) = ids.iter().find(|id| id.namespace() == BUILTIN) {
-            return Lookup::Found(&self.tools[builtin]);
+            return ToolLookup::Found(&self.tools[builtin]);
         }
         if ids.len() > 1 {
-            return Lookup::Ambiguous(ids.iter().collect());
+            return ToolLookup::Ambiguous(ids.iter().collect());
         }
-        Lookup::Missing { nearest: self.nearest(name) }
+        ToolLookup::Missing { nearest: self.nearest(name) }
     }
 
     fn nearest(&self, name: &str) -> Option<String> {
         let ids = self.tools.keys().map(ToolId::as_str);
-        if let Some(id) = nearest(name, ids) {
+        if let Some(id) = nearest_name(name, ids) {
             return Some(id.to_owned());
         }
         let short = name.rsplit_once(':').map_or(name, |(_, short)| short);
         let names = self.names.keys().map(|name| &**name);
-        let found = nearest(short, names)
+        let found = nearest_name(short, names)
             .or_else(|| self.names.get_key_value(short).map(|(name, _)| &**name))?;
         match self.names[found].as_slice() {
             [id] if id.namespace() != BUILTIN => Some(id.to_string()),
@@ -464,9 +464,9 @@ mod tests {
     }
 
     fn composed(id: &str, part: ToolSpec, destructive: bool) -> ToolSpec {
-        let mut composed = Composed::new(["part"], false);
+        let mut composed = CodeTool::new(["part"], false);
         composed.parts.insert(part.id.clone(), Arc::new(part));
-        ToolSpec { composed: Some(composed), ..spec(id, destructive) }
+        ToolSpec { code_tool: Some(composed), ..spec(id, destructive) }
     }
 
     /// A run goes on with our own tools when only what we say of them has changed, also where code of
@@ -474,10 +474,10 @@ mod tests {
     #[test]
     fn a_run_goes_on_with_what_means_the_same() {
         for (id, may) in [("builtin:files_edit", true), ("h:t", false)] {
-            assert_eq!(spec(id, false).is_still(&spec(id, true)), may, "{id}");
+            assert_eq!(spec(id, false).is_compatible_with(&spec(id, true)), may, "{id}");
             let (then, now) = (spec(id, false), spec(id, true));
             let (then, now) = (composed("local:c", then, false), composed("local:c", now, true));
-            assert_eq!(then.is_still(&now), may, "made of {id}");
+            assert_eq!(then.is_compatible_with(&now), may, "made of {id}");
         }
     }
 }

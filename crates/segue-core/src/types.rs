@@ -46,7 +46,7 @@ pub struct ObjectType {
     /// What is declared.
     pub properties: BTreeMap<Arc<str>, Property>,
     /// What else there may be.
-    pub rest: Rest,
+    pub rest: OtherProperties,
 }
 
 /// A declared member.
@@ -60,7 +60,7 @@ pub struct Property {
 
 /// What an object may hold beyond its declared members.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Rest {
+pub enum OtherProperties {
     /// Nothing: `additionalProperties: false`.
     Closed,
     /// The schema does not say. Tools mostly mean "nothing", JSON Schema means "anything".
@@ -72,7 +72,7 @@ pub enum Rest {
 
 /// What a name leads to in a type.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Field {
+pub enum FieldLookup {
     /// A member, and whether it is surely there.
     Found {
         /// Its type.
@@ -105,12 +105,12 @@ impl Type {
             .into_iter()
             .map(|(name, ty)| (name.into(), Property { ty, required: true }))
             .collect();
-        Type::Object(Arc::new(ObjectType { properties, rest: Rest::Closed }))
+        Type::Object(Arc::new(ObjectType { properties, rest: OtherProperties::Closed }))
     }
 
     /// An object of which nothing is known.
     pub fn any_object() -> Type {
-        let rest = Rest::Open(Type::Any);
+        let rest = OtherProperties::Open(Type::Any);
         Type::Object(Arc::new(ObjectType { properties: BTreeMap::new(), rest }))
     }
 
@@ -190,33 +190,33 @@ impl Type {
     }
 
     /// What the member `name` is.
-    pub fn field(&self, name: &str) -> Field {
+    pub fn field(&self, name: &str) -> FieldLookup {
         let mut found = Vec::new();
         let mut always = true;
         let mut undeclared: Option<(bool, Vec<Arc<str>>)> = None;
         for part in self.parts() {
             match part {
-                Type::Any => return Field::Unknown,
+                Type::Any => return FieldLookup::Unknown,
                 Type::Object(object) => match object.member(name) {
-                    Field::Found { ty, required } => {
+                    FieldLookup::Found { ty, required } => {
                         always &= required;
                         found.push(ty);
                     }
-                    Field::Undeclared { surely, declared } => {
+                    FieldLookup::Undeclared { surely, declared } => {
                         let entry = undeclared.get_or_insert((true, Vec::new()));
                         entry.0 &= surely;
                         entry.1.extend(declared);
                     }
-                    Field::Unknown | Field::NotAnObject => return Field::Unknown,
+                    FieldLookup::Unknown | FieldLookup::NotAnObject => return FieldLookup::Unknown,
                 },
                 _ => always = false,
             }
         }
         match (found.is_empty(), undeclared) {
-            (false, None) => Field::Found { ty: Type::union(found), required: always },
-            (false, Some(_)) => Field::Found { ty: Type::union(found), required: false },
-            (true, Some((surely, declared))) => Field::Undeclared { surely, declared },
-            (true, None) => Field::NotAnObject,
+            (false, None) => FieldLookup::Found { ty: Type::union(found), required: always },
+            (false, Some(_)) => FieldLookup::Found { ty: Type::union(found), required: false },
+            (true, Some((surely, declared))) => FieldLookup::Undeclared { surely, declared },
+            (true, None) => FieldLookup::NotAnObject,
         }
     }
 
@@ -279,24 +279,28 @@ impl ObjectType {
             ("required", required.into()),
         ];
         match &self.rest {
-            Rest::Closed => members.push(("additionalProperties", Value::Bool(false))),
-            Rest::Unsaid | Rest::Open(Type::Any) => {}
-            Rest::Open(ty) => members.push(("additionalProperties", ty.to_schema())),
+            OtherProperties::Closed => members.push(("additionalProperties", Value::Bool(false))),
+            OtherProperties::Unsaid | OtherProperties::Open(Type::Any) => {}
+            OtherProperties::Open(ty) => members.push(("additionalProperties", ty.to_schema())),
         }
         Value::object(members)
     }
 
-    fn member(&self, name: &str) -> Field {
+    fn member(&self, name: &str) -> FieldLookup {
         if let Some(property) = self.properties.get(name) {
-            return Field::Found { ty: property.ty.clone(), required: property.required };
+            return FieldLookup::Found { ty: property.ty.clone(), required: property.required };
         }
         let declared = || self.properties.keys().cloned().collect();
         match &self.rest {
-            Rest::Open(Type::Any) => Field::Unknown,
-            Rest::Open(ty) => Field::Found { ty: ty.clone(), required: false },
-            Rest::Closed => Field::Undeclared { surely: true, declared: declared() },
-            Rest::Unsaid if self.properties.is_empty() => Field::Unknown,
-            Rest::Unsaid => Field::Undeclared { surely: false, declared: declared() },
+            OtherProperties::Open(Type::Any) => FieldLookup::Unknown,
+            OtherProperties::Open(ty) => FieldLookup::Found { ty: ty.clone(), required: false },
+            OtherProperties::Closed => {
+                FieldLookup::Undeclared { surely: true, declared: declared() }
+            }
+            OtherProperties::Unsaid if self.properties.is_empty() => FieldLookup::Unknown,
+            OtherProperties::Unsaid => {
+                FieldLookup::Undeclared { surely: false, declared: declared() }
+            }
         }
     }
 }
@@ -324,13 +328,13 @@ fn conflict_of_objects(actual: &ObjectType, wanted: &ObjectType) -> Option<Strin
                     return Some(format!("in `{name}`: {reason}"));
                 }
             }
-            None if property.required && actual.rest == Rest::Closed => {
+            None if property.required && actual.rest == OtherProperties::Closed => {
                 return Some(format!("`{name}` is missing"));
             }
             None => {}
         }
     }
-    if wanted.rest != Rest::Closed {
+    if wanted.rest != OtherProperties::Closed {
         return None;
     }
     let stranger = |(name, property): &(&Arc<str>, &Property)| {
@@ -448,7 +452,7 @@ impl SchemaReader<'_> {
         Type::Object(Arc::new(ObjectType { properties, rest: self.read_rest(schema, depth) }))
     }
 
-    fn read_rest(&self, schema: &Value, depth: usize) -> Rest {
+    fn read_rest(&self, schema: &Value, depth: usize) -> OtherProperties {
         // These words can add members that `properties` does not list.
         let elsewhere = [
             "patternProperties",
@@ -459,19 +463,20 @@ impl SchemaReader<'_> {
             "dependentSchemas",
         ];
         if elsewhere.iter().any(|word| schema.get(word).is_some()) {
-            return Rest::Open(Type::Any);
+            return OtherProperties::Open(Type::Any);
         }
         match schema.get("additionalProperties") {
-            Some(Value::Bool(false)) => Rest::Closed,
-            Some(Value::Bool(true)) => Rest::Open(Type::Any),
-            Some(schema) => Rest::Open(self.read(schema, depth + 1)),
-            None => Rest::Unsaid,
+            Some(Value::Bool(false)) => OtherProperties::Closed,
+            Some(Value::Bool(true)) => OtherProperties::Open(Type::Any),
+            Some(schema) => OtherProperties::Open(self.read(schema, depth + 1)),
+            None => OtherProperties::Unsaid,
         }
     }
 
     /// `allOf` over objects adds their members up; over anything else it is not followed.
     fn read_all(&self, schema: &Value, parts: &[Value], depth: usize) -> Type {
-        let mut whole = ObjectType { properties: BTreeMap::new(), rest: Rest::Open(Type::Any) };
+        let mut whole =
+            ObjectType { properties: BTreeMap::new(), rest: OtherProperties::Open(Type::Any) };
         let own = self.read_by_type(schema, depth);
         for part in parts.iter().map(|part| self.read(part, depth + 1)).chain([own]) {
             match part {
@@ -515,12 +520,12 @@ mod tests {
         let closed = ty(
             r#"{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"additionalProperties":false}"#,
         );
-        assert_eq!(closed.field("id"), Field::Found { ty: Type::String, required: true });
-        assert!(matches!(closed.field("di"), Field::Undeclared { surely: true, .. }));
+        assert_eq!(closed.field("id"), FieldLookup::Found { ty: Type::String, required: true });
+        assert!(matches!(closed.field("di"), FieldLookup::Undeclared { surely: true, .. }));
         let unsaid = ty(r#"{"type":"object","properties":{"id":{"type":"string"}}}"#);
-        assert!(matches!(unsaid.field("di"), Field::Undeclared { surely: false, .. }));
-        assert_eq!(ty(r#"{"type":"object"}"#).field("di"), Field::Unknown);
-        assert_eq!(ty(r#"{"type":"string"}"#).field("x"), Field::NotAnObject);
+        assert!(matches!(unsaid.field("di"), FieldLookup::Undeclared { surely: false, .. }));
+        assert_eq!(ty(r#"{"type":"object"}"#).field("di"), FieldLookup::Unknown);
+        assert_eq!(ty(r#"{"type":"string"}"#).field("x"), FieldLookup::NotAnObject);
     }
 
     #[test]
@@ -528,7 +533,7 @@ mod tests {
         let tree = ty(
             r##"{"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"kids":{"type":"array","items":{"$ref":"#/$defs/t"}}},"required":["kids"]}}}"##,
         );
-        let Field::Found { ty: kids, .. } = tree.field("kids") else { panic!("{tree:?}") };
+        let FieldLookup::Found { ty: kids, .. } = tree.field("kids") else { panic!("{tree:?}") };
         assert!(matches!(kids.item(), Some(Type::Object(_))));
         assert_eq!(ty(r##"{"$ref":"#"}"##), Type::Any);
     }

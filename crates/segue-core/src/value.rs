@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
 pub use de::from_value;
-pub use shared::{Holds, Measure, Shared};
+pub use shared::{HasMeasure, Measure, Shared};
 
 /// The members of an object, in the order in which they were written.
 pub type Map = IndexMap<Arc<str>, Value>;
@@ -390,7 +390,7 @@ impl Value {
     }
 
     /// Changes what a JSON Pointer points at, if there is something.
-    pub fn change_at(&mut self, pointer: &str, change: &dyn Fn(&Value) -> Value) {
+    pub fn replace_at(&mut self, pointer: &str, change: &dyn Fn(&Value) -> Value) {
         let Some(rest) = pointer.strip_prefix('/') else {
             *self = change(self);
             return;
@@ -398,7 +398,7 @@ impl Value {
         let end = rest.find('/').unwrap_or(rest.len());
         let name = rest[..end].replace("~1", "/").replace("~0", "~");
         let go_on = |inner: Option<&mut Value>| {
-            inner.into_iter().for_each(|inner| inner.change_at(&rest[end..], change));
+            inner.into_iter().for_each(|inner| inner.replace_at(&rest[end..], change));
         };
         match self {
             Value::Array(items) => {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::composition::{Body, Dialect, Flow, Step, StepKind, Target, Undo, Ways};
+use crate::composition::{
+    Body, Dialect, Flow, ResolvedRollback, Step, StepKind, Target, Transitions,
+};
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::tool::{Impact, ToolSpec};
@@ -394,7 +396,7 @@ pub struct PlanStepView {
     pub needs: Vec<Arc<str>>,
     /// Where a program may go on after it; a graph has no such thing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ways: Vec<WayView>,
+    pub ways: Vec<TransitionView>,
     /// What it does to the world.
     pub effect: Impact,
     /// How it is taken back.
@@ -420,9 +422,9 @@ pub struct PlanStepView {
 
 /// Where a program may go on after a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct WayView {
+pub struct TransitionView {
     /// What the step came to.
-    pub after: After,
+    pub after: TransitionCause,
     /// The id of the next step; absent means that the program is over.
     pub to: Option<Arc<str>>,
     /// Whether it is the step that follows in the text.
@@ -432,7 +434,7 @@ pub struct WayView {
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum After {
+pub enum TransitionCause {
     /// It succeeded.
     Success,
     /// It was skipped.
@@ -473,7 +475,7 @@ pub enum RollbackView {
 }
 
 /// `1.2 s`, `340 ms`: a duration for people.
-pub fn duration(millis: u64) -> String {
+pub fn format_duration(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),
         1_000..60_000 => format!("{:.1} s", millis as f64 / 1_000.0),
@@ -483,7 +485,7 @@ pub fn duration(millis: u64) -> String {
 
 impl PlanView {
     /// The view of a plan.
-    pub fn of(plan: &Plan) -> PlanView {
+    pub fn from_plan(plan: &Plan) -> PlanView {
         let composition = &plan.composition;
         let documentation = composition.metadata.get("documentation");
         let summary = documentation.and_then(|known| known.get("summary"));
@@ -523,9 +525,9 @@ impl PlanView {
 }
 
 /// Groups of steps that may run together, and the longest chain of steps.
-type Order = (Vec<Vec<Arc<str>>>, Vec<Arc<str>>);
+type ExecutionOrder = (Vec<Vec<Arc<str>>>, Vec<Arc<str>>);
 
-fn graph_order(plan: &Plan) -> Order {
+fn graph_order(plan: &Plan) -> ExecutionOrder {
     let levels = plan.levels(0);
     let mut together = vec![Vec::new(); levels.iter().max().map_or(0, |max| max + 1)];
     for (step, level) in plan.steps_of(0).zip(&levels) {
@@ -535,9 +537,9 @@ fn graph_order(plan: &Plan) -> Order {
 }
 
 /// One step at a time; its longest path is the one on which everything succeeds.
-fn program_order(plan: &Plan) -> Order {
+fn program_order(plan: &Plan) -> ExecutionOrder {
     let body = &plan.composition.body;
-    let ways = body.ways();
+    let ways = body.transitions();
     let mut path = Vec::new();
     let mut met = vec![false; body.steps.len()];
     let mut at = (!body.steps.is_empty()).then_some(0);
@@ -558,7 +560,7 @@ fn step_views(plan: &Plan, body: BodyIndex, steps: &Body) -> Vec<PlanStepView> {
     if steps.flow == Flow::Graph {
         return views.collect();
     }
-    let ways = steps.ways();
+    let ways = steps.transitions();
     views
         .zip(&ways)
         .zip(&steps.steps)
@@ -566,8 +568,8 @@ fn step_views(plan: &Plan, body: BodyIndex, steps: &Body) -> Vec<PlanStepView> {
         .collect()
 }
 
-fn way_views(body: &Body, step: &Step, ways: &Ways) -> Vec<WayView> {
-    let way = |after: After, target: Target| WayView {
+fn way_views(body: &Body, step: &Step, ways: &Transitions) -> Vec<TransitionView> {
+    let way = |after: TransitionCause, target: Target| TransitionView {
         after,
         to: match target {
             Target::Step(at) => Some(body.steps[at as usize].id.clone()),
@@ -576,9 +578,12 @@ fn way_views(body: &Body, step: &Step, ways: &Ways) -> Vec<WayView> {
         in_sequence: target == ways.in_sequence,
     };
     let skip = step.when.is_some() && ways.success != ways.in_sequence;
-    let skip = skip.then(|| way(After::Skip, ways.in_sequence));
-    let failure = ways.failure.map(|target| way(After::Failure, target));
-    [Some(way(After::Success, ways.success)), skip, failure].into_iter().flatten().collect()
+    let skip = skip.then(|| way(TransitionCause::Skip, ways.in_sequence));
+    let failure = ways.failure.map(|target| way(TransitionCause::Failure, target));
+    [Some(way(TransitionCause::Success, ways.success)), skip, failure]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 impl PlanStepView {
@@ -608,7 +613,7 @@ impl PlanStepView {
         let is_container = !bodies.is_empty();
         PlanStepView {
             id: step.id.clone(),
-            kind: step.kind.word(),
+            kind: step.kind.keyword(),
             tool: tool.map(|tool| tool.id.as_str().into()),
             needs: step
                 .needs
@@ -633,7 +638,9 @@ impl PlanStepView {
 fn confirms(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> bool {
     let step = &planned.step;
     let candidates = 0..=u16::try_from(step.fallback.len()).unwrap_or(u16::MAX);
-    if plan.takes_back() && candidates.into_iter().any(|candidate| planned.undo_asks(candidate)) {
+    if plan.rolls_back_on_failure()
+        && candidates.into_iter().any(|candidate| planned.rollback_needs_confirmation(candidate))
+    {
         return true;
     }
     let own = match &step.kind {
@@ -642,22 +649,26 @@ fn confirms(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> bool {
     };
     let tools = own.into_iter().chain(&step.fallback).filter_map(|call| call.tool.as_ref());
     let asks = |tool: &ToolSpec| match given {
-        Some(args) if tool.composed.is_none() && tool.asks_sometimes() => tool.asks(args),
-        _ => tool.may_ask(),
+        Some(args) if tool.code_tool.is_none() && tool.confirms_conditionally() => {
+            tool.must_confirm(args)
+        }
+        _ => tool.may_ask_person(),
     };
     tools.into_iter().any(|tool| tool.composition.is_none() && asks(tool))
 }
 
 impl RollbackView {
     fn of(step: &Step, is_container: bool) -> RollbackView {
-        match &step.undo {
-            Undo::Call(call) => RollbackView::Call {
+        match &step.resolved_rollback {
+            ResolvedRollback::Call(call) => RollbackView::Call {
                 tool: call.tool.as_ref().map_or(call.name.clone(), |tool| tool.id.as_str().into()),
             },
-            Undo::Impossible { reason } => RollbackView::Impossible { reason: reason.clone() },
+            ResolvedRollback::Impossible { reason } => {
+                RollbackView::Impossible { reason: reason.clone() }
+            }
             _ if is_container => RollbackView::Inside,
-            Undo::NotNeeded => RollbackView::NotNeeded,
-            Undo::Unknown => RollbackView::Unknown,
+            ResolvedRollback::NotNeeded => RollbackView::NotNeeded,
+            ResolvedRollback::Unknown => RollbackView::Unknown,
         }
     }
 }

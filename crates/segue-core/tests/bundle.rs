@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use segue_core::compile::compile;
 use segue_core::compile::source::Source;
-use segue_core::composition::{Composition, Undo};
+use segue_core::composition::{Composition, ResolvedRollback};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::bundle::{BundleError, unbundle};
@@ -113,14 +113,16 @@ fn a_short_name_means_what_it_meant() {
         "name: n\nsteps: [{ id: a, tool: \"x:do\" }, { id: b, tool: \"x:undo\" }]",
     );
     let ambiguous = plan_of(&source, &Catalog::new(tools.clone()));
-    assert!(matches!(ambiguous.steps[0].step.undo, Undo::Unknown));
+    assert!(matches!(ambiguous.steps[0].step.resolved_rollback, ResolvedRollback::Unknown));
     let again = unbundle(&ambiguous.bundle(), &Limits::default()).unwrap();
-    assert!(matches!(again.steps[0].step.undo, Undo::Unknown));
+    assert!(matches!(again.steps[0].step.resolved_rollback, ResolvedRollback::Unknown));
 
     let [x, _, work] = tools;
     let clear = plan_of(&source, &Catalog::new([x, work]));
     let again = unbundle(&clear.bundle(), &Limits::default()).unwrap();
-    assert!(matches!(&again.steps[0].step.undo, Undo::Call(call) if &*call.name == "x:undo"));
+    assert!(
+        matches!(&again.steps[0].step.resolved_rollback, ResolvedRollback::Call(call) if &*call.name == "x:undo")
+    );
 }
 
 #[test]

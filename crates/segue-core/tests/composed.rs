@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use segue_core::composed::{self, AsksWhen, Caller, Composed, PartEnd, Trace};
+use segue_core::code_tools::{self, CodeTool, ConfirmWhen, PartCaller, PartEffect, PartOutcome};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::run::Failure;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Catalog, Confirm, Impact, ToolSpec};
+use segue_core::tool::{Annotations, Catalog, ConfirmPolicy, Impact, ToolSpec};
 use segue_core::toolset::{Policy, Toolset};
 use segue_core::value::Value;
 
@@ -27,8 +27,8 @@ fn tool(name: &str, annotations: Annotations) -> ToolSpec {
 }
 
 fn composed(of: &[&str], atomic: bool) -> ToolSpec {
-    let composed = Composed::new(of.iter().copied(), atomic);
-    ToolSpec { composed: Some(composed), ..tool("whole", Annotations::default()) }
+    let composed = CodeTool::new(of.iter().copied(), atomic);
+    ToolSpec { code_tool: Some(composed), ..tool("whole", Annotations::default()) }
 }
 
 fn catalog() -> Catalog {
@@ -37,15 +37,15 @@ fn catalog() -> Catalog {
 }
 
 fn resolved(spec: &ToolSpec) -> ToolSpec {
-    composed::resolve(spec, &catalog()).expect("its parts are known")
+    code_tools::resolve_parts(spec, &catalog()).expect("its parts are known")
 }
 
 fn args() -> Value {
     Value::object([("path", Value::from("x"))])
 }
 
-fn asked<'a>(tool: &'a ToolSpec, catalog: &'a Catalog) -> Caller<'a> {
-    Caller { tool, catalog, covered: false, takes_back: false, made: 0, max: 10 }
+fn asked<'a>(tool: &'a ToolSpec, catalog: &'a Catalog) -> PartCaller<'a> {
+    PartCaller { tool, catalog, covered: false, is_rollback: false, calls_made: 0, calls_max: 10 }
 }
 
 /// S3-12, S3-21, S3-24: an atomic tool asks when one of its parts would; another one leaves that to
@@ -58,25 +58,25 @@ fn an_atomic_tool_asks_for_its_parts() {
         (&["read", "write"], true, false),
     ] {
         let whole = resolved(&composed(of, atomic));
-        assert_eq!(whole.asks(&args()), asks, "{of:?} {atomic}");
-        assert_eq!(whole.may_ask(), of.contains(&"delete"), "{of:?} {atomic}");
-        assert_eq!(composed::covers(&whole, false), atomic);
-        assert!(composed::covers(&whole, true));
+        assert_eq!(whole.must_confirm(&args()), asks, "{of:?} {atomic}");
+        assert_eq!(whole.may_ask_person(), of.contains(&"delete"), "{of:?} {atomic}");
+        assert_eq!(code_tools::confirmation_covers_parts(&whole, false), atomic);
+        assert!(code_tools::confirmation_covers_parts(&whole, true));
     }
     // Who vouches for it has vouched for the parts, too, when it is atomic.
-    let vouched = ToolSpec { confirm: Confirm::Never, ..composed(&["delete"], true) };
-    assert!(!resolved(&vouched).asks(&args()));
+    let vouched = ToolSpec { confirm: ConfirmPolicy::Never, ..composed(&["delete"], true) };
+    assert!(!resolved(&vouched).must_confirm(&args()));
 }
 
 /// S3-10: arguments decide; code that panics has not said no.
 #[test]
 fn arguments_decide_whether_it_asks() {
-    let asks = AsksWhen::new(|args| args.get("path").and_then(Value::as_str).unwrap() == "etc");
-    let spec = ToolSpec { asks_when: Some(asks), ..tool("write", WRITES) };
+    let asks = ConfirmWhen::new(|args| args.get("path").and_then(Value::as_str).unwrap() == "etc");
+    let spec = ToolSpec { confirm_when: Some(asks), ..tool("write", WRITES) };
     let path = |path: &str| Value::object([("path", Value::from(path))]);
     assert!(spec.needs_confirmation(), "with some arguments");
-    assert!(spec.asks(&path("etc")) && !spec.asks(&path("home")));
-    assert!(spec.asks(&Value::Null), "it panicked");
+    assert!(spec.must_confirm(&path("etc")) && !spec.must_confirm(&path("home")));
+    assert!(spec.must_confirm(&Value::Null), "it panicked");
 }
 
 /// The effect of a composed tool is that of its parts, and never better than theirs.
@@ -90,15 +90,15 @@ fn the_effect_follows_from_the_parts() {
     assert_eq!(effect(&mild), Impact::Destroys);
     let worse = ToolSpec { annotations: DESTROYS, ..composed(&["read"], false) };
     assert_eq!(effect(&worse), Impact::Destroys);
-    assert!(resolved(&worse).asks(&args()), "what it does by itself asks");
+    assert!(resolved(&worse).must_confirm(&args()), "what it does by itself asks");
 }
 
 /// S3-25: what says that it only reads cannot be made of what does not.
 #[test]
 fn a_reading_tool_has_reading_parts() {
     let reading = |of: &[&str]| ToolSpec { annotations: READS, ..composed(of, false) };
-    assert!(composed::resolve(&reading(&["read"]), &catalog()).is_ok());
-    let refused = composed::resolve(&reading(&["read", "write"]), &catalog()).unwrap_err();
+    assert!(code_tools::resolve_parts(&reading(&["read"]), &catalog()).is_ok());
+    let refused = code_tools::resolve_parts(&reading(&["read", "write"]), &catalog()).unwrap_err();
     assert_eq!(refused.code, Code::PolicyViolation);
 }
 
@@ -107,7 +107,7 @@ fn a_reading_tool_has_reading_parts() {
 fn parts_alone_may_be_called() {
     let (catalog, whole) = (catalog(), resolved(&composed(&["read", "delete"], false)));
     let call = |name: &str, args: &Value| {
-        composed::part_call(asked(&whole, &catalog), name, args)
+        code_tools::authorize_part_call(asked(&whole, &catalog), name, args)
             .map(|call| (call.part.id.to_string(), call.asks))
             .map_err(|failure| (failure.code, failure.message.to_string()))
     };
@@ -126,15 +126,17 @@ fn parts_alone_may_be_called() {
 #[test]
 fn what_comes_first_before_a_part() {
     let (mut catalog, whole) = (catalog(), resolved(&composed(&["delete"], true)));
-    let code = |caller: Caller<'_>| {
-        composed::part_call(caller, "delete", &args()).map(|call| call.asks).map_err(|f| f.code)
+    let code = |caller: PartCaller<'_>| {
+        code_tools::authorize_part_call(caller, "delete", &args())
+            .map(|call| call.asks)
+            .map_err(|f| f.code)
     };
-    assert_eq!(code(Caller { covered: true, ..asked(&whole, &catalog) }), Ok(false));
-    assert_eq!(code(Caller { made: 10, ..asked(&whole, &catalog) }), Err(Code::Limit));
+    assert_eq!(code(PartCaller { covered: true, ..asked(&whole, &catalog) }), Ok(false));
+    assert_eq!(code(PartCaller { calls_made: 10, ..asked(&whole, &catalog) }), Err(Code::Limit));
     let few = || Toolset::builder("few").from_catalog(&self::catalog());
     catalog.restrict(few().with_namespace("other").build().unwrap());
     assert_eq!(code(asked(&whole, &catalog)), Err(Code::ToolNotAllowed));
-    let undo = Caller { takes_back: true, covered: true, ..asked(&whole, &catalog) };
+    let undo = PartCaller { is_rollback: true, covered: true, ..asked(&whole, &catalog) };
     assert_eq!(code(undo), Ok(false));
     catalog.restrict(few().policy(Policy::DenyAll).build().unwrap());
     assert_eq!(code(asked(&whole, &catalog)), Err(Code::PolicyViolation));
@@ -146,14 +148,14 @@ fn what_comes_first_before_a_part() {
 #[test]
 fn a_failure_is_weighed_by_what_was_done() {
     let whole = resolved(&composed(&["read", "write"], true));
-    let failure = || Failure::passing(Code::ToolError, "no luck");
+    let failure = || Failure::transient(Code::ToolError, "no luck");
     let (read, write) = (tool("read", READS), tool("write", WRITES));
-    assert_eq!(Trace::of(&read, PartEnd::Unknown), Trace::None);
-    assert_eq!(Trace::of(&write, PartEnd::Refused), Trace::None);
-    assert!(Trace::None.weigh(failure(), &whole).retryable);
-    let written = Trace::of(&write, PartEnd::Answered).weigh(failure(), &whole);
+    assert_eq!(PartEffect::of(&read, PartOutcome::Unknown), PartEffect::None);
+    assert_eq!(PartEffect::of(&write, PartOutcome::Refused), PartEffect::None);
+    assert!(PartEffect::None.apply_to(failure(), &whole).retryable);
+    let written = PartEffect::of(&write, PartOutcome::Answered).apply_to(failure(), &whole);
     assert!(!written.retryable && !written.in_doubt);
-    let unknown = Trace::of(&write, PartEnd::Unknown).weigh(failure(), &whole);
+    let unknown = PartEffect::of(&write, PartOutcome::Unknown).apply_to(failure(), &whole);
     assert!(unknown.in_doubt && unknown.code == Code::InDoubt);
 }
 
@@ -162,13 +164,13 @@ fn a_failure_is_weighed_by_what_was_done() {
 fn everything_that_may_be_reached_is_declared() {
     let mut catalog = catalog();
     let inner = ToolSpec { id: ToolId::new("t", "inner"), ..composed(&["delete"], false) };
-    catalog.insert(Arc::new(composed::resolve(&inner, &catalog).unwrap()));
-    let outer = composed::resolve(&composed(&["read", "inner"], true), &catalog).unwrap();
-    assert!(outer.asks(&args()), "through the inner one");
-    let declared = composed::declared(&outer);
+    catalog.insert(Arc::new(code_tools::resolve_parts(&inner, &catalog).unwrap()));
+    let outer = code_tools::resolve_parts(&composed(&["read", "inner"], true), &catalog).unwrap();
+    assert!(outer.must_confirm(&args()), "through the inner one");
+    let declared = code_tools::reachable_calls(&outer);
     let named: Vec<(&str, Impact)> = declared.iter().map(|d| (d.tool.as_str(), d.effect)).collect();
     let expected =
         [("t:delete", Impact::Destroys), ("t:inner", Impact::Destroys), ("t:read", Impact::Reads)];
     assert_eq!(named, expected);
-    assert!(!declared[0].is_undoable && declared[2].is_undoable);
+    assert!(!declared[0].can_roll_back && declared[2].can_roll_back);
 }

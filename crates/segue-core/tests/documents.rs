@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use segue_core::compile::document::{Budget, Node, read, read_json_value};
+use segue_core::compile::document::{Node, ReadLimits, read, read_json_value};
 use segue_core::compile::source::{Position, Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::limits::Limits;
@@ -14,8 +14,8 @@ use segue_core::value::{Number, Value};
 type Read = Result<Node, Vec<Diagnostic>>;
 
 /// Larger than the default one, so that what is counted can be told apart.
-fn budget() -> Budget {
-    Budget {
+fn budget() -> ReadLimits {
+    ReadLimits {
         bytes_max: 32 << 20,
         depth_max: 64,
         nodes_max: 200_000,
@@ -438,7 +438,7 @@ fn alias_bombs_stop_at_the_budget() {
 #[test]
 fn values_and_aliases_are_counted_exactly() {
     let limited = |text: &str, nodes_max, aliases_max| {
-        let budget = Budget { nodes_max, aliases_max, ..budget() };
+        let budget = ReadLimits { nodes_max, aliases_max, ..budget() };
         read(&Source::new("x.yaml", text), budget).err().map(|mut found| found.remove(0))
     };
     // The root, and three lists of two items.
@@ -466,10 +466,10 @@ fn a_million_keys() {
     for (name, text) in [("x.json", flow), ("x.yaml", block)] {
         let source = Source::new(name, text);
         assert_eq!(refusal(read(&source, budget())).code, Code::Limit);
-        let default = Budget::for_documents(&Limits::default());
+        let default = ReadLimits::for_documents(&Limits::default());
         let finding = refusal(read(&source, default));
         assert_eq!(finding.message, "an object has more than 10000 keys");
-        let raised = Budget { nodes_max: keys + 1, ..budget() };
+        let raised = ReadLimits { nodes_max: keys + 1, ..budget() };
         assert_eq!(read(&source, raised).unwrap().members().len(), keys);
     }
 }
@@ -497,7 +497,7 @@ fn a_string_of_ten_megabytes() {
 
 #[test]
 fn bytes_are_bounded() {
-    let budget = Budget { bytes_max: 3, ..budget() };
+    let budget = ReadLimits { bytes_max: 3, ..budget() };
     assert!(read(&Source::new("x.json", "[1]"), budget).is_ok());
     assert_eq!(refusal(read(&Source::new("x.json", "[12]"), budget)).code, Code::Limit);
 }

@@ -119,7 +119,7 @@ fn calls(plan: &Arc<Plan>) -> Vec<String> {
     let run =
         segue_core::run::Run::replay(plan.clone(), Arc::new(Limits::default()), &outcome.journal)
             .unwrap();
-    called.map(|(node, args)| format!("{} {args}", run.tool_of(node, 0))).collect()
+    called.map(|(node, args)| format!("{} {args}", run.tool_name(node, 0))).collect()
 }
 
 /// SX-03, S4-19: the calls of every dialect are the same, in the same order.
@@ -150,7 +150,7 @@ fn the_same_words_in_two_dialects_are_one_plan() {
     let (chain, program) = (plan_of("chain.yaml", CHAIN), plan_of("program.yaml", PROGRAM));
     assert_eq!(chain.hash(), program.hash());
     let steps = |plan: &Plan| -> Vec<String> {
-        let view = PlanView::of(plan);
+        let view = PlanView::from_plan(plan);
         let steps =
             view.steps.iter().map(|step| format!("{} {:?} {:?}", step.id, step.tool, step.effect));
         steps.collect()

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use segue_core::diagnostic::Code;
 use segue_core::expose::{
-    Adapter, BackError, Done, Export, ExposeError, Format, Loss, Meaning, export,
+    Adapter, ArgumentsEffect, Export, ExportFormat, ExposeError, Loss, LossHandling, RestoreError,
+    export,
 };
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -34,15 +35,15 @@ fn exported(tools: impl IntoIterator<Item = ToolSpec>, adapter: Adapter) -> Expo
 }
 
 fn adapters() -> Vec<Adapter> {
-    let strict = Format::ALL.iter().filter_map(|format| Adapter::strict(*format));
-    Format::ALL.iter().map(|format| Adapter::new(*format)).chain(strict).collect()
+    let strict = ExportFormat::ALL.iter().filter_map(|format| Adapter::strict(*format));
+    ExportFormat::ALL.iter().map(|format| Adapter::new(*format)).chain(strict).collect()
 }
 
-fn plain(format: Format) -> Adapter {
+fn plain(format: ExportFormat) -> Adapter {
     Adapter::new(format)
 }
 
-fn strict(format: Format) -> Adapter {
+fn strict(format: ExportFormat) -> Adapter {
     Adapter::strict(format).unwrap()
 }
 
@@ -54,7 +55,7 @@ fn names(export: &Export) -> Vec<&str> {
     export.tools.iter().map(|tool| &*tool.name).collect()
 }
 
-fn lost(export: &Export) -> Vec<(&str, &str, Done, Meaning)> {
+fn lost(export: &Export) -> Vec<(&str, &str, LossHandling, ArgumentsEffect)> {
     let parts = |loss: &Loss| (loss.done, loss.arguments);
     export
         .losses
@@ -67,7 +68,7 @@ fn lost(export: &Export) -> Vec<(&str, &str, Done, Meaning)> {
 #[test]
 fn without_a_toolset_or_a_format_there_is_an_error() {
     let limits = Limits::default();
-    let none = export(None, Some(plain(Format::Mcp)), &limits).unwrap_err();
+    let none = export(None, Some(plain(ExportFormat::Mcp)), &limits).unwrap_err();
     assert_eq!((none, none.code()), (ExposeError::NilToolset, Code::NilToolset));
     let none = export(Some(&toolset([])), None, &limits).unwrap_err();
     assert_eq!((none, none.code()), (ExposeError::NilAdapter, Code::NilAdapter));
@@ -99,28 +100,28 @@ fn definitions_have_the_shape_of_their_host() {
         "required": ["q"], "additionalProperties": false});
     let of = |adapter| json_of(&exported([rich()], adapter).definitions());
     assert_eq!(
-        of(plain(Format::Mcp)),
+        of(plain(ExportFormat::Mcp)),
         json!({"tools": [{"name": "crm__find", "description": "Does it.", "inputSchema": input,
             "outputSchema": output, "annotations": {"readOnlyHint": true},
             "_meta": {"segue/id": "crm:find"}}]})
     );
     assert_eq!(
-        of(plain(Format::OpenAi)),
+        of(plain(ExportFormat::OpenAi)),
         json!([{"type": "function", "function": {"name": "crm__find", "description": "Does it.",
             "parameters": input, "strict": false}}])
     );
     assert_eq!(
-        of(strict(Format::OpenAiResponses)),
+        of(strict(ExportFormat::OpenAiResponses)),
         json!([{"type": "function", "name": "crm__find", "description": "Does it.",
             "parameters": closed, "strict": true}])
     );
     assert_eq!(
-        of(plain(Format::Anthropic)),
+        of(plain(ExportFormat::Anthropic)),
         json!([{"name": "crm__find", "description": "Does it.", "input_schema": input}])
     );
-    assert_eq!(of(strict(Format::Anthropic))[0]["strict"], json!(true));
+    assert_eq!(of(strict(ExportFormat::Anthropic))[0]["strict"], json!(true));
     assert_eq!(
-        of(plain(Format::Gemini)),
+        of(plain(ExportFormat::Gemini)),
         json!([{"functionDeclarations": [{"name": "crm__find", "description": "Does it.",
             "parametersJsonSchema": input, "responseJsonSchema": output}]}])
     );
@@ -130,26 +131,28 @@ fn definitions_have_the_shape_of_their_host() {
 #[test]
 fn what_a_host_has_no_place_for_is_reported() {
     let whole = |adapter| exported([rich()], adapter);
-    assert_eq!(lost(&whole(plain(Format::Mcp))), []);
-    for format in [Format::OpenAi, Format::OpenAiResponses, Format::Anthropic] {
-        let features: Vec<(String, Done)> =
+    assert_eq!(lost(&whole(plain(ExportFormat::Mcp))), []);
+    for format in [ExportFormat::OpenAi, ExportFormat::OpenAiResponses, ExportFormat::Anthropic] {
+        let features: Vec<(String, LossHandling)> =
             whole(plain(format)).losses.into_iter().map(|loss| (loss.feature, loss.done)).collect();
-        let expected =
-            [("annotations".to_owned(), Done::Dropped), ("outputSchema".to_owned(), Done::Dropped)];
+        let expected = [
+            ("annotations".to_owned(), LossHandling::Dropped),
+            ("outputSchema".to_owned(), LossHandling::Dropped),
+        ];
         assert_eq!(features, expected);
     }
     assert_eq!(
-        lost(&whole(plain(Format::Gemini))),
-        [("/annotations", "annotations", Done::Dropped, Meaning::Same)]
+        lost(&whole(plain(ExportFormat::Gemini))),
+        [("/annotations", "annotations", LossHandling::Dropped, ArgumentsEffect::Same)]
     );
-    let export = whole(plain(Format::OpenAi));
+    let export = whole(plain(ExportFormat::OpenAi));
     let said = export.losses[0].to_string();
     assert_eq!(
         said,
         "Feature annotations lost converting mcp → openai: `crm:find` at /annotations, dropped"
     );
     let own = ToolSpec { backend: Backend::Command, ..rich() };
-    assert_eq!(exported([own], plain(Format::OpenAi)).losses[0].from, "canonical");
+    assert_eq!(exported([own], plain(ExportFormat::OpenAi)).losses[0].from, "canonical");
 }
 
 /// Every one of these, wherever it stands.
@@ -205,7 +208,7 @@ fn keywords_of(schema: &serde_json::Value, found: &mut Vec<String>) {
 /// S2-27, S2-32, S2-33
 #[test]
 fn the_portable_forms_drop_what_not_every_server_takes_and_say_so() {
-    let cases = [(Format::OpenAi, None), (Format::Anthropic, Some("anyOf"))];
+    let cases = [(ExportFormat::OpenAi, None), (ExportFormat::Anthropic, Some("anyOf"))];
     for (format, kept) in cases {
         let export = exported([everything()], plain(format));
         let mut found = Vec::new();
@@ -218,7 +221,7 @@ fn the_portable_forms_drop_what_not_every_server_takes_and_say_so() {
         }
         let deep = export.losses.iter().find(|loss| loss.feature == "pattern").unwrap();
         assert_eq!(deep.path, "/input_schema/properties/deep/items/properties/x/pattern");
-        assert_eq!((deep.done, deep.arguments), (Done::Described, Meaning::Wider));
+        assert_eq!((deep.done, deep.arguments), (LossHandling::Described, ArgumentsEffect::Wider));
         let input = json_of(&export.tools[0].input);
         let x = &input["properties"]["deep"]["items"]["properties"]["x"];
         assert!(x["description"].as_str().unwrap().contains(r#"pattern: "^a""#), "{x}");
@@ -230,7 +233,7 @@ fn the_portable_forms_drop_what_not_every_server_takes_and_say_so() {
 /// S2-34
 #[test]
 fn mcp_loses_no_schema_feature() {
-    let export = exported([everything()], plain(Format::Mcp));
+    let export = exported([everything()], plain(ExportFormat::Mcp));
     assert_eq!(lost(&export), []);
     let original = json_of(everything().input.json());
     assert_eq!(json_of(&export.definitions())["tools"][0]["inputSchema"], original);
@@ -285,14 +288,16 @@ fn names_keep_their_namespace_and_are_unique() {
         };
         assert_eq!(name(&alone), name(&export));
         let renamed = |loss: &&Loss| loss.feature == "name" && loss.tool.as_str() == "a b:c";
-        assert_eq!(export.losses.iter().find(renamed).unwrap().done, Done::Renamed);
+        assert_eq!(export.losses.iter().find(renamed).unwrap().done, LossHandling::Renamed);
     }
 }
 
 #[test]
 fn long_names_are_shortened_alike() {
     let long = |end: &str| format!("crm:{}{end}", "x".repeat(80));
-    for (format, max) in [(Format::Mcp, 40), (Format::OpenAi, 64), (Format::Gemini, 64)] {
+    for (format, max) in
+        [(ExportFormat::Mcp, 40), (ExportFormat::OpenAi, 64), (ExportFormat::Gemini, 64)]
+    {
         let tools = [long("1"), long("2")].map(|id| tool(&id, json!({"type": "object"})));
         let export = exported(tools, plain(format));
         let names = names(&export);
@@ -319,17 +324,18 @@ fn a_tool_that_cannot_be_converted_stops_no_other() {
         let export = exported(tools(), adapter);
         let failed: Vec<&str> = export.errors.iter().map(|error| error.tool.as_str()).collect();
         let expected: &[&str] =
-            if adapter.format == Format::Mcp { &["a:list"] } else { &["a:list", "a:remote"] };
+            if adapter.format == ExportFormat::Mcp { &["a:list"] } else { &["a:list", "a:remote"] };
         assert_eq!(failed, expected);
         assert!(export.errors.iter().all(|error| error.code == Code::Conversion));
         assert_eq!(export.tools[0].id().as_str(), "a:good");
     }
     // Somebody has taken the very name that another one would get.
     let any = || json!({"type": "object"});
-    let export = exported([tool("a b:c", any()), tool("a_b:c", any())], plain(Format::OpenAi));
+    let export =
+        exported([tool("a b:c", any()), tool("a_b:c", any())], plain(ExportFormat::OpenAi));
     let stolen = names(&export)[0].to_owned();
     let tools = [tool("a b:c", any()), tool("a_b:c", any()), tool(&stolen, any())];
-    let export = exported(tools, plain(Format::OpenAi));
+    let export = exported(tools, plain(ExportFormat::OpenAi));
     assert_eq!((export.tools.len(), export.errors.len()), (2, 1));
     assert!(export.errors[0].message.contains(&stolen));
 }
@@ -343,7 +349,7 @@ fn strict_arguments_come_back_as_they_were_meant() {
         "note": {"type": ["string", "null"]},
         "extra": {"type": "object", "additionalProperties": {"type": "integer"}},
         "anything": true}});
-    let export = exported([tool("mail:send", input)], strict(Format::OpenAi));
+    let export = exported([tool("mail:send", input)], strict(ExportFormat::OpenAi));
     let exposed = json_of(&export.tools[0].input);
     let required = exposed["required"].as_array().unwrap();
     let members = exposed["properties"].as_object().unwrap();
@@ -352,7 +358,7 @@ fn strict_arguments_come_back_as_they_were_meant() {
     assert_eq!(exposed["additionalProperties"], json!(false));
     assert_eq!(exposed["properties"]["cc"]["type"], json!(["string", "null"]));
     assert_eq!(exposed["properties"]["extra"]["type"], json!(["string", "null"]));
-    let back = |args: serde_json::Value| export.back("mail__send", &Value::from(args));
+    let back = |args: serde_json::Value| export.restore_arguments("mail__send", &Value::from(args));
     let given = json!({"to": "a", "cc": null, "note": null, "extra": "{\"n\":1}", "anything": "7"});
     let (id, args) = back(given).unwrap();
     assert_eq!(id.as_str(), "mail:send");
@@ -360,10 +366,10 @@ fn strict_arguments_come_back_as_they_were_meant() {
     // What the tool would refuse is refused here, by its own schema.
     let wrong = back(json!({"to": "a", "cc": null, "note": null, "extra": "{\"n\":\"x\"}",
         "anything": null}));
-    assert!(matches!(wrong, Err(BackError::Unfit { .. })), "{wrong:?}");
-    let unknown = export.back("mail__sent", &Value::empty_object()).unwrap_err();
+    assert!(matches!(wrong, Err(RestoreError::Unfit { .. })), "{wrong:?}");
+    let unknown = export.restore_arguments("mail__sent", &Value::empty_object()).unwrap_err();
     let nearest = Some("mail__send".to_owned());
-    assert_eq!(unknown, BackError::UnknownName { name: "mail__sent".to_owned(), nearest });
+    assert_eq!(unknown, RestoreError::UnknownName { name: "mail__sent".to_owned(), nearest });
 }
 
 /// A choice in place of the arguments, and an object that takes anything, are wrapped.
@@ -373,16 +379,18 @@ fn arguments_that_cannot_be_listed_are_wrapped() {
         {"properties": {"id": {"type": "integer"}}, "required": ["id"]},
         {"properties": {"name": {"type": "string"}, "exact": {"type": "boolean"}},
          "required": ["name"]}]});
-    let export =
-        exported([tool("a:find", choice), tool("a:open", json!(true))], strict(Format::OpenAi));
+    let export = exported(
+        [tool("a:find", choice), tool("a:open", json!(true))],
+        strict(ExportFormat::OpenAi),
+    );
     let find = json_of(&export.tools[0].input);
     assert_eq!(find["required"], json!(["arguments"]));
     assert_eq!(find["properties"]["arguments"]["anyOf"].as_array().unwrap().len(), 2);
     let given = json!({"arguments": {"name": "x", "exact": null}});
-    let (_, args) = export.back("a__find", &Value::from(given)).unwrap();
+    let (_, args) = export.restore_arguments("a__find", &Value::from(given)).unwrap();
     assert_eq!(json_of(&args), json!({"name": "x"}));
     let given = json!({"arguments": "{\"x\": [1, 2]}"});
-    let (_, args) = export.back("a__open", &Value::from(given)).unwrap();
+    let (_, args) = export.restore_arguments("a__open", &Value::from(given)).unwrap();
     assert_eq!(json_of(&args), json!({"x": [1, 2]}));
 }
 
@@ -393,14 +401,14 @@ fn members_are_renamed_and_endless_schemas_end() {
         "properties": {"due date": {"type": "string"}, "tree": {"$ref": "#/$defs/node"}},
         "$defs": {"node": {"type": "object", "properties": {
             "value": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}}}}});
-    let export = exported([tool("a:b", input.clone())], plain(Format::Anthropic));
+    let export = exported([tool("a:b", input.clone())], plain(ExportFormat::Anthropic));
     let exposed = json_of(&export.tools[0].input);
     assert_eq!(exposed["properties"]["p_due_date"], json!({"type": "string"}));
     assert_eq!(exposed["properties"]["tree"]["properties"]["next"], json!({}));
     let given = json!({"p_due_date": "today", "tree": {"value": 1, "next": {"value": 2}}});
-    let (_, args) = export.back("a__b", &Value::from(given)).unwrap();
+    let (_, args) = export.restore_arguments("a__b", &Value::from(given)).unwrap();
     assert_eq!(json_of(&args)["due date"], json!("today"));
-    let export = exported([tool("a:b", input)], strict(Format::OpenAi));
+    let export = exported([tool("a:b", input)], strict(ExportFormat::OpenAi));
     let next = &json_of(&export.tools[0].input)["properties"]["tree"]["properties"]["next"];
     assert_eq!(next["type"], json!(["string", "null"]));
 }
@@ -413,19 +421,24 @@ fn what_is_too_large_for_strict_is_not_strict() {
         deep = json!({"type": "object", "properties": {"x": deep}, "required": ["x"],
             "additionalProperties": false});
     }
-    let export = exported([tool("a:b", deep)], strict(Format::OpenAi));
+    let export = exported([tool("a:b", deep)], strict(ExportFormat::OpenAi));
     assert_eq!(json_of(&export.definitions())[0]["function"]["strict"], json!(false));
-    assert!(lost(&export).contains(&("/input_schema", "strict", Done::Dropped, Meaning::Wider)));
+    assert!(lost(&export).contains(&(
+        "/input_schema",
+        "strict",
+        LossHandling::Dropped,
+        ArgumentsEffect::Wider
+    )));
 }
 
 /// S2-18
 #[test]
 fn an_export_is_read_by_many_threads() {
-    let export = exported([rich()], strict(Format::OpenAi));
+    let export = exported([rich()], strict(ExportFormat::OpenAi));
     let args = Value::from(json!({"q": "x"}));
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| assert!(export.back("crm__find", &args).is_ok()));
+            scope.spawn(|| assert!(export.restore_arguments("crm__find", &args).is_ok()));
         }
     });
 }
@@ -583,14 +596,14 @@ proptest! {
             let Some(exposed) = export.tools.first() else { continue };
             let schema = Schema::new(exposed.input.clone());
             prop_assert!(schema.check().is_ok(), "{}", exposed.input);
-            let may_be_refused = export.losses.iter().any(|loss| loss.arguments == Meaning::Wider);
+            let may_be_refused = export.losses.iter().any(|loss| loss.arguments == ArgumentsEffect::Wider);
             let mut model = Model(seed);
             for _ in 0..8 {
                 let args = Value::from(model.write(&json_of(&exposed.input), 0));
                 if !schema.violations(&args).is_empty() {
                     continue;
                 }
-                let back = export.back("a__b", &args);
+                let back = export.restore_arguments("a__b", &args);
                 prop_assert!(
                     back.is_ok() || may_be_refused,
                     "{:?}: {} of {} from {}: {:?}; lost {:?}",

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use segue_core::compile::compile;
-use segue_core::compile::document::read_own_json;
+use segue_core::compile::document::read_trusted_json;
 use segue_core::compile::source::Source;
 use segue_core::composition::Strategy as OnFailure;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
-use segue_core::run::{Entry, Fact, Failure, Item, NodeId, Options, Started};
+use segue_core::run::{Entry, Fact, Failure, LoopItem, NodeId, Options, Started};
 use segue_core::value::{Map, Number, Shared, Value};
 use segue_core::view::RunStatus;
 
@@ -121,7 +121,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
     let narrow = u32::try_from(number % 7).unwrap();
     let candidate = 3;
     let given: Map = [(text.clone(), value.clone())].into_iter().collect();
-    let item = Item { value: value.clone(), index: 1, length: 2 };
+    let item = LoopItem { value: value.clone(), index: 1, length: 2 };
     let started = Started {
         run_id: text.clone(),
         request_id: text.clone(),
@@ -133,7 +133,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         plan_hash: optional.then(|| text.clone()),
         engine: text.clone(),
         caller: None,
-        trace: Some(segue_core::run::Trace::of_run("run")),
+        trace: Some(segue_core::run::TraceContext::of_run("run")),
     };
     let (args, output, until_ms, by) = (value.clone(), value.clone(), number, text.clone());
     vec![
@@ -144,7 +144,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Asked { node, candidate, args: args.clone() },
         Fact::Granted { node, by: text.clone() },
         Fact::Called { node, candidate, args: args.clone() },
-        Fact::Rested { node, failure: failure.clone(), until_ms },
+        Fact::BackedOff { node, failure: failure.clone(), until_ms },
         Fact::Woke { node },
         Fact::GaveUp { node, failure: failure.clone() },
         Fact::Slept { node, until_ms },
@@ -157,11 +157,11 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Stopped { frame: narrow, failure: failure.clone() },
         Fact::Closed { frame: narrow, failed: flag, is_final: optional },
         Fact::RollbackStarted { frame: narrow, failure: failure.clone(), steps: vec![node, node] },
-        Fact::UndoCalled { node, args },
-        Fact::UndoRested { node, failure: failure.clone(), until_ms },
-        Fact::Undone { node },
-        Fact::UndoFailed { node, failure: failure.clone() },
-        Fact::Late { node, attempt: narrow },
+        Fact::RollbackCalled { node, args },
+        Fact::RollbackBackedOff { node, failure: failure.clone(), until_ms },
+        Fact::RolledBack { node },
+        Fact::RollbackFailed { node, failure: failure.clone() },
+        Fact::AnsweredLate { node, attempt: narrow },
         Fact::Finished {
             status: RunStatus::RolledBack,
             output,
@@ -175,13 +175,13 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::Lost { node },
         Fact::Paused { node, until_ms },
         Fact::RollbackAsked { by: by.clone() },
-        Fact::UndoEntered { node, input: value.clone() },
+        Fact::RollbackEntered { node, input: value.clone() },
         Fact::Reused { node, output: value.clone(), given: None },
-        Fact::Kept { node, references: vec!["{{ a.b }}".into(), "".into()] },
+        Fact::ReferencesKept { node, references: vec!["{{ a.b }}".into(), "".into()] },
         Fact::ConsentAsked,
         Fact::Consented { by: by.clone() },
-        Fact::Followed { node, handle: value.clone() },
-        Fact::Sought { node },
+        Fact::HandleReceived { node, handle: value.clone() },
+        Fact::ResumeSent { node },
         Fact::Refused { node: flag.then_some(node), by: by.clone() },
         Fact::CancelAsked { by },
     ]
@@ -197,7 +197,7 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::Asked { .. } => 4,
         Fact::Granted { .. } => 5,
         Fact::Called { .. } => 6,
-        Fact::Rested { .. } => 7,
+        Fact::BackedOff { .. } => 7,
         Fact::Woke { .. } => 8,
         Fact::GaveUp { .. } => 9,
         Fact::Slept { .. } => 10,
@@ -210,11 +210,11 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::Stopped { .. } => 17,
         Fact::Closed { .. } => 18,
         Fact::RollbackStarted { .. } => 19,
-        Fact::UndoCalled { .. } => 20,
-        Fact::UndoRested { .. } => 21,
-        Fact::Undone { .. } => 22,
-        Fact::UndoFailed { .. } => 23,
-        Fact::Late { .. } => 24,
+        Fact::RollbackCalled { .. } => 20,
+        Fact::RollbackBackedOff { .. } => 21,
+        Fact::RolledBack { .. } => 22,
+        Fact::RollbackFailed { .. } => 23,
+        Fact::AnsweredLate { .. } => 24,
         Fact::Finished { .. } => 25,
         Fact::Expanding { .. } => 26,
         Fact::Visited { .. } => 27,
@@ -224,13 +224,13 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::Lost { .. } => 31,
         Fact::Paused { .. } => 32,
         Fact::RollbackAsked { .. } => 33,
-        Fact::UndoEntered { .. } => 34,
+        Fact::RollbackEntered { .. } => 34,
         Fact::Reused { .. } => 35,
-        Fact::Kept { .. } => 36,
+        Fact::ReferencesKept { .. } => 36,
         Fact::ConsentAsked => 37,
         Fact::Consented { .. } => 38,
-        Fact::Followed { .. } => 39,
-        Fact::Sought { .. } => 40,
+        Fact::HandleReceived { .. } => 39,
+        Fact::ResumeSent { .. } => 40,
         Fact::Refused { .. } => 41,
         Fact::CancelAsked { .. } => 42,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
@@ -239,7 +239,7 @@ fn kind_of(fact: &Fact) -> usize {
 
 fn again(entry: &Entry) -> (String, Entry) {
     let written = serde_json::to_string(entry).unwrap();
-    let value = read_own_json(&written).unwrap().to_value();
+    let value = read_trusted_json(&written).unwrap().to_value();
     let read = Entry::from_value(&value).unwrap_or_else(|error| panic!("{error}: {written}"));
     (written, read)
 }
@@ -270,7 +270,7 @@ fn an_entry_is_written_so() {
         serde_json::to_string(&called).unwrap(),
         r#"{"seq":1,"at_ms":2,"fact":{"called":{"node":[0,3],"candidate":0,"args":{"n":18446744073709551616}}}}"#
     );
-    let undone = Entry { seq: 1, at_ms: 2, fact: Fact::Undone { node } };
+    let undone = Entry { seq: 1, at_ms: 2, fact: Fact::RolledBack { node } };
     assert_eq!(
         serde_json::to_string(&undone).unwrap(),
         r#"{"seq":1,"at_ms":2,"fact":{"undone":{"node":[0,3]}}}"#
@@ -297,7 +297,7 @@ fn values_are_shared_when_they_are_read() {
     let node = NodeId { frame: 0, position: 0 };
     let fact = Fact::Called { node, candidate: 0, args: Value::from(vec![Value::from("x")]) };
     let written = serde_json::to_string(&Entry { seq: 0, at_ms: 0, fact }).unwrap();
-    let value = read_own_json(&written).unwrap().to_value();
+    let value = read_trusted_json(&written).unwrap().to_value();
     let Fact::Called { args, .. } = Entry::from_value(&value).unwrap().fact else { panic!() };
     let inside = value.get("fact").and_then(|f| f.get("called")).and_then(|c| c.get("args"));
     assert!(Shared::ptr_eq(inside.unwrap().as_array().unwrap(), args.as_array().unwrap()));

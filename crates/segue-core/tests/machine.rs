@@ -67,7 +67,7 @@ fn a_run_that_is_taken_up_to_end_works_nothing_out() {
         for rolls_back in [false, true] {
             let mut run = Run::replay(plan.clone(), limits.clone(), &whole[..cut]).unwrap();
             let by = "ada".into();
-            let kind = EventKind::ResumedToEnd { by, rolls_back };
+            let kind = EventKind::ResumedToEnd { by, roll_back: rolls_back };
             let turn = run.handle(Event { at_ms: 1_000, entropy: 0, kind });
             let works_out = |fact: &Fact| match fact {
                 Fact::Called { .. } | Fact::Tolerated { .. } => true,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use segue_core::compile::document::{Budget, Node, read};
+use segue_core::compile::document::{Node, ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 
@@ -42,7 +42,7 @@ struct Bug {
 
 fn bugs() -> Vec<Bug> {
     let source = Source::new("planted.yaml", include_str!("planted.yaml"));
-    let root = read(&source, Budget::for_documents(&Limits::default())).unwrap();
+    let root = read(&source, ReadLimits::for_documents(&Limits::default())).unwrap();
     let text = |node: &Node, name: &str| node.get(name).and_then(Node::as_str).unwrap().to_string();
     let bugs = root.get("bugs").unwrap().items().iter().map(|bug| Bug {
         breaks: text(bug, "breaks"),

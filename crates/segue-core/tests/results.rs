@@ -22,7 +22,7 @@ use support::{catalog, composition_of, corpus, with_compositions};
 
 fn result_of(name: &str) -> Value {
     let (view, run, journal) = run_of(name);
-    result::in_dialect(&view, &run, &journal)
+    result::dialect_result(&view, &run, &journal)
 }
 
 fn run_of(name: &str) -> (RunView, Run, Vec<Entry>) {

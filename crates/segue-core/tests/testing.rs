@@ -11,7 +11,7 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::plan_text;
 use segue_core::schema::Schema;
-use segue_core::testing::{Play, Played, catalog_for, check, verdict};
+use segue_core::testing::{TestRun, TestRunResult, catalog_for, check, compare};
 use segue_core::tool::{Annotations, Catalog, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
@@ -58,7 +58,7 @@ fn known() -> Catalog {
 /// How a test ended: what is wrong with its file, or the run and what is not as expected.
 enum Outcome {
     Wrong(Vec<Diagnostic>),
-    Ran(Box<Played>, Vec<String>),
+    Ran(Box<TestRunResult>, Vec<String>),
 }
 
 /// Plays the first test of a file.
@@ -75,10 +75,10 @@ fn outcome(composition: &str, tests: &str) -> Outcome {
     if !findings.is_empty() {
         return Outcome::Wrong(findings);
     }
-    let mut play = Play::new(&file.tests[0], &file.mocks, &plan, &catalog, &limits);
+    let mut play = TestRun::new(&file.tests[0], &file.mocks, &plan, &catalog, &limits);
     assert!(play.next_call().is_none(), "nothing real is called");
     let played = play.finish();
-    let misses = verdict(&file.tests[0], &played, &catalog);
+    let misses = compare(&file.tests[0], &played, &catalog);
     let place = |start: u32| source.position(start).line;
     let misses = misses.iter().map(|miss| format!("{}: {}", place(miss.span.start), miss.message));
     let misses = misses.collect();

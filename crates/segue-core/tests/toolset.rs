@@ -12,7 +12,9 @@ use segue_core::limits::Limits;
 use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
 use segue_core::tool::{Catalog, ToolSpec};
-use segue_core::toolset::{Filter, Pattern, Policy, Predicate, Toolset, ToolsetBuilder, Verdict};
+use segue_core::toolset::{
+    Filter, Policy, Predicate, ToolAccess, ToolPattern, Toolset, ToolsetBuilder,
+};
 
 fn tool(id: &str, tags: &[&str], category: Option<&str>, scopes: &[&str]) -> Arc<ToolSpec> {
     let words = |words: &[&str]| words.iter().map(|word| Arc::from(*word)).collect();
@@ -44,8 +46,8 @@ fn words(words: &[&str]) -> Vec<Arc<str>> {
     words.iter().map(|word| Arc::from(*word)).collect()
 }
 
-fn patterns(texts: &[&str]) -> Vec<Pattern> {
-    texts.iter().map(|text| Pattern::from(*text)).collect()
+fn patterns(texts: &[&str]) -> Vec<ToolPattern> {
+    texts.iter().map(|text| ToolPattern::from(*text)).collect()
 }
 
 fn built(change: impl FnOnce(ToolsetBuilder) -> ToolsetBuilder) -> Toolset {
@@ -187,12 +189,12 @@ fn filters_come_in_order_and_before_the_policy() {
 fn verdicts_tell_what_belongs_from_what_is_allowed() {
     let toolset =
         built(|builder| builder.with_namespace("crm").policy(Policy::DenyTags(words(&["danger"]))));
-    let verdict = |id: &str| toolset.verdict(&ToolId::from(id));
-    assert_eq!(verdict("crm:find"), Verdict::Allowed);
-    assert_eq!(verdict("crm:delete_user"), Verdict::Denied);
-    assert_eq!(verdict("echo"), Verdict::Outside);
+    let verdict = |id: &str| toolset.access(&ToolId::from(id));
+    assert_eq!(verdict("crm:find"), ToolAccess::Allowed);
+    assert_eq!(verdict("crm:delete_user"), ToolAccess::Denied);
+    assert_eq!(verdict("echo"), ToolAccess::Outside);
     let all = built(|builder| builder);
-    assert_eq!(all.verdict(&ToolId::from("crm:nobody")), Verdict::Outside);
+    assert_eq!(all.access(&ToolId::from("crm:nobody")), ToolAccess::Outside);
     assert!(all.get(&ToolId::from("crm:nobody")).is_none());
 }
 

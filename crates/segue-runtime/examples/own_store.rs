@@ -15,8 +15,8 @@ use segue_core::run::Entry;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
-    Lease, MemoryStore, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store,
-    StoreError, TakeOver, ToolStats, Word,
+    AppendRecord, KeyValueStore, Lease, MemoryStore, NewRun, PendingCommand, Retention, RunListing,
+    RunQuery, RunRow, Store, StoreError, TakeOver, ToolStats,
 };
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 
@@ -37,13 +37,13 @@ impl Audited {
 
 #[async_trait]
 impl Store for Audited {
-    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
         let lease = self.runs.create(run, record).await?;
         self.note(&lease.run_id, record.entries);
         Ok(lease)
     }
 
-    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
         self.runs.append(lease, record).await?;
         self.note(&lease.run_id, record.entries);
         Ok(())
@@ -57,8 +57,8 @@ impl Store for Audited {
         self.runs.plan(run_id, limits).await
     }
 
-    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        self.runs.take(run_id, how).await
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.runs.acquire(run_id, how).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -73,24 +73,24 @@ impl Store for Audited {
         self.runs.run(run_id).await
     }
 
-    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         self.runs.runs(query).await
     }
 
-    async fn unfinished(&self) -> Result<Runs, StoreError> {
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
         self.runs.unfinished().await
     }
 
-    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        self.runs.leave_word(run_id, text).await
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        self.runs.send_command(run_id, text).await
     }
 
-    async fn words(&self) -> Result<Vec<Word>, StoreError> {
-        self.runs.words().await
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        self.runs.pending_commands().await
     }
 
-    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.runs.take_word(number).await
+    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
+        self.runs.remove_command(number).await
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {
@@ -101,12 +101,12 @@ impl Store for Audited {
         self.runs.prune(retention).await
     }
 
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.runs.tools().await
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.runs.tool_stats().await
     }
 
-    fn shelves(&self) -> &dyn Shelves {
-        self.runs.shelves()
+    fn key_value(&self) -> &dyn KeyValueStore {
+        self.runs.key_value()
     }
 }
 

@@ -11,7 +11,7 @@ use segue_core::result;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunView};
 
-use crate::driver::{Confirmer, Nobody};
+use crate::driver::{Confirmer, DenyAll};
 use crate::engine::{Engine, EngineError, RunRequest};
 
 /// The name of a chain that has none.
@@ -80,7 +80,7 @@ pub struct Chains {
 impl Engine {
     /// The chains of a caller who brings this along, with nobody to ask.
     pub fn chains(&self, context: Value) -> Chains {
-        let confirmer = Arc::new(Nobody);
+        let confirmer = Arc::new(DenyAll);
         Chains { engine: self.clone(), context, confirmer, planned: Mutex::default() }
     }
 }
@@ -172,8 +172,9 @@ impl Chains {
         if let (None, Some(cause)) = (&view.started_at, view.errors.first()) {
             return Err(ChainError::Stopped { cause: Box::new(cause.clone()) });
         }
-        let stored = self.engine.stored(&view.run_id).await?;
-        let result: Map = result::chain(&view, result::history(&stored.run, &stored.journal));
+        let stored = self.engine.load_run(&view.run_id).await?;
+        let result: Map =
+            result::chain_result(&view, result::history(&stored.run, &stored.journal));
         if view.success {
             return Ok(result.into());
         }

@@ -3,19 +3,19 @@
 //! It knows the tools and the compositions, compiles and plans through the core, and has a driver
 //! move runs.
 
-mod absent;
 mod call;
-mod ears;
+mod commands;
 mod error;
 mod evaluations;
 mod expand;
 mod load;
 mod overwrites;
-mod played;
-mod stored;
-mod unreleased;
-mod waiting;
-mod words;
+mod planning;
+mod stored_runs;
+mod test_runs;
+mod unavailable_tools;
+mod unreleased_leases;
+mod waiting_runs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,42 +26,45 @@ use segue_core::compile::source::Source;
 use segue_core::compile::{self, Compiled};
 use segue_core::composition::{Composition, Dialect, Strategy};
 use segue_core::diagnostic::{Diagnostic, Severity};
+use segue_core::dry_run;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
-use segue_core::rehearsal;
-use segue_core::run::{self, Options, Reused, Run, Started, Trace};
-use segue_core::tool::{COMPOSITION, Catalog, Lookup, Observed, ToolSpec};
+use segue_core::run::{self, Options, ReusedStep, Run, Started, TraceContext};
+use segue_core::tool::{COMPOSITION, Catalog, ObservedStats, ToolLookup, ToolSpec};
 use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 
-use crate::driver::{self, Chance, Confirmer, Drive, Expand, First, Nobody, Observer, Unobserved};
+use crate::driver::{
+    self, Confirmer, DenyAll, DriverContext, Expand, IdSource, NoObserver, Observer, StartMode,
+};
+use crate::dry_run_tools;
 use crate::inject::Faults;
 use crate::llm::Model;
 use crate::recorder::Recorder;
-use crate::rehearse;
 use crate::store::{MemoryStore, Store, StoreError, ToolStats};
 use crate::tools::gate::{Concurrency, Gate};
 use crate::tools::orphans::Orphans;
-use crate::tools::secret::Secrets;
-use crate::tools::{Registry, Tool, allowed};
+use crate::tools::redact::Secrets;
+use crate::tools::{Registry, Tool, toolset_guard};
 use crate::wrap::Wrapper;
 
-pub use absent::Absent;
 pub use call::CallRequest;
 use call::Nested;
-pub use ears::Wish;
-pub(crate) use ears::{Ears, Heard, Listening, ends};
+pub use commands::RunCommand;
+pub(crate) use commands::{CommandRouter, MailboxReceiver, Received, is_stop};
 pub use error::EngineError;
 pub(crate) use evaluations::Evaluating;
 use overwrites::OverwriteTrust;
-pub use stored::{Recovered, ResumeRequest, Stored};
-pub(crate) use unreleased::Unreleased;
-use waiting::Waiting;
-pub use words::{
-    AskRequest, Meanwhile, PlanError, Planned, Reuse, Taken, is_request_id, source_of,
+pub use planning::{
+    ClaimedPlan, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse, is_request_id,
+    source_of,
 };
+pub use stored_runs::{LoadedRun, Recovered, ResumeRequest};
+pub use unavailable_tools::UnavailableTools;
+pub(crate) use unreleased_leases::UnreleasedLeases;
+use waiting_runs::WaitingRuns;
 
 /// The engine.
 #[derive(Clone)]
@@ -77,17 +80,17 @@ struct Inner {
     catalog: Catalog,
     limits: Arc<Limits>,
     store: Arc<dyn Store>,
-    ears: Arc<Ears>,
-    waiting: Arc<Waiting>,
-    unreleased: Arc<Unreleased>,
+    router: Arc<CommandRouter>,
+    waiting_runs: Arc<WaitingRuns>,
+    unreleased: Arc<UnreleasedLeases>,
     orphans: Arc<Orphans>,
-    chance: Arc<Chance>,
+    ids: Arc<IdSource>,
     model: Option<Arc<dyn Model>>,
     /// What its tools are chosen by, once more for other compositions.
     toolset: Option<ToolsetBuilder>,
     /// The toolset that compositions of a host on stdio are held to.
     inline: ToolsetBuilder,
-    absent: Absent,
+    unavailable: UnavailableTools,
     overwrites: OverwriteTrust,
     secrets: Secrets,
 }
@@ -102,20 +105,20 @@ pub struct EngineBuilder {
     faults: Option<Faults>,
     recorder: Option<Recorder>,
     secrets: Secrets,
-    observed: BTreeMap<ToolId, Observed>,
+    observed: BTreeMap<ToolId, ObservedStats>,
     wrappers: Vec<Wrapper>,
     compositions: Vec<Source>,
     toolset: Option<ToolsetBuilder>,
     inline: Option<ToolsetBuilder>,
     model: Option<Arc<dyn Model>>,
-    absent: Absent,
+    unavailable: UnavailableTools,
     overwrites: OverwriteTrust,
     before: Option<Engine>,
 }
 
 /// A composition that could not be loaded, or a tool that declares what it calls, and why.
 #[derive(Debug)]
-pub struct Unloaded {
+pub struct LoadError {
     /// Its text.
     pub source: Source,
     /// What is wrong with it.
@@ -171,7 +174,7 @@ impl EngineBuilder {
 
     /// Sets what earlier calls have shown of the tools.
     #[must_use]
-    pub fn observed(mut self, stats: &[ToolStats]) -> EngineBuilder {
+    pub fn tool_stats(mut self, stats: &[ToolStats]) -> EngineBuilder {
         let known = stats.iter().filter_map(|stats| Some((stats.tool.clone(), stats.observed()?)));
         self.observed = known.collect();
         self
@@ -214,15 +217,15 @@ impl EngineBuilder {
 
     /// Sets the toolset that compositions of a host on stdio are held to, also those that a run makes.
     #[must_use]
-    pub fn inline(mut self, toolset: ToolsetBuilder) -> EngineBuilder {
+    pub fn inline_toolset(mut self, toolset: ToolsetBuilder) -> EngineBuilder {
         self.inline = Some(toolset);
         self
     }
 
     /// Sets what is said of tools that are not there.
     #[must_use]
-    pub fn absent(mut self, absent: Absent) -> EngineBuilder {
-        self.absent = absent;
+    pub fn unavailable(mut self, absent: UnavailableTools) -> EngineBuilder {
+        self.unavailable = absent;
         self
     }
 
@@ -236,20 +239,20 @@ impl EngineBuilder {
     /// Has it take the place of another engine, whose runs may still be under way: both have the same
     /// store, and whoever speaks to one reaches the runs of the other.
     #[must_use]
-    pub fn after(mut self, before: &Engine) -> EngineBuilder {
+    pub fn reuse(mut self, before: &Engine) -> EngineBuilder {
         self.store = Some(before.inner.store.clone());
         self.before = Some(before.clone());
         self
     }
 
     /// The engine, and what it could not load.
-    pub fn build(mut self) -> (Engine, Vec<Unloaded>) {
+    pub fn build(mut self) -> (Engine, Vec<LoadError>) {
         self.registry.observe(&self.observed);
         let (mut catalog, mut unloaded) =
             load::load(&self.registry, &self.wrappers, self.compositions, &self.limits);
-        explain(&self.absent, &mut unloaded);
-        if let Some(toolset) = made(self.toolset.as_ref(), &catalog) {
-            self.registry = self.registry.map(|tool| allowed::around_tool(tool, &toolset));
+        explain(&self.unavailable, &mut unloaded);
+        if let Some(toolset) = build_toolset_from(self.toolset.as_ref(), &catalog) {
+            self.registry = self.registry.map(|tool| toolset_guard::wrap(tool, &toolset));
             let own = toolset.guards().max_tool_calls.unwrap_or(u64::MAX);
             self.limits.run_calls_max = self.limits.run_calls_max.min(own);
             catalog.restrict(toolset);
@@ -264,22 +267,22 @@ impl EngineBuilder {
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
         let secrets = self.secrets;
-        registry = registry.map(|tool| secrets.around_tool(tool));
+        registry = registry.map(|tool| secrets.wrap(tool));
         if let Some(faults) = self.faults {
-            registry = registry.map(|tool| faults.around_tool(tool));
-            store = faults.around_store(store);
+            registry = registry.map(|tool| faults.wrap_tool(tool));
+            store = faults.wrap_store(store);
         }
         if let Some(recorder) = self.recorder {
-            registry = registry.map(|tool| recorder.around_tool(tool));
+            registry = registry.map(|tool| recorder.wrap(tool));
         }
-        let (orphans, chance, ears) = match &self.before {
+        let (orphans, ids, commands) = match &self.before {
             Some(Engine { inner }) => {
-                (inner.orphans.clone(), inner.chance.clone(), inner.ears.clone())
+                (inner.orphans.clone(), inner.ids.clone(), inner.router.clone())
             }
-            None => (Arc::default(), Arc::default(), Ears::new(store.clone())),
+            None => (Arc::default(), Arc::default(), CommandRouter::new(store.clone())),
         };
         let before = self.before.as_ref().map(|before| &before.inner);
-        let waiting = before.map(|inner| inner.waiting.clone()).unwrap_or_default();
+        let waiting = before.map(|inner| inner.waiting_runs.clone()).unwrap_or_default();
         let unreleased = before.map(|inner| inner.unreleased.clone()).unwrap_or_default();
         let (wrappers, model) = (self.wrappers, self.model);
         let inner = Inner {
@@ -289,15 +292,15 @@ impl EngineBuilder {
             catalog,
             limits,
             store,
-            ears,
-            waiting,
+            router: commands,
+            waiting_runs: waiting,
             unreleased,
             orphans,
-            chance,
+            ids: ids,
             model,
             toolset: self.toolset,
             inline: self.inline.unwrap_or_else(|| ToolsetBuilder::inline(None)),
-            absent: self.absent,
+            unavailable: self.unavailable,
             overwrites: self.overwrites,
             secrets,
         };
@@ -306,8 +309,8 @@ impl EngineBuilder {
 }
 
 /// Says of compositions that could not be loaded because of tools that are not there, why they are not.
-fn explain(absent: &Absent, unloaded: &mut [Unloaded]) {
-    for Unloaded { source, diagnostics } in unloaded {
+fn explain(absent: &UnavailableTools, unloaded: &mut [LoadError]) {
+    for LoadError { source, diagnostics } in unloaded {
         absent.explain(diagnostics, source);
     }
 }
@@ -327,9 +330,9 @@ pub struct RunRequest<'a> {
     /// The id that the run gets, for a caller who must know it before: see [`Engine::new_run_id`].
     pub run_id: Option<Arc<str>>,
     /// The trace that it is told of in, if it is.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
     /// Values of an earlier run: see [`Run::reusable`].
-    pub reused: Vec<Reused>,
+    pub reused: Vec<ReusedStep>,
     /// Who is asked before a call that destroys; nobody means no.
     pub confirmer: &'a dyn Confirmer,
     /// Who watches.
@@ -350,8 +353,8 @@ impl RunRequest<'_> {
             run_id: None,
             trace: None,
             reused: Vec::new(),
-            confirmer: &Nobody,
-            observer: &Unobserved,
+            confirmer: &DenyAll,
+            observer: &NoObserver,
             cancel: Box::pin(std::future::pending()),
         }
     }
@@ -368,11 +371,11 @@ impl Engine {
     pub fn with_compositions(
         &self,
         sources: impl IntoIterator<Item = Source>,
-    ) -> (Engine, Vec<Unloaded>) {
-        let Inner { registry, wrappers, limits, toolset, absent, .. } = &*self.inner;
+    ) -> (Engine, Vec<LoadError>) {
+        let Inner { registry, wrappers, limits, toolset, unavailable: absent, .. } = &*self.inner;
         let (mut catalog, mut unloaded) = load::load(registry, wrappers, sources, limits);
         explain(absent, &mut unloaded);
-        if let Some(toolset) = made(toolset.as_ref(), &catalog) {
+        if let Some(toolset) = build_toolset_from(toolset.as_ref(), &catalog) {
             catalog.restrict(toolset);
         }
         let inner = Inner { catalog, ..(*self.inner).clone() };
@@ -382,9 +385,9 @@ impl Engine {
     /// The same engine, held to a toolset of the tools that it may use. Tools, store and the runs under
     /// way are shared.
     #[must_use]
-    pub fn within(&self, toolset: ToolsetBuilder) -> Engine {
-        let made = self.chosen_by(toolset);
-        let registry = self.inner.registry.clone().map(|tool| allowed::around_tool(tool, &made));
+    pub fn with_toolset(&self, toolset: ToolsetBuilder) -> Engine {
+        let made = self.build_toolset(toolset);
+        let registry = self.inner.registry.clone().map(|tool| toolset_guard::wrap(tool, &made));
         let mut limits = (*self.inner.limits).clone();
         limits.run_calls_max =
             limits.run_calls_max.min(made.guards().max_tool_calls.unwrap_or(u64::MAX));
@@ -396,7 +399,7 @@ impl Engine {
     }
 
     /// What a toolset chooses of the tools that this engine may use.
-    fn chosen_by(&self, toolset: ToolsetBuilder) -> Toolset {
+    fn build_toolset(&self, toolset: ToolsetBuilder) -> Toolset {
         let own = self.toolset();
         let made = toolset.from_tools(own.tools().cloned()).build();
         made.expect("tools are a source").bounded_by(own.guards())
@@ -410,7 +413,7 @@ impl Engine {
     /// The tools that may be used: those of the toolset, or all when there is none.
     pub fn toolset(&self) -> Toolset {
         let catalog = &self.inner.catalog;
-        catalog.within().cloned().unwrap_or_else(|| {
+        catalog.toolset().cloned().unwrap_or_else(|| {
             let all = Toolset::builder("all").from_catalog(catalog).build();
             all.expect("a catalog is a source")
         })
@@ -430,27 +433,27 @@ impl Engine {
     pub fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>) {
         let (catalog, limits) = (&self.inner.catalog, &self.inner.limits);
         let (plan, mut findings) = self.bounded(|| plan::plan_text(source, catalog, limits));
-        self.inner.absent.explain(&mut findings, source);
+        self.inner.unavailable.explain(&mut findings, source);
         (plan, findings)
     }
 
     /// Does something that evaluates, no longer than that may take.
     fn bounded<T>(&self, work: impl FnOnce() -> T) -> T {
-        let Inner { ears, limits, .. } = &*self.inner;
-        ears.evaluations.bounded(limits.evaluation_timeout_ms, work)
+        let Inner { router: commands, limits, .. } = &*self.inner;
+        commands.evaluations.bounded(limits.evaluation_timeout_ms, work)
     }
 
     /// Tools that are not there although somebody has configured them, and why.
-    pub fn absent(&self) -> &Absent {
-        &self.inner.absent
+    pub fn unavailable(&self) -> &UnavailableTools {
+        &self.inner.unavailable
     }
 
     /// The plan of a composition that was loaded under a name, and that the toolset does not refuse.
     pub fn plan_named(&self, name: &str) -> Option<Arc<Plan>> {
         let tool = self.inner.catalog.get(&ToolId::new(COMPOSITION, name))?;
         let composition = tool.composition.as_ref()?;
-        let toolset = self.inner.catalog.within();
-        if toolset.is_some_and(|toolset| toolset.refusal_to_run(composition).is_some()) {
+        let toolset = self.inner.catalog.toolset();
+        if toolset.is_some_and(|toolset| toolset.run_error(composition).is_some()) {
             return None;
         }
         plan::plan(composition, &self.inner.limits).ok().map(Arc::new)
@@ -474,16 +477,16 @@ impl Engine {
 
     /// A fresh id of a chain.
     pub(crate) fn chain_id(&self) -> Arc<str> {
-        self.inner.chance.random_id()
+        self.inner.ids.random_id()
     }
 
     /// Goes through a run without changing anything: what reads is called, what writes is answered
     /// by stand-ins, and nothing is waited for, undone or kept.
-    pub async fn rehearse(&self, mut request: RunRequest<'_>) -> Result<RunView, EngineError> {
-        let rehearsed = self.rehearsed(&request.plan);
+    pub async fn run_rehearsal(&self, mut request: RunRequest<'_>) -> Result<RunView, EngineError> {
+        let rehearsed = self.rehearsal_plan(&request.plan);
         let plan = std::mem::replace(&mut request.plan, rehearsed);
         request.options.approved = false;
-        request.confirmer = &rehearse::Agreeable;
+        request.confirmer = &dry_run_tools::ApproveAll;
         if request.options.strategy == Some(Strategy::Rollback) {
             request.options.strategy = Some(Strategy::FailFast);
         }
@@ -491,19 +494,19 @@ impl Engine {
         let registry = self.inner.registry.clone().map(|tool| {
             // What code does follows from what it calls, which only the catalog knows.
             let spec = catalog.get(&tool.spec.id).unwrap_or(&tool.spec).clone();
-            rehearse::around_tool(Tool { spec, ..tool })
+            dry_run_tools::wrap(Tool { spec, ..tool })
         });
         let caller = request.caller.clone();
         let expand = |document: &Value| {
-            self.expand(document, caller.as_ref()).map(|plan| self.rehearsed(&plan))
+            self.expand(document, caller.as_ref()).map(|plan| self.rehearsal_plan(&plan))
         };
         let store = MemoryStore::default();
         let view = self.run_with(request, &registry, &store, &expand, None).await?;
-        Ok(rehearsal::view(view, &plan))
+        Ok(dry_run::dry_run_view(view, &plan))
     }
 
-    fn rehearsed(&self, plan: &Plan) -> Arc<Plan> {
-        let composition = Arc::new(rehearsal::rehearsed(&plan.composition));
+    fn rehearsal_plan(&self, plan: &Plan) -> Arc<Plan> {
+        let composition = Arc::new(dry_run::dry_run_composition(&plan.composition));
         let plan = plan::plan(&composition, &self.inner.limits);
         Arc::new(plan.expect("what could be planned is no deeper when it is rehearsed"))
     }
@@ -520,10 +523,10 @@ impl Engine {
         let input = match run::admit(&request.plan, request.input, &request.context, &inner.limits)
         {
             Ok(input) => input,
-            Err(errors) => return Ok(Engine::refused(&request.plan, errors)),
+            Err(errors) => return Ok(Engine::refused_view(&request.plan, errors)),
         };
         let mut started = self.started(&request.plan, input, request.context, request.options);
-        started.options.vouched |= self.vouches_for(&request.plan);
+        started.options.vouched |= self.trusts(&request.plan);
         started.run_id = request.run_id.unwrap_or(started.run_id);
         started.trace = request.trace;
         started.chain_id = chain_id.unwrap_or(started.chain_id);
@@ -531,10 +534,10 @@ impl Engine {
         started.caller = request.caller;
         let mut run = Run::new(request.plan.clone(), inner.limits.clone());
         for given in [&started.input, &started.context] {
-            run.hide(inner.secrets.found_in(given));
+            run.redact_texts(inner.secrets.found_in(given));
         }
         let begun = std::time::Instant::now();
-        let drive = Drive {
+        let drive = DriverContext {
             plan: request.plan,
             registry,
             gate: &inner.gate,
@@ -544,21 +547,21 @@ impl Engine {
             limits: &inner.limits,
             compositions: &Nested { engine: self, registry, caller },
             observer: request.observer,
-            chance: &inner.chance,
+            ids: &inner.ids,
             expand,
             cancel: request.cancel,
-            ears: &inner.ears,
+            router: &inner.router,
             unreleased: &inner.unreleased,
         };
         let run_id = started.run_id.clone();
-        let first = First::Start(Box::new(started), request.reused);
+        let first = StartMode::Start(Box::new(started), request.reused);
         let driven = driver::drive(&mut run, first, drive).await;
         if let Err(error) = driven {
-            return Err(stopped(store, run_id, error).await);
+            return Err(stop_error(store, run_id, error).await);
         }
         let mut view = run.view();
         view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        inner.waiting.keep(run);
+        inner.waiting_runs.insert(run);
         Ok(view)
     }
 
@@ -570,49 +573,49 @@ impl Engine {
                 let mut view = self.bounded(|| run::dry_run(plan, &started, &self.inner.limits));
                 for step in &mut view.steps {
                     let input = std::mem::take(&mut step.input);
-                    step.input = self.inner.secrets.clean_value(input);
+                    step.input = self.inner.secrets.redact_value(input);
                 }
                 view
             }
-            Err(errors) => Engine::refused(plan, errors),
+            Err(errors) => Engine::refused_view(plan, errors),
         }
     }
 
     /// The view of a run that could not begin.
-    pub fn refused(plan: &Plan, errors: Vec<ErrorView>) -> RunView {
-        let mut view = stillborn(errors);
+    pub fn refused_view(plan: &Plan, errors: Vec<ErrorView>) -> RunView {
+        let mut view = not_started_view(errors);
         view.name = plan.composition.name.clone();
         view.dialect = plan.composition.dialect;
         view
     }
 
     /// The view of a run whose text does not compile.
-    pub fn uncompiled(diagnostics: &[Diagnostic]) -> RunView {
+    pub fn compile_failed_view(diagnostics: &[Diagnostic]) -> RunView {
         let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error).map(
             |finding| ErrorView::check(finding.code, finding.message.clone(), finding.help.clone()),
         );
-        stillborn(errors.collect())
+        not_started_view(errors.collect())
     }
 
     fn started(&self, plan: &Plan, input: Value, context: Value, mut options: Options) -> Started {
-        let guard = self.inner.catalog.within().and_then(|toolset| toolset.guards().timeout_ms);
+        let guard = self.inner.catalog.toolset().and_then(|toolset| toolset.guards().timeout_ms);
         if let Some(guard) = guard {
             let own = options.timeout_ms.or(plan.composition.timeout_ms);
             options.timeout_ms = Some(own.map_or(guard, |own| own.min(guard)));
         }
-        let chance = &self.inner.chance;
+        let ids = &self.inner.ids;
         // A stored plan belongs to the request that it was made for.
         let known = |name: &str, prefix: &str| {
             let id = plan.composition.metadata.get(name).and_then(Value::as_str);
             let id = id.filter(|_| plan.composition.dialect == Dialect::Plan);
             let id = id.filter(|id| is_stamped(id, prefix)).map(Arc::from);
-            id.unwrap_or_else(|| chance.stamped_id(prefix))
+            id.unwrap_or_else(|| ids.stamped_id(prefix))
         };
         Started {
-            run_id: chance.ordered_id(),
+            run_id: ids.ordered_id(),
             request_id: known("request_id", "req"),
             plan_id: known("plan_id", "plan"),
-            chain_id: chance.random_id(),
+            chain_id: ids.random_id(),
             input,
             context,
             options,
@@ -625,14 +628,14 @@ impl Engine {
 
     /// An id that no run has.
     pub fn new_run_id(&self) -> Arc<str> {
-        self.inner.chance.ordered_id()
+        self.inner.ids.ordered_id()
     }
 
     /// The tool that is meant by a name, if it may be used; one that may not is unknown.
     pub fn usable_tool(&self, name: &str) -> Result<&Arc<ToolSpec>, EngineError> {
         let tool = self.tool(name)?;
-        let is_refused = |toolset: &Toolset| toolset.refusal(&tool.id).is_some();
-        if self.inner.catalog.within().is_some_and(is_refused) {
+        let is_refused = |toolset: &Toolset| toolset.access_error(&tool.id).is_some();
+        if self.inner.catalog.toolset().is_some_and(is_refused) {
             return Err(EngineError::UnknownTool { name: name.to_owned(), nearest: None });
         }
         Ok(tool)
@@ -641,12 +644,12 @@ impl Engine {
     /// The tool that is meant by a name.
     pub fn tool(&self, name: &str) -> Result<&Arc<ToolSpec>, EngineError> {
         match self.inner.catalog.find(name) {
-            Lookup::Found(tool) => Ok(tool),
-            Lookup::Ambiguous(ids) => Err(EngineError::UnknownTool {
+            ToolLookup::Found(tool) => Ok(tool),
+            ToolLookup::Ambiguous(ids) => Err(EngineError::UnknownTool {
                 name: name.to_owned(),
                 nearest: ids.first().map(ToString::to_string),
             }),
-            Lookup::Missing { nearest } => {
+            ToolLookup::Missing { nearest } => {
                 Err(EngineError::UnknownTool { name: name.to_owned(), nearest })
             }
         }
@@ -654,7 +657,7 @@ impl Engine {
 }
 
 /// The toolset that a builder makes of everything that is known.
-fn made(toolset: Option<&ToolsetBuilder>, catalog: &Catalog) -> Option<Toolset> {
+fn build_toolset_from(toolset: Option<&ToolsetBuilder>, catalog: &Catalog) -> Option<Toolset> {
     let made = toolset?.clone().from_catalog(catalog).build();
     Some(made.expect("a catalog is a source"))
 }
@@ -662,15 +665,15 @@ fn made(toolset: Option<&ToolsetBuilder>, catalog: &Catalog) -> Option<Toolset> 
 /// Whether an id is a prefix, ten digits and nine of `[a-z0-9]`.
 fn is_stamped(id: &str, prefix: &str) -> bool {
     let parts: Vec<&str> = id.split('_').collect();
-    let [word, seconds, chance] = parts.as_slice() else { return false };
+    let [word, seconds, ids] = parts.as_slice() else { return false };
     *word == prefix
         && (seconds.len() == 10 && seconds.bytes().all(|byte| byte.is_ascii_digit()))
-        && chance.len() == 9
-        && chance.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+        && ids.len() == 9
+        && ids.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
 }
 
 /// Why a run could not be moved on. One that has begun can go on later.
-async fn stopped(store: &dyn Store, run_id: Arc<str>, error: StoreError) -> EngineError {
+async fn stop_error(store: &dyn Store, run_id: Arc<str>, error: StoreError) -> EngineError {
     let is_for_now = matches!(error, StoreError::Unavailable { .. } | StoreError::Broken { .. });
     // What cannot be looked at may have begun.
     let has_begun = !matches!(store.run(&run_id).await, Ok(None));
@@ -682,13 +685,13 @@ async fn stopped(store: &dyn Store, run_id: Arc<str>, error: StoreError) -> Engi
 }
 
 /// The view of a run that never began.
-pub fn stillborn(errors: Vec<ErrorView>) -> RunView {
-    let chance = Chance::default();
+pub fn not_started_view(errors: Vec<ErrorView>) -> RunView {
+    let ids = IdSource::default();
     RunView {
-        run_id: chance.ordered_id(),
-        request_id: chance.stamped_id("req"),
-        plan_id: chance.stamped_id("plan"),
-        chain_id: chance.random_id(),
+        run_id: ids.ordered_id(),
+        request_id: ids.stamped_id("req"),
+        plan_id: ids.stamped_id("plan"),
+        chain_id: ids.random_id(),
         status: RunStatus::Failed,
         errors,
         ..RunView::default()

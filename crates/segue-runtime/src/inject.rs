@@ -11,19 +11,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use segue_core::compile::dialect::parse_duration;
-use segue_core::composition::{Step, StepKind, ToolCall, Undo};
-use segue_core::diagnostic::{Code, nearest};
-use segue_core::id::{means_step, without_iterations};
+use segue_core::composition::{ResolvedRollback, Step, StepKind, ToolCall};
+use segue_core::diagnostic::{Code, nearest_name};
+use segue_core::id::{refers_to_step, without_iterations};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, PlanStep};
 use segue_core::run::{Entry, Purpose};
 use segue_core::value::Value;
 
 use crate::store::{
-    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store, StoreError,
-    StoreFigures, TakeOver, ToolStats, Word,
+    AppendRecord, KeyValueStore, Lease, NewRun, PendingCommand, Retention, RunListing, RunQuery,
+    RunRow, Store, StoreError, StoreFigures, TakeOver, ToolStats,
 };
-use crate::tools::{Call, Tool, ToolError, ToolRunner, is_fallback};
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner, is_fallback};
 
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,10 +96,10 @@ impl Fault {
         let Fault::Step { step, kind } = self else { return Ok(()) };
         let mut places = Vec::new();
         add_places(plan, 0, "", &mut places);
-        let is_there = |place: &&Place| names(step, &place.path, &place.id);
+        let is_there = |place: &&FaultTarget| names(step, &place.path, &place.id);
         let Some(place) = places.iter().find(is_there) else {
             let ids = places.iter().filter(|place| place.has(*kind)).map(|place| &*place.id);
-            let near = nearest(step, ids).map(|near| format!("did you mean `{near}`?"));
+            let near = nearest_name(step, ids).map(|near| format!("did you mean `{near}`?"));
             return Err((format!("there is no step `{step}`"), near));
         };
         if place.has(*kind) {
@@ -114,33 +114,33 @@ impl Fault {
 }
 
 /// A step of a plan, and what may happen to it.
-struct Place {
+struct FaultTarget {
     /// With `[0]` where an iteration stands.
     path: String,
     id: Arc<str>,
     calls: bool,
-    is_taken_back: bool,
+    is_rolled_back: bool,
 }
 
-impl Place {
+impl FaultTarget {
     fn has(&self, kind: StepFault) -> bool {
         match kind {
-            StepFault::RollbackFail => self.is_taken_back,
+            StepFault::RollbackFail => self.is_rolled_back,
             StepFault::Fail(_) | StepFault::Slow(_) | StepFault::Lost(_) => self.calls,
         }
     }
 }
 
-fn add_places(plan: &Plan, body: u32, outer: &str, places: &mut Vec<Place>) {
+fn add_places(plan: &Plan, body: u32, outer: &str, places: &mut Vec<FaultTarget>) {
     for PlanStep { step, bodies, nested, .. } in plan.steps_of(body) {
         let path = format!("{outer}{}", step.id);
-        let undos = [&step.undo].into_iter().chain(&step.fallback_undos);
-        places.push(Place {
+        let undos = [&step.resolved_rollback].into_iter().chain(&step.fallback_rollbacks);
+        places.push(FaultTarget {
             path: path.clone(),
             id: step.id.clone(),
             calls: calls_a_tool(step),
-            is_taken_back: undos.into_iter().any(|undo| match undo {
-                Undo::Call(call) => is_tool(call),
+            is_rolled_back: undos.into_iter().any(|undo| match undo {
+                ResolvedRollback::Call(call) => is_tool(call),
                 _ => false,
             }),
         });
@@ -180,11 +180,11 @@ fn with_first_iterations(path: &str) -> String {
 #[derive(Clone, Default)]
 pub struct Faults {
     faults: Arc<Vec<Fault>>,
-    met: Arc<Mutex<Met>>,
+    met: Arc<Mutex<HitCounts>>,
 }
 
 /// How often each fault has met each step of a run.
-type Met = BTreeMap<(usize, Arc<str>, Arc<str>), u32>;
+type HitCounts = BTreeMap<(usize, Arc<str>, Arc<str>), u32>;
 
 impl Faults {
     /// These.
@@ -193,25 +193,27 @@ impl Faults {
     }
 
     /// The tool with its faults.
-    pub(crate) fn around_tool(&self, tool: Tool) -> Tool {
-        let runner = Faulty { inner: tool.runner, faults: self.clone() };
+    pub(crate) fn wrap_tool(&self, tool: Tool) -> Tool {
+        let runner = FaultyTool { inner: tool.runner, faults: self.clone() };
         Tool { spec: tool.spec, runner: Arc::new(runner) }
     }
 
     /// The store with its faults.
-    pub(crate) fn around_store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+    pub(crate) fn wrap_store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         let crash = self.faults.iter().find_map(|fault| match fault {
             Fault::CrashAfter(appends) => Some(*appends),
             Fault::Step { .. } => None,
         });
         match crash {
             None => store,
-            Some(appends) => Arc::new(Mortal { inner: store, left: AtomicU32::new(appends) }),
+            Some(appends) => {
+                Arc::new(CrashingStore { inner: store, left: AtomicU32::new(appends) })
+            }
         }
     }
 
     /// Whether a fault that happens the first `times` times happens to this call.
-    fn happens(&self, fault: usize, call: &Call, times: Option<u32>) -> bool {
+    fn happens(&self, fault: usize, call: &ToolRequest, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let met = met.entry((fault, call.run_id.clone(), call.step.clone())).or_default();
@@ -220,22 +222,22 @@ impl Faults {
     }
 }
 
-struct Faulty {
+struct FaultyTool {
     inner: Arc<dyn ToolRunner>,
     faults: Faults,
 }
 
 #[async_trait]
-impl ToolRunner for Faulty {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+impl ToolRunner for FaultyTool {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let mut is_lost = false;
         for (at, fault) in self.faults.faults.iter().enumerate() {
             let Fault::Step { step, kind } = fault else { continue };
             let is_meant = match kind {
-                StepFault::RollbackFail => call.purpose == Purpose::Undo,
-                _ => call.purpose == Purpose::Do && !is_fallback(&call),
+                StepFault::RollbackFail => call.purpose == Purpose::Rollback,
+                _ => call.purpose == Purpose::Work && !is_fallback(&call),
             };
-            if !is_meant || !means_step(step, &call.step) {
+            if !is_meant || !refers_to_step(step, &call.step) {
                 continue;
             }
             match kind {
@@ -252,7 +254,9 @@ impl ToolRunner for Faulty {
         }
         let answer = self.inner.call(call).await;
         if is_lost {
-            return Err(ToolError::Silent { message: "the answer was lost (injected)".to_owned() });
+            return Err(ToolError::NoAnswer {
+                message: "the answer was lost (injected)".to_owned(),
+            });
         }
         answer
     }
@@ -263,29 +267,29 @@ impl ToolRunner for Faulty {
 }
 
 /// A store that takes the process down with it.
-struct Mortal {
+struct CrashingStore {
     inner: Arc<dyn Store>,
     left: AtomicU32,
 }
 
-impl Mortal {
+impl CrashingStore {
     /// Something was written.
     fn written(&self) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
-            die();
+            crash();
         }
     }
 }
 
 #[async_trait]
-impl Store for Mortal {
-    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+impl Store for CrashingStore {
+    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
         let lease = self.inner.create(run, record).await?;
         self.written();
         Ok(lease)
     }
 
-    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
         self.inner.append(lease, record).await?;
         self.written();
         Ok(())
@@ -299,8 +303,8 @@ impl Store for Mortal {
         self.inner.plan(run_id, limits).await
     }
 
-    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        self.inner.take(run_id, how).await
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.inner.acquire(run_id, how).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -315,36 +319,36 @@ impl Store for Mortal {
         self.inner.run(run_id).await
     }
 
-    async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
-        self.inner.damaged().await
+    async fn list_damaged(&self) -> Result<Vec<StoreError>, StoreError> {
+        self.inner.list_damaged().await
     }
 
-    async fn forget_damaged(&self) -> Result<u64, StoreError> {
-        self.inner.forget_damaged().await
+    async fn delete_damaged(&self) -> Result<u64, StoreError> {
+        self.inner.delete_damaged().await
     }
 
-    async fn is_left(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
-        self.inner.is_left(run_id).await
+    async fn is_abandoned(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+        self.inner.is_abandoned(run_id).await
     }
 
-    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         self.inner.runs(query).await
     }
 
-    async fn unfinished(&self) -> Result<Runs, StoreError> {
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
         self.inner.unfinished().await
     }
 
-    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        self.inner.leave_word(run_id, text).await
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        self.inner.send_command(run_id, text).await
     }
 
-    async fn words(&self) -> Result<Vec<Word>, StoreError> {
-        self.inner.words().await
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        self.inner.pending_commands().await
     }
 
-    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.inner.take_word(number).await
+    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
+        self.inner.remove_command(number).await
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {
@@ -355,12 +359,12 @@ impl Store for Mortal {
         self.inner.prune(retention).await
     }
 
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.inner.tools().await
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.inner.tool_stats().await
     }
 
-    fn shelves(&self) -> &dyn Shelves {
-        self.inner.shelves()
+    fn key_value(&self) -> &dyn KeyValueStore {
+        self.inner.key_value()
     }
 
     fn figures(&self) -> StoreFigures {
@@ -369,7 +373,7 @@ impl Store for Mortal {
 }
 
 /// Ends the process as `kill -9` does: nothing is written, nothing is tidied up.
-fn die() {
+fn crash() {
     #[cfg(unix)]
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::abort();
@@ -401,12 +405,12 @@ mod tests {
 
     #[test]
     fn steps_are_meant_by_id_and_by_path() {
-        assert!(means_step("parse", "each[2]/parse"));
-        assert!(means_step("each/parse", "each[2]/parse"));
-        assert!(means_step("each[2]/parse", "each[2]/parse"));
-        assert!(!means_step("each[1]/parse", "each[2]/parse"));
-        assert!(!means_step("each", "each[2]/parse"));
-        assert!(!means_step("arse", "parse"));
+        assert!(refers_to_step("parse", "each[2]/parse"));
+        assert!(refers_to_step("each/parse", "each[2]/parse"));
+        assert!(refers_to_step("each[2]/parse", "each[2]/parse"));
+        assert!(!refers_to_step("each[1]/parse", "each[2]/parse"));
+        assert!(!refers_to_step("each", "each[2]/parse"));
+        assert!(!refers_to_step("arse", "parse"));
         for name in ["parse", "each/parse", "each[7]/parse"] {
             assert!(names(name, "each[0]/parse", "parse"), "{name}");
         }

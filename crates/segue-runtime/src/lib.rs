@@ -24,12 +24,12 @@
 
 pub mod chains;
 pub mod driver;
+mod dry_run_tools;
 pub mod engine;
 pub mod inject;
 pub mod library;
 pub mod llm;
 pub mod recorder;
-mod rehearse;
 pub mod store;
 pub mod tools;
 pub mod wrap;

@@ -12,11 +12,11 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
-use segue_core::template::{self, Origin, Practice, Template, TemplateView};
+use segue_core::template::{self, CompositionTemplate, TemplateOrigin, TemplateView, UsageStats};
 
 use crate::driver::now_ms;
 use crate::engine::Engine;
-use crate::store::{Expect, Item, Shelf, StoreError};
+use crate::store::{Collection, Precondition, StoreError, StoredItem};
 
 /// Templates of a page of the store.
 const PAGE: usize = 256;
@@ -64,23 +64,23 @@ pub fn shipped(id: &str) -> Option<Source> {
 pub struct Library {
     engine: Engine,
     /// By id.
-    given: Arc<BTreeMap<Arc<str>, Volume>>,
+    given: Arc<BTreeMap<Arc<str>, StoredTemplate>>,
 }
 
 /// A template, and the text that it was read from.
 #[derive(Clone, Debug)]
-pub struct Volume {
+pub struct StoredTemplate {
     /// What it says.
-    pub template: Template,
+    pub template: CompositionTemplate,
     /// Its text: what is compiled.
     pub source: Source,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: TemplateOrigin,
 }
 
 /// A file that is no template, and why.
 #[derive(Debug)]
-pub struct Unread {
+pub struct UnreadableTemplate {
     /// Its text.
     pub source: Source,
     /// What is wrong with it.
@@ -95,7 +95,7 @@ pub enum LibraryError {
     Unknown(Arc<str>),
     /// There is one already.
     #[error("there is a template `{id}` already{}", if *.may_replace { ": `replace` replaces it" } else { ", which is not in the store" })]
-    Taken {
+    NameTaken {
         /// The id.
         id: Arc<str>,
         /// Whether it could be replaced.
@@ -103,10 +103,10 @@ pub enum LibraryError {
     },
     /// It comes from elsewhere: there is nothing to take away.
     #[error("the template `{0}` is not in the store, so it cannot be removed from there")]
-    Given(Arc<str>),
+    ShippedTemplate(Arc<str>),
     /// It is none, or its composition does not compile.
     #[error("the template cannot be used: {}", .diagnostics.first().map_or("", |first| &first.message))]
-    Wrong {
+    InvalidTemplate {
         /// Its text.
         text: Source,
         /// Everything that was found.
@@ -119,19 +119,19 @@ pub enum LibraryError {
 
 impl Library {
     /// The library of an engine and its store, with the templates of these files.
-    pub fn new(engine: Engine, files: Vec<Source>) -> (Library, Vec<Unread>) {
+    pub fn new(engine: Engine, files: Vec<Source>) -> (Library, Vec<UnreadableTemplate>) {
         let limits = engine.limits();
         let mut given = BTreeMap::new();
         let mut unread = Vec::new();
         let shipped =
-            SHIPPED.iter().map(|(name, text)| (Source::new(*name, *text), Origin::Shipped));
-        let files = files.into_iter().map(|source| (source, Origin::File));
+            SHIPPED.iter().map(|(name, text)| (Source::new(*name, *text), TemplateOrigin::Shipped));
+        let files = files.into_iter().map(|source| (source, TemplateOrigin::File));
         for (source, origin) in shipped.chain(files) {
             match read_template(&source, limits) {
                 Ok(template) => {
-                    given.insert(template.id.clone(), Volume { template, source, origin });
+                    given.insert(template.id.clone(), StoredTemplate { template, source, origin });
                 }
-                Err(diagnostics) => unread.push(Unread { source, diagnostics }),
+                Err(diagnostics) => unread.push(UnreadableTemplate { source, diagnostics }),
             }
         }
         (Library { engine, given: Arc::new(given) }, unread)
@@ -144,12 +144,13 @@ impl Library {
     }
 
     /// Every template, by id.
-    async fn volumes(&self) -> Result<Vec<Volume>, LibraryError> {
+    async fn stored_templates(&self) -> Result<Vec<StoredTemplate>, LibraryError> {
         let mut all = (*self.given).clone();
         let mut after = None;
         loop {
-            let page = self.engine.store().shelves().page(Shelf::Templates, after, PAGE).await?;
-            for volume in page.items.iter().filter_map(|item| volume(item, &self.engine)) {
+            let page =
+                self.engine.store().key_value().list(Collection::Templates, after, PAGE).await?;
+            for volume in page.items.iter().filter_map(|item| parse_stored(item, &self.engine)) {
                 all.entry(volume.template.id.clone()).or_insert(volume);
             }
             after = page.next;
@@ -163,13 +164,13 @@ impl Library {
     /// They come without their compositions.
     pub async fn list(&self, words: &str) -> Result<Vec<TemplateView>, LibraryError> {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
-        let volumes = self.volumes().await?;
-        let mut found: Vec<(u32, Volume)> = volumes
+        let volumes = self.stored_templates().await?;
+        let mut found: Vec<(u32, StoredTemplate)> = volumes
             .into_iter()
-            .filter_map(|volume| Some((volume.template.fits(&words)?, volume)))
+            .filter_map(|volume| Some((volume.template.search_score(&words)?, volume)))
             .collect();
         found.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-        let practice = self.practice().await?;
+        let practice = self.usage().await?;
         let views = found.into_iter().map(|(_, volume)| {
             let view = volume.view(&self.engine, &practice);
             TemplateView { composition: None, ..view }
@@ -179,25 +180,27 @@ impl Library {
 
     /// The template of an id.
     pub async fn get(&self, id: &str) -> Result<TemplateView, LibraryError> {
-        let volume = self.volume(id).await?;
-        Ok(volume.view(&self.engine, &self.practice().await?))
+        let volume = self.stored_template(id).await?;
+        Ok(volume.view(&self.engine, &self.usage().await?))
     }
 
     /// The template of an id, with its text.
-    pub async fn volume(&self, id: &str) -> Result<Volume, LibraryError> {
+    pub async fn stored_template(&self, id: &str) -> Result<StoredTemplate, LibraryError> {
         if let Some(volume) = self.given.get(id) {
             return Ok(volume.clone());
         }
         let key: Arc<str> = id.into();
-        let item = self.engine.store().shelves().kept(Shelf::Templates, &key).await?;
-        item.as_ref().and_then(|item| volume(item, &self.engine)).ok_or(LibraryError::Unknown(key))
+        let item = self.engine.store().key_value().get(Collection::Templates, &key).await?;
+        item.as_ref()
+            .and_then(|item| parse_stored(item, &self.engine))
+            .ok_or(LibraryError::Unknown(key))
     }
 
     /// What a template runs.
     pub async fn plan(&self, id: &str) -> Result<Arc<Plan>, LibraryError> {
-        let Volume { source, .. } = self.volume(id).await?;
+        let StoredTemplate { source, .. } = self.stored_template(id).await?;
         let (plan, diagnostics) = self.engine.plan(&source);
-        plan.ok_or(LibraryError::Wrong { text: source, diagnostics })
+        plan.ok_or(LibraryError::InvalidTemplate { text: source, diagnostics })
     }
 
     /// Puts a template into the store, if it compiles.
@@ -205,64 +208,66 @@ impl Library {
         let source = Source::new("template", text);
         let template = match read_template(&source, self.engine.limits()) {
             Ok(template) => template,
-            Err(diagnostics) => return Err(LibraryError::Wrong { text: source, diagnostics }),
+            Err(diagnostics) => {
+                return Err(LibraryError::InvalidTemplate { text: source, diagnostics });
+            }
         };
         let id = template.id.clone();
         if self.given.contains_key(&id) {
-            return Err(LibraryError::Taken { id, may_replace: false });
+            return Err(LibraryError::NameTaken { id, may_replace: false });
         }
         let (plan, diagnostics) = self.engine.plan(&source);
         let Some(plan) = plan else {
-            return Err(LibraryError::Wrong { text: source, diagnostics });
+            return Err(LibraryError::InvalidTemplate { text: source, diagnostics });
         };
-        let item = Item { key: id.clone(), text: text.into(), version: 0, at_ms: now_ms() };
-        let expect = if may_replace { Expect::Anything } else { Expect::Absent };
-        match self.engine.store().shelves().keep(Shelf::Templates, &item, expect).await {
+        let item = StoredItem { key: id.clone(), text: text.into(), version: 0, at_ms: now_ms() };
+        let expect = if may_replace { Precondition::Anything } else { Precondition::Absent };
+        match self.engine.store().key_value().put(Collection::Templates, &item, expect).await {
             Ok(_) => {}
             Err(StoreError::Changed { .. }) => {
-                return Err(LibraryError::Taken { id, may_replace: true });
+                return Err(LibraryError::NameTaken { id, may_replace: true });
             }
             Err(error) => return Err(error.into()),
         }
-        let practice = self.practice().await?.of(&template);
-        Ok(template.view(Origin::Store, practice, Some(&plan)))
+        let practice = self.usage().await?.of(&template);
+        Ok(template.view(TemplateOrigin::Store, practice, Some(&plan)))
     }
 
     /// Takes a template out of the store.
     pub async fn remove(&self, id: &str) -> Result<(), LibraryError> {
         let key: Arc<str> = id.into();
         if self.given.contains_key(id) {
-            return Err(LibraryError::Given(key));
+            return Err(LibraryError::ShippedTemplate(key));
         }
-        let gone = self.engine.store().shelves().discard(Shelf::Templates, &key).await?;
+        let gone = self.engine.store().key_value().delete(Collection::Templates, &key).await?;
         if gone { Ok(()) } else { Err(LibraryError::Unknown(key)) }
     }
 
-    async fn practice(&self) -> Result<Practiced, LibraryError> {
-        let stats = self.engine.store().tools().await?.into_iter();
-        let runs = stats.filter(|stats| stats.tool.namespace() == template::COUNTED);
+    async fn usage(&self) -> Result<UsageByTool, LibraryError> {
+        let stats = self.engine.store().tool_stats().await?.into_iter();
+        let runs = stats.filter(|stats| stats.tool.namespace() == template::USAGE_NAMESPACE);
         let practice = runs.filter_map(|stats| {
             let seen = stats.observed()?;
             let practice =
-                Practice { runs: seen.calls, failures: seen.failures, p50_ms: Some(seen.p50_ms) };
+                UsageStats { runs: seen.calls, failures: seen.failures, p50_ms: Some(seen.p50_ms) };
             Some((stats.tool, practice))
         });
-        Ok(Practiced(practice.collect()))
+        Ok(UsageByTool(practice.collect()))
     }
 }
 
 /// What runs have shown, by template.
-struct Practiced(BTreeMap<ToolId, Practice>);
+struct UsageByTool(BTreeMap<ToolId, UsageStats>);
 
-impl Practiced {
-    fn of(&self, template: &Template) -> Practice {
-        let tool = ToolId::new(template::COUNTED, &template.id);
+impl UsageByTool {
+    fn of(&self, template: &CompositionTemplate) -> UsageStats {
+        let tool = ToolId::new(template::USAGE_NAMESPACE, &template.id);
         self.0.get(&tool).copied().unwrap_or_default()
     }
 }
 
-impl Volume {
-    fn view(&self, engine: &Engine, practice: &Practiced) -> TemplateView {
+impl StoredTemplate {
+    fn view(&self, engine: &Engine, practice: &UsageByTool) -> TemplateView {
         let is_said = self.template.required_tools.is_some();
         let plan = if is_said { None } else { engine.plan(&self.source).0 };
         self.template.view(self.origin, practice.of(&self.template), plan.as_deref())
@@ -270,8 +275,8 @@ impl Volume {
 }
 
 /// What is in the store was a template when it was put there.
-fn volume(item: &Item, engine: &Engine) -> Option<Volume> {
+fn parse_stored(item: &StoredItem, engine: &Engine) -> Option<StoredTemplate> {
     let source = Source::new(format!("template {}", item.key), item.text.clone());
     let template = read_template(&source, engine.limits()).ok()?;
-    Some(Volume { template, source, origin: Origin::Store })
+    Some(StoredTemplate { template, source, origin: TemplateOrigin::Store })
 }

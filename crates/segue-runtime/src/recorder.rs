@@ -7,37 +7,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use segue_core::run::{Failure, Purpose};
-use segue_core::testing::Recorded;
+use segue_core::testing::RecordedCall;
 use segue_core::value::Value;
 use tokio::time::Instant;
 
-use crate::tools::{Call, Tool, ToolError, ToolRunner, is_fallback};
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner, is_fallback};
 
 /// What was written down so far.
 #[derive(Clone, Default)]
 pub struct Recorder {
-    calls: Arc<Mutex<Vec<Recorded>>>,
+    calls: Arc<Mutex<Vec<RecordedCall>>>,
 }
 
 impl Recorder {
     /// The calls, in the order in which they were made.
-    pub fn calls(&self) -> Vec<Recorded> {
+    pub fn calls(&self) -> Vec<RecordedCall> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The tool, whose answers are written down.
-    pub(crate) fn around_tool(&self, tool: Tool) -> Tool {
-        let runner = Heard { inner: tool.runner, recorder: self.clone() };
+    pub(crate) fn wrap(&self, tool: Tool) -> Tool {
+        let runner = RecordingTool { inner: tool.runner, recorder: self.clone() };
         Tool { spec: tool.spec, runner: Arc::new(runner) }
     }
 
     /// A call leaves; the number is its place.
-    fn called(&self, call: &Call) -> usize {
+    fn called(&self, call: &ToolRequest) -> usize {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.push(Recorded {
+        calls.push(RecordedCall {
             tool: call.tool.clone(),
             step: call.step.clone(),
-            is_own: call.purpose == Purpose::Do && !is_fallback(call),
+            is_own: call.purpose == Purpose::Work && !is_fallback(call),
             purpose: call.purpose,
             answer: None,
             took_ms: 0,
@@ -53,14 +53,14 @@ impl Recorder {
     }
 }
 
-struct Heard {
+struct RecordingTool {
     inner: Arc<dyn ToolRunner>,
     recorder: Recorder,
 }
 
 #[async_trait]
-impl ToolRunner for Heard {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+impl ToolRunner for RecordingTool {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let (place, since) = (self.recorder.called(&call), Instant::now());
         let answer = self.inner.call(call).await;
         self.recorder.answered(place, &answer, since);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::run::Failure;
-use segue_core::tool::{Catalog, Lookup};
+use segue_core::tool::{Catalog, ToolLookup};
 use segue_core::value::{Map, Value};
 
 /// A tool around another one.
@@ -82,9 +82,9 @@ impl Wrapper {
 
     /// The composition that it is.
     pub(crate) fn source(&self, catalog: &Catalog) -> Result<Source, Failure> {
-        let Lookup::Found(tool) = catalog.find(&self.tool) else {
+        let ToolLookup::Found(tool) = catalog.find(&self.tool) else {
             let message = format!("Unknown tool: {}", self.tool);
-            return Err(Failure::lasting(Code::UnknownTool, message));
+            return Err(Failure::permanent(Code::UnknownTool, message));
         };
         let given = || Value::from("{{ input }}");
         let call = |tool: &Arc<str>| {

@@ -2,9 +2,9 @@
 //!
 //! A command translates, makes one call of the engine, and translates back.
 
-pub mod change;
 pub mod cli;
 pub mod config;
 pub mod observe;
 pub mod print;
 pub mod serve;
+pub mod step_events;

@@ -11,33 +11,33 @@ use segue_core::diagnostic::{Diagnostic, Severity};
 
 /// How to write to a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct TerminalStyle {
     /// With colours.
     pub colour: bool,
     /// With signs beyond ASCII.
     pub unicode: bool,
 }
 
-impl Look {
+impl TerminalStyle {
     /// What standard error can show: colours on a terminal, unless `NO_COLOR` says no.
-    pub fn of_stderr() -> Look {
+    pub fn of_stderr() -> TerminalStyle {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let terminal = std::io::stderr().is_terminal();
         let colour = set("CLICOLOR_FORCE") || (terminal && !dumb);
-        Look { colour: colour && !set("NO_COLOR"), unicode: terminal && !dumb }
+        TerminalStyle { colour: colour && !set("NO_COLOR"), unicode: terminal && !dumb }
     }
 }
 
 /// Draws a finding as rustc does, with the lines that it is about.
-pub fn draw(finding: &Diagnostic, source: &Source, look: Look) -> String {
+pub fn render(finding: &Diagnostic, source: &Source, look: TerminalStyle) -> String {
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
         Severity::Hint => Level::NOTE.with_name("hint"),
     };
     let text = source.text();
-    let window = Window::around(text, finding);
+    let window = SourceWindow::around(text, finding);
     if window.end - window.start > WINDOW_BYTES_MAX {
         return plainly(finding, source);
     }
@@ -51,10 +51,10 @@ pub fn draw(finding: &Diagnostic, source: &Source, look: Look) -> String {
             snippet = snippet.annotation(AnnotationKind::Context.span(range).label(label.as_str()));
         }
     }
-    let title = level.primary_title(clean(&finding.message)).id(finding.code.as_str());
+    let title = level.primary_title(escape_control(&finding.message)).id(finding.code.as_str());
     let mut report: Vec<Group<'_>> = vec![title.element(snippet)];
     if let Some(help) = &finding.help {
-        let title = Level::HELP.secondary_title(clean(help));
+        let title = Level::HELP.secondary_title(escape_control(help));
         report.push(match &finding.fix {
             Some(fix) if window.holds(fix.span) => {
                 let patch = Patch::new(window.range(text, fix.span), fix.replacement.as_str());
@@ -80,15 +80,17 @@ const WINDOW_BYTES_MAX: usize = 64 * 1024;
 fn plainly(finding: &Diagnostic, source: &Source) -> String {
     let view = finding.view(source);
     let severity = format!("{:?}", finding.severity).to_lowercase();
-    let (code, message) = (finding.code, clean(&finding.message));
-    let help =
-        finding.help.as_deref().map_or_else(String::new, |h| format!("\nhelp: {}", clean(h)));
+    let (code, message) = (finding.code, escape_control(&finding.message));
+    let help = finding
+        .help
+        .as_deref()
+        .map_or_else(String::new, |h| format!("\nhelp: {}", escape_control(h)));
     format!("{severity}[{code}]: {message}\n --> {}:{}:{}{help}", view.file, view.line, view.column)
 }
 
 /// A foreign text as people are shown it, wherever that is: what would command a terminal, turn around
 /// what stands beside it or not be seen at all is written out, as `\u{202e}`. Lines stay lines.
-pub fn clean(text: &str) -> Cow<'_, str> {
+pub fn escape_control(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return text.into();
     }
@@ -104,8 +106,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 }
 
 /// The name of a file as people are shown it: on one line, like [`clean`] texts.
-pub fn shown_path(path: &Path) -> String {
-    clean(&path.display().to_string()).replace('\n', "\\n")
+pub fn display_path(path: &Path) -> String {
+    escape_control(&path.display().to_string()).replace('\n', "\\n")
 }
 
 /// Whether a character shows something else than itself, or nothing.
@@ -122,19 +124,19 @@ fn is_hidden(c: char) -> bool {
 
 /// The lines that a finding is about. Rendering looks at every line it is given, so a finding in
 /// a large file is shown a part of it.
-struct Window {
+struct SourceWindow {
     start: usize,
     end: usize,
     first_line: usize,
 }
 
-impl Window {
+impl SourceWindow {
     const LINES_AROUND: usize = 60;
 
-    fn around(text: &str, finding: &Diagnostic) -> Window {
+    fn around(text: &str, finding: &Diagnostic) -> SourceWindow {
         let at = (finding.span.start as usize).min(text.len());
         let mut start = at;
-        for _ in 0..Window::LINES_AROUND {
+        for _ in 0..SourceWindow::LINES_AROUND {
             match text.get(..start.saturating_sub(1)).and_then(|before| before.rfind('\n')) {
                 Some(newline) => start = newline + 1,
                 None => {
@@ -144,7 +146,7 @@ impl Window {
             }
         }
         let mut end = (finding.span.end as usize).clamp(at, text.len());
-        for _ in 0..Window::LINES_AROUND {
+        for _ in 0..SourceWindow::LINES_AROUND {
             match text.get(end..).and_then(|after| after.find('\n')) {
                 Some(newline) => end += newline + 1,
                 None => {
@@ -154,7 +156,7 @@ impl Window {
             }
         }
         let first_line = text[..start].bytes().filter(|byte| *byte == b'\n').count() + 1;
-        Window { start, end, first_line }
+        SourceWindow { start, end, first_line }
     }
 
     fn holds(&self, span: Span) -> bool {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::dialect::{self, Reading};
-use super::document::{self, Budget, write};
+use super::dialect::{self, ReadDocument};
+use super::document::{self, ReadLimits, write};
 use super::source::{Notation, Source, Span};
 use super::{check, contained, resolve};
 use crate::composition::Dialect;
@@ -16,7 +16,7 @@ use crate::value::Value;
 
 /// What came out of a conversion.
 #[derive(Debug)]
-pub struct Converted {
+pub struct ConvertedText {
     /// The document in native words and in its own notation, when there is one.
     pub text: Option<Arc<str>>,
     /// What was found in the document.
@@ -24,25 +24,25 @@ pub struct Converted {
 }
 
 /// Writes a document as a native composition. YAML keeps its comments.
-pub fn convert(source: &Source, limits: &Limits) -> Converted {
+pub fn convert(source: &Source, limits: &Limits) -> ConvertedText {
     contained(|| convert_text(source, limits))
-        .unwrap_or_else(|fault| Converted { text: None, diagnostics: vec![fault] })
+        .unwrap_or_else(|fault| ConvertedText { text: None, diagnostics: vec![fault] })
 }
 
-fn convert_text(source: &Source, limits: &Limits) -> Converted {
-    let root = match document::read(source, Budget::for_documents(limits)) {
+fn convert_text(source: &Source, limits: &Limits) -> ConvertedText {
+    let root = match document::read(source, ReadLimits::for_documents(limits)) {
         Ok(root) => root,
-        Err(diagnostics) => return Converted { text: None, diagnostics },
+        Err(diagnostics) => return ConvertedText { text: None, diagnostics },
     };
-    let Reading { composition, findings: mut diagnostics, lowered } =
+    let ReadDocument { composition, findings: mut diagnostics, lowered } =
         dialect::read(source, &root, limits);
     let is_wrong = diagnostics.iter().any(|finding| finding.severity == Severity::Error);
     let Some(composition) = composition.filter(|_| !is_wrong) else {
-        return Converted { text: None, diagnostics };
+        return ConvertedText { text: None, diagnostics };
     };
     let document = dialect::unwrap_template(&root);
     if composition.dialect == Dialect::Composition && std::ptr::eq(document, &raw const root) {
-        return Converted { text: Some(source.text().into()), diagnostics };
+        return ConvertedText { text: Some(source.text().into()), diagnostics };
     }
     let tree = match composition.dialect {
         Dialect::Composition => document.clone(),
@@ -57,9 +57,9 @@ fn convert_text(source: &Source, limits: &Limits) -> Converted {
         let message =
             format!("`{}` cannot be written as a composition: {reason}", composition.name);
         diagnostics.push(Diagnostic::error(Code::Conversion, message, Span::default()));
-        return Converted { text: None, diagnostics };
+        return ConvertedText { text: None, diagnostics };
     }
-    Converted { text: Some(text), diagnostics }
+    ConvertedText { text: Some(text), diagnostics }
 }
 
 fn pretty(value: &Value) -> String {
@@ -81,11 +81,11 @@ fn errors_of(source: &Source, limits: &Limits) -> Vec<String> {
         let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error);
         errors.map(|finding| finding.message).collect()
     };
-    let root = match document::read(source, Budget::for_documents(limits)) {
+    let root = match document::read(source, ReadLimits::for_documents(limits)) {
         Ok(root) => root,
         Err(findings) => return messages(findings),
     };
-    let Reading { composition, mut findings, .. } = dialect::read(source, &root, limits);
+    let ReadDocument { composition, mut findings, .. } = dialect::read(source, &root, limits);
     if let Some(mut composition) = composition {
         findings.extend(resolve::resolve(&mut composition, source));
         findings.extend(check::check_circles(&composition));

@@ -19,15 +19,15 @@ use crate::budget::panic_message;
 use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
-use crate::template::Template;
+use crate::template::CompositionTemplate;
 use crate::testing::TestFile;
 use crate::tool::Catalog;
 use crate::types::Type;
-use dialect::Reading;
-use document::Budget;
+use dialect::ReadDocument;
+use document::ReadLimits;
 use source::{Source, Span};
 
-pub use convert::{Converted, convert};
+pub use convert::{ConvertedText, convert};
 pub(crate) use typing::Typing;
 
 /// What came out of a text.
@@ -64,11 +64,11 @@ fn contained<T>(read: impl FnOnce() -> T) -> Result<T, Diagnostic> {
 }
 
 fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
-    let root = match document::read(source, Budget::for_documents(limits)) {
+    let root = match document::read(source, ReadLimits::for_documents(limits)) {
         Ok(root) => root,
         Err(diagnostics) => return Compiled { composition: None, diagnostics },
     };
-    let Reading { composition, findings: mut diagnostics, lowered } =
+    let ReadDocument { composition, findings: mut diagnostics, lowered } =
         dialect::read(source, &root, limits);
     let envelope = dialect::template::read(source, &root, limits);
     let template = envelope.as_ref().map(|(template, _)| template.id.clone());
@@ -93,19 +93,22 @@ fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled
 /// against it before it is compiled itself.
 pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
     let read = || {
-        let root = document::read(source, Budget::for_documents(limits)).ok()?;
+        let root = document::read(source, ReadLimits::for_documents(limits)).ok()?;
         dialect::read(source, &root, limits).composition
     };
     contained(read).ok().flatten()
 }
 
 /// Reads what a template says of its composition, without compiling that.
-pub fn read_template(source: &Source, limits: &Limits) -> Result<Template, Vec<Diagnostic>> {
+pub fn read_template(
+    source: &Source,
+    limits: &Limits,
+) -> Result<CompositionTemplate, Vec<Diagnostic>> {
     contained(|| template_of(source, limits)).unwrap_or_else(|fault| Err(vec![fault]))
 }
 
-fn template_of(source: &Source, limits: &Limits) -> Result<Template, Vec<Diagnostic>> {
-    let root = document::read(source, Budget::for_documents(limits))?;
+fn template_of(source: &Source, limits: &Limits) -> Result<CompositionTemplate, Vec<Diagnostic>> {
+    let root = document::read(source, ReadLimits::for_documents(limits))?;
     let read = dialect::template::read(source, &root, limits);
     let (template, findings) = read.ok_or_else(|| {
         let message = "a template has `id` and `composition`";
@@ -119,7 +122,7 @@ fn template_of(source: &Source, limits: &Limits) -> Result<Template, Vec<Diagnos
 
 /// Reads a file with tests, and everything that is wrong with it by itself.
 pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Diagnostic>) {
-    let read = || match document::read(source, Budget::for_documents(limits)) {
+    let read = || match document::read(source, ReadLimits::for_documents(limits)) {
         Ok(root) => {
             let (file, findings) = dialect::read_tests(source, &root, limits);
             (Some(file).filter(|_| findings.is_empty()), findings)

@@ -8,9 +8,9 @@ use super::resolve::given_names;
 use crate::composition::{
     Body, Composition, FailureAction, Flow, ItemFailure, Step, StepKind, ToolCall, WaitFor,
 };
-use crate::expr::{Root, StepIndex, Template, TypeScope};
-use crate::shape::Shape;
-use crate::types::{Field, Type};
+use crate::expr::{ExprRoot, StepIndex, Template, TypeScope};
+use crate::inferred_schema::InferredSchema;
+use crate::types::{FieldLookup, Type};
 
 /// The types of one composition.
 pub(crate) struct Typing<'a> {
@@ -19,15 +19,15 @@ pub(crate) struct Typing<'a> {
     by_practice: bool,
     /// By index; a step that could not be read leaves a gap.
     steps: Vec<Option<&'a Step>>,
-    known: RefCell<Vec<Known>>,
+    known: RefCell<Vec<TypeCacheEntry>>,
     /// The same for names that steps give.
-    known_names: RefCell<BTreeMap<(StepIndex, Arc<str>), Known>>,
+    known_names: RefCell<BTreeMap<(StepIndex, Arc<str>), TypeCacheEntry>>,
     /// In a program, the steps that give each name of the state, and what is known of the name.
-    state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<Known>)>,
+    state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<TypeCacheEntry>)>,
 }
 
 #[derive(Clone)]
-enum Known {
+enum TypeCacheEntry {
     Not,
     /// Being worked out: whoever asks now is part of a cycle.
     Asked,
@@ -41,17 +41,18 @@ impl<'a> Typing<'a> {
     }
 
     /// The types if tools without a schema go on as they did.
-    pub(crate) fn by_practice(composition: &'a Composition) -> Typing<'a> {
+    pub(crate) fn from_observed(composition: &'a Composition) -> Typing<'a> {
         Typing::with(composition, true)
     }
 
     fn with(composition: &'a Composition, by_practice: bool) -> Typing<'a> {
         let mut steps = Vec::new();
-        let mut state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<Known>)> = BTreeMap::new();
+        let mut state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<TypeCacheEntry>)> =
+            BTreeMap::new();
         let is_program = composition.body.flow == Flow::Program;
         composition.body.walk(&mut |step| {
             for name in given_names(step).into_iter().filter(|_| is_program) {
-                let unknown = || (Vec::new(), RefCell::new(Known::Not));
+                let unknown = || (Vec::new(), RefCell::new(TypeCacheEntry::Not));
                 state.entry(name).or_insert_with(unknown).0.push(step.index);
             }
             let at = step.index as usize;
@@ -60,7 +61,7 @@ impl<'a> Typing<'a> {
             }
             steps[at] = Some(step);
         });
-        let known = RefCell::new(vec![Known::Not; steps.len()]);
+        let known = RefCell::new(vec![TypeCacheEntry::Not; steps.len()]);
         Typing { composition, by_practice, steps, known, known_names: RefCell::default(), state }
     }
 
@@ -71,13 +72,14 @@ impl<'a> Typing<'a> {
     /// The type of a step's value.
     pub(crate) fn value(&self, index: StepIndex) -> Type {
         let Some(step) = self.step(index) else { return Type::Any };
-        let before = std::mem::replace(&mut self.known.borrow_mut()[index as usize], Known::Asked);
+        let before =
+            std::mem::replace(&mut self.known.borrow_mut()[index as usize], TypeCacheEntry::Asked);
         let ty = match before {
-            Known::Yes(ty) => ty,
-            Known::Asked => Type::Any,
-            Known::Not => self.work_out(step),
+            TypeCacheEntry::Yes(ty) => ty,
+            TypeCacheEntry::Asked => Type::Any,
+            TypeCacheEntry::Not => self.work_out(step),
         };
-        self.known.borrow_mut()[index as usize] = Known::Yes(ty.clone());
+        self.known.borrow_mut()[index as usize] = TypeCacheEntry::Yes(ty.clone());
         ty
     }
 
@@ -133,7 +135,7 @@ impl<'a> Typing<'a> {
 
     fn output_of(&self, call: &ToolCall) -> Type {
         let declared = call.tool.as_ref().and_then(|tool| tool.output.as_ref());
-        match (declared, practice(call)) {
+        match (declared, observed_schema(call)) {
             (Some(schema), _) => schema.ty().clone(),
             (None, Some(shape)) if self.by_practice => shape.ty(),
             _ => Type::Any,
@@ -171,34 +173,34 @@ impl<'a> Typing<'a> {
     /// each is worked out once.
     fn given(&self, index: StepIndex, name: &Arc<str>) -> Type {
         let key = (index, name.clone());
-        let before = self.known_names.borrow_mut().insert(key.clone(), Known::Asked);
+        let before = self.known_names.borrow_mut().insert(key.clone(), TypeCacheEntry::Asked);
         let ty = match before {
-            Some(Known::Yes(ty)) => ty,
-            Some(Known::Asked) => Type::Any,
-            Some(Known::Not) | None => self.work_out_given(index, name),
+            Some(TypeCacheEntry::Yes(ty)) => ty,
+            Some(TypeCacheEntry::Asked) => Type::Any,
+            Some(TypeCacheEntry::Not) | None => self.work_out_given(index, name),
         };
-        self.known_names.borrow_mut().insert(key, Known::Yes(ty.clone()));
+        self.known_names.borrow_mut().insert(key, TypeCacheEntry::Yes(ty.clone()));
         ty
     }
 
     /// The type of a name of the state: a parameter's, or that of any step that gives it.
     fn in_state(&self, name: &Arc<str>) -> Type {
         let parameter = match self.input().field(name) {
-            Field::Found { ty, .. } => Some(ty),
+            FieldLookup::Found { ty, .. } => Some(ty),
             _ => None,
         };
         let Some((steps, known)) = self.state.get(name) else {
             return parameter.unwrap_or(Type::Any);
         };
-        let ty = match known.replace(Known::Asked) {
-            Known::Yes(ty) => ty,
-            Known::Asked => Type::Any,
-            Known::Not => {
+        let ty = match known.replace(TypeCacheEntry::Asked) {
+            TypeCacheEntry::Yes(ty) => ty,
+            TypeCacheEntry::Asked => Type::Any,
+            TypeCacheEntry::Not => {
                 let given = steps.iter().map(|step| self.given(*step, name));
                 Type::union(parameter.into_iter().chain(given).collect::<Vec<_>>())
             }
         };
-        known.replace(Known::Yes(ty.clone()));
+        known.replace(TypeCacheEntry::Yes(ty.clone()));
         ty
     }
 
@@ -224,7 +226,7 @@ impl<'a> Typing<'a> {
             Some((field, _)) if &**field == "." => self.value(index),
             // A field may also be found in the value's `data`, so only a declared one is certain.
             Some((field, _)) => match self.value(index).field(field) {
-                Field::Found { ty, required: true } => ty,
+                FieldLookup::Found { ty, required: true } => ty,
                 _ => Type::Any,
             },
             None => Type::Any,
@@ -233,46 +235,46 @@ impl<'a> Typing<'a> {
 }
 
 /// What a tool without a schema has returned so far, if there was enough of it.
-pub(super) fn practice(call: &ToolCall) -> Option<&Arc<Shape>> {
+pub(super) fn observed_schema(call: &ToolCall) -> Option<&Arc<InferredSchema>> {
     let tool = call.tool.as_ref().filter(|tool| tool.output.is_none())?;
     let shape = tool.observed.as_ref()?.output.as_ref()?;
-    shape.is_telling().then_some(shape)
+    shape.has_enough_samples().then_some(shape)
 }
 
 impl TypeScope for Typing<'_> {
-    fn type_of(&self, root: &Root) -> Type {
+    fn type_of(&self, root: &ExprRoot) -> Type {
         match root {
-            Root::Input => self.input(),
-            Root::InputField(name) => match self.input().field(name) {
-                Field::Found { ty, .. } => ty,
+            ExprRoot::Input => self.input(),
+            ExprRoot::InputField(name) => match self.input().field(name) {
+                FieldLookup::Found { ty, .. } => ty,
                 _ => Type::Any,
             },
-            Root::Step(index) => self.value(*index),
-            Root::StepStatus(_) => Type::String,
-            Root::Given(index, name) => self.given(*index, name),
-            Root::Item(index) => match self.step(*index).map(|step| &step.kind) {
+            ExprRoot::Step(index) => self.value(*index),
+            ExprRoot::StepStatus(_) => Type::String,
+            ExprRoot::Given(index, name) => self.given(*index, name),
+            ExprRoot::Item(index) => match self.step(*index).map(|step| &step.kind) {
                 Some(StepKind::Loop(each)) => self.of(&each.over).item().unwrap_or(Type::Any),
                 _ => Type::Any,
             },
-            Root::Loop(_) => Type::record([
+            ExprRoot::Loop(_) => Type::record([
                 ("index", Type::Integer),
                 ("first", Type::Bool),
                 ("last", Type::Bool),
                 ("length", Type::Integer),
             ]),
-            Root::Run => Type::record([
+            ExprRoot::Run => Type::record([
                 ("id", Type::String),
                 ("name", Type::String),
                 ("started_at", Type::String),
             ]),
-            Root::Unresolved
-            | Root::Lambda
-            | Root::Context
-            | Root::State
-            | Root::StepError(_)
-            | Root::Output
-            | Root::Args
-            | Root::Error => Type::Any,
+            ExprRoot::Unresolved
+            | ExprRoot::Lambda
+            | ExprRoot::Context
+            | ExprRoot::State
+            | ExprRoot::StepError(_)
+            | ExprRoot::Output
+            | ExprRoot::Args
+            | ExprRoot::Error => Type::Any,
         }
     }
 
@@ -289,10 +291,10 @@ pub(crate) struct CallTyping<'a> {
 }
 
 impl TypeScope for CallTyping<'_> {
-    fn type_of(&self, root: &Root) -> Type {
+    fn type_of(&self, root: &ExprRoot) -> Type {
         match root {
-            Root::Output => self.output.clone(),
-            Root::Args => self.args.clone(),
+            ExprRoot::Output => self.output.clone(),
+            ExprRoot::Args => self.args.clone(),
             other => self.outer.type_of(other),
         }
     }

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::back::{Member, Way};
-use super::flatten::{Flat, words};
+use super::flatten::{FlatSchema, type_names};
 use super::profile::{Profile, is_annotation};
-use super::{Done, Lost, Meaning, name};
+use super::restore::{MemberRule, RestoreRule};
+use super::{ArgumentsEffect, LossHandling, UnattributedLoss, naming};
 use crate::limits::Limits;
 use crate::schema::Schema;
 use crate::value::{Map, Value};
@@ -22,22 +22,22 @@ const ARGUMENTS: &str = "arguments";
 
 /// Why a schema cannot be converted.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct ConvertError {
     pub(super) message: String,
     /// Whether it could be without `strict`.
     pub(super) is_only_strict: bool,
 }
 
-impl Wrong {
-    pub(super) fn new(message: impl Into<String>) -> Wrong {
-        Wrong { message: message.into(), is_only_strict: false }
+impl ConvertError {
+    pub(super) fn new(message: impl Into<String>) -> ConvertError {
+        ConvertError { message: message.into(), is_only_strict: false }
     }
 }
 
-pub(super) type Outcome<T> = Result<T, Wrong>;
+pub(super) type ConvertResult<T> = Result<T, ConvertError>;
 
 /// A schema as a host takes it, and the way back from it.
-pub(super) type Converted = (Value, Way);
+pub(super) type ConvertedSchema = (Value, RestoreRule);
 
 pub(super) struct Converter<'a> {
     profile: &'static Profile,
@@ -45,7 +45,7 @@ pub(super) struct Converter<'a> {
     pub(super) root: &'a Value,
     /// References that are being put in place.
     pub(super) open: Vec<String>,
-    pub(super) lost: Vec<Lost>,
+    pub(super) lost: Vec<UnattributedLoss>,
     nodes: usize,
     depth: usize,
     objects_deep: usize,
@@ -60,7 +60,7 @@ pub(super) fn object_schema(json: &Value) -> Result<Value, String> {
         Value::Bool(true) => Map::new(),
         _ => return Err("its input is no schema of an object".to_owned()),
     };
-    let types = schema.get("type").map(words);
+    let types = schema.get("type").map(type_names);
     if types.as_ref().is_some_and(|types| !types.contains(&"object")) {
         return Err("its input is not an object".to_owned());
     }
@@ -92,22 +92,30 @@ impl<'a> Converter<'a> {
         }
     }
 
-    pub(super) fn lose(&mut self, path: &str, feature: &str, done: Done, arguments: Meaning) {
-        self.lost.push(Lost::new(path, feature, done, arguments));
+    pub(super) fn record_loss(
+        &mut self,
+        path: &str,
+        feature: &str,
+        done: LossHandling,
+        arguments: ArgumentsEffect,
+    ) {
+        self.lost.push(UnattributedLoss::new(path, feature, done, arguments));
     }
 
     /// Counts a schema. References that are put in place many times could make a small schema endless.
-    pub(super) fn count(&mut self) -> Outcome<()> {
+    pub(super) fn count(&mut self) -> ConvertResult<()> {
         self.nodes += 1;
         if self.nodes > self.limits.document_nodes_max {
             let max = self.limits.document_nodes_max;
-            return Err(Wrong::new(format!("with its references it has more than {max} schemas")));
+            return Err(ConvertError::new(format!(
+                "with its references it has more than {max} schemas"
+            )));
         }
         Ok(())
     }
 
     /// What only the strict form of a host has a bound for.
-    fn bounded(&self) -> Outcome<()> {
+    fn bounded(&self) -> ConvertResult<()> {
         let bounds = &self.profile.bounds;
         let within = self.members <= bounds.members
             && self.choices <= bounds.choices
@@ -116,25 +124,25 @@ impl<'a> Converter<'a> {
             return Ok(());
         }
         let message = "its schema is larger than the strict form takes".to_owned();
-        Err(Wrong { message, is_only_strict: true })
+        Err(ConvertError { message, is_only_strict: true })
     }
 
     /// The schema of a tool's arguments, which are an object whatever it says.
-    pub(super) fn arguments(&mut self, path: &str) -> Outcome<Converted> {
-        let schema = object_schema(self.root).map_err(Wrong::new)?;
+    pub(super) fn arguments(&mut self, path: &str) -> ConvertResult<ConvertedSchema> {
+        let schema = object_schema(self.root).map_err(ConvertError::new)?;
         let Value::Object(schema) = schema else { unreachable!("it is an object's schema") };
-        let Flat::Plain(mut flat) = self.flatten(&schema, path)? else {
-            return Err(Wrong::new("its input contains nothing but itself"));
+        let FlatSchema::Plain(mut flat) = self.flatten(&schema, path)? else {
+            return Err(ConvertError::new("its input contains nothing but itself"));
         };
-        let types = flat.get("type").map_or_else(Vec::new, words);
+        let types = flat.get("type").map_or_else(Vec::new, type_names);
         if !types.contains(&"object") {
-            return Err(Wrong::new("its input is not an object"));
+            return Err(ConvertError::new("its input is not an object"));
         }
         flat.insert("type".into(), Value::from("object"));
         let union = ["anyOf", "oneOf"].into_iter().find(|keyword| flat.contains_key(*keyword));
         let is_open = needs_text(&flat).then_some("additionalProperties");
         if let Some(reason) = union.or(is_open).filter(|_| self.profile.closed) {
-            self.lose(path, reason, Done::Wrapped, Meaning::Same);
+            self.record_loss(path, reason, LossHandling::Wrapped, ArgumentsEffect::Same);
             let (inner, way) = self.flat(&flat, path)?;
             let mut members = Map::new();
             members.insert(ARGUMENTS.into(), inner);
@@ -145,7 +153,7 @@ impl<'a> Converter<'a> {
                 ("required", required),
                 ("additionalProperties", Value::Bool(false)),
             ]);
-            return Ok((wrapped, Way::Inside(ARGUMENTS.into(), Box::new(way))));
+            return Ok((wrapped, RestoreRule::Inside(ARGUMENTS.into(), Box::new(way))));
         }
         let (schema, way) = self.plain(&flat, path, true)?;
         let Value::Object(schema) = schema else { unreachable!("a converted schema is an object") };
@@ -156,28 +164,28 @@ impl<'a> Converter<'a> {
     }
 
     /// The schema of any value.
-    pub(super) fn value(&mut self, path: &str) -> Outcome<Value> {
+    pub(super) fn value(&mut self, path: &str) -> ConvertResult<Value> {
         let root = self.root;
         self.schema(root, path).map(|(schema, _)| schema)
     }
 
-    pub(super) fn schema(&mut self, schema: &Value, path: &str) -> Outcome<Converted> {
+    pub(super) fn schema(&mut self, schema: &Value, path: &str) -> ConvertResult<ConvertedSchema> {
         self.count()?;
         let open = self.open.len();
         self.depth += 1;
         if self.depth > self.limits.document_depth_max {
             let max = self.limits.document_depth_max;
-            return Err(Wrong::new(format!("its schema is nested more than {max} deep")));
+            return Err(ConvertError::new(format!("its schema is nested more than {max} deep")));
         }
         let converted = match schema {
-            Value::Bool(true) => self.anything(path, "any", Meaning::Same),
+            Value::Bool(true) => self.anything(path, "any", ArgumentsEffect::Same),
             // Nothing fits it, and no host can be told so.
-            Value::Bool(false) => self.anything(path, "false", Meaning::Wider),
+            Value::Bool(false) => self.anything(path, "false", ArgumentsEffect::Wider),
             Value::Object(schema) => match self.flatten(schema, path)? {
-                Flat::Plain(flat) => self.flat(&flat, path)?,
-                Flat::Recursive => self.anything(path, "$ref", Meaning::Wider),
+                FlatSchema::Plain(flat) => self.flat(&flat, path)?,
+                FlatSchema::Recursive => self.anything(path, "$ref", ArgumentsEffect::Wider),
             },
-            _ => return Err(Wrong::new(format!("there is no schema at {path}"))),
+            _ => return Err(ConvertError::new(format!("there is no schema at {path}"))),
         };
         self.depth -= 1;
         self.open.truncate(open);
@@ -185,30 +193,33 @@ impl<'a> Converter<'a> {
     }
 
     /// A value of which nothing can be said.
-    fn anything(&mut self, path: &str, feature: &str, meaning: Meaning) -> Converted {
+    fn anything(&mut self, path: &str, feature: &str, meaning: ArgumentsEffect) -> ConvertedSchema {
         if self.profile.closed {
-            self.lose(path, feature, Done::Encoded, meaning);
-            return (text_schema(&Map::new()), Way::Text);
+            self.record_loss(path, feature, LossHandling::Encoded, meaning);
+            return (text_schema(&Map::new()), RestoreRule::Text);
         }
-        if meaning != Meaning::Same {
-            self.lose(path, feature, Done::Dropped, meaning);
+        if meaning != ArgumentsEffect::Same {
+            self.record_loss(path, feature, LossHandling::Dropped, meaning);
         }
-        (Value::empty_object(), Way::Same)
+        (Value::empty_object(), RestoreRule::Same)
     }
 
-    pub(super) fn flat(&mut self, flat: &Map, path: &str) -> Outcome<Converted> {
+    pub(super) fn flat(&mut self, flat: &Map, path: &str) -> ConvertResult<ConvertedSchema> {
         if !self.profile.closed || !needs_text(flat) {
             return self.plain(flat, path, false);
         }
         let constrained = flat.keys().any(|keyword| !is_annotation(keyword));
-        let (feature, meaning) =
-            if constrained { ("object", Meaning::Wider) } else { ("any", Meaning::Same) };
-        self.lose(path, feature, Done::Encoded, meaning);
-        Ok((text_schema(flat), Way::Text))
+        let (feature, meaning) = if constrained {
+            ("object", ArgumentsEffect::Wider)
+        } else {
+            ("any", ArgumentsEffect::Same)
+        };
+        self.record_loss(path, feature, LossHandling::Encoded, meaning);
+        Ok((text_schema(flat), RestoreRule::Text))
     }
 
     /// A schema without references, keyword by keyword.
-    fn plain(&mut self, flat: &Map, path: &str, at_root: bool) -> Outcome<Converted> {
+    fn plain(&mut self, flat: &Map, path: &str, at_root: bool) -> ConvertResult<ConvertedSchema> {
         for keyword in ["anyOf", "oneOf"] {
             if flat.contains_key(keyword)
                 && let Some(converted) = self.union(flat, keyword, path, at_root)?
@@ -223,21 +234,25 @@ impl<'a> Converter<'a> {
         if self.profile.closed && !out.contains_key("type") {
             out.shift_insert(0, "type".into(), inferred_type(flat));
         }
-        let types: Vec<String> =
-            out.get("type").map_or_else(Vec::new, words).into_iter().map(str::to_owned).collect();
+        let types: Vec<String> = out
+            .get("type")
+            .map_or_else(Vec::new, type_names)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         let has = |keywords: &[&str], kind: &str| {
             keywords.iter().any(|keyword| flat.contains_key(*keyword))
                 || (self.profile.closed && types.iter().any(|word| word == kind))
         };
         let is_object = has(&["properties", "required", "additionalProperties"], "object");
         let is_array = has(&["items", "prefixItems"], "array");
-        let mut way = Way::Same;
+        let mut way = RestoreRule::Same;
         if is_object {
             way = self.object(flat, path, &mut out)?;
         }
         if is_array {
             let items = self.array(flat, path, &mut out, &mut notes)?;
-            way = Way::both(way, items);
+            way = RestoreRule::both(way, items);
         }
         describe(flat, &notes, &mut out);
         self.bounded()?;
@@ -258,40 +273,43 @@ impl<'a> Converter<'a> {
         match &**keyword {
             "description" | "properties" | "required" | "additionalProperties" => {}
             "items" | "prefixItems" | "additionalItems" => {}
-            "$defs" | "definitions" => self.lose(&at, keyword, Done::Inlined, Meaning::Same),
+            "$defs" | "definitions" => {
+                self.record_loss(&at, keyword, LossHandling::Inlined, ArgumentsEffect::Same)
+            }
             "patternProperties" => {
                 let is_closed = flat.get("additionalProperties") == Some(&Value::Bool(false));
-                let meaning = if is_closed { Meaning::Narrower } else { Meaning::Wider };
+                let meaning =
+                    if is_closed { ArgumentsEffect::Narrower } else { ArgumentsEffect::Wider };
                 self.note(&at, keyword, value, meaning, notes);
             }
             "anyOf" | "oneOf" => {
-                self.note(&at, keyword, value, Meaning::Wider, notes);
+                self.note(&at, keyword, value, ArgumentsEffect::Wider, notes);
                 if let (false, Some(types)) = (flat.contains_key("type"), types_of(value)) {
                     out.insert("type".into(), types);
                 }
             }
-            "const" if !self.profile.knows("const") => {
+            "const" if !self.profile.supports("const") => {
                 let only = Value::from(vec![value.clone()]);
-                if self.profile.takes("enum", &only) {
-                    self.lose(&at, keyword, Done::Converted, Meaning::Same);
+                if self.profile.accepts("enum", &only) {
+                    self.record_loss(&at, keyword, LossHandling::Converted, ArgumentsEffect::Same);
                     out.insert("enum".into(), only);
                 } else {
-                    self.note(&at, keyword, value, Meaning::Wider, notes);
+                    self.note(&at, keyword, value, ArgumentsEffect::Wider, notes);
                 }
             }
-            known if self.profile.takes(known, value) => {
+            known if self.profile.accepts(known, value) => {
                 if known == "enum" {
                     self.choices += value.as_array().map_or(0, |values| values.len());
                 }
                 out.insert(keyword.clone(), value.clone());
             }
             "default" | "examples" | "example" => {
-                self.note(&at, keyword, value, Meaning::Same, notes);
+                self.note(&at, keyword, value, ArgumentsEffect::Same, notes);
             }
             known if is_annotation(known) => {
-                self.lose(&at, keyword, Done::Dropped, Meaning::Same);
+                self.record_loss(&at, keyword, LossHandling::Dropped, ArgumentsEffect::Same);
             }
-            _ => self.note(&at, keyword, value, Meaning::Wider, notes),
+            _ => self.note(&at, keyword, value, ArgumentsEffect::Wider, notes),
         }
     }
 
@@ -301,19 +319,19 @@ impl<'a> Converter<'a> {
         at: &str,
         keyword: &str,
         value: &Value,
-        meaning: Meaning,
+        meaning: ArgumentsEffect,
         notes: &mut Vec<String>,
     ) {
         let note = format!("{keyword}: {}", value.to_json());
         if note.chars().count() > NOTE_CHARS_MAX {
-            return self.lose(at, keyword, Done::Dropped, meaning);
+            return self.record_loss(at, keyword, LossHandling::Dropped, meaning);
         }
-        self.lose(at, keyword, Done::Described, meaning);
+        self.record_loss(at, keyword, LossHandling::Described, meaning);
         notes.push(note);
     }
 
     /// Members: their names, which of them must be there, and what others there may be.
-    fn object(&mut self, flat: &Map, path: &str, out: &mut Map) -> Outcome<Way> {
+    fn object(&mut self, flat: &Map, path: &str, out: &mut Map) -> ConvertResult<RestoreRule> {
         let empty = Map::new();
         let properties = match flat.get("properties") {
             Some(Value::Object(properties)) => properties,
@@ -325,7 +343,7 @@ impl<'a> Converter<'a> {
         let undescribed = required.iter().filter(|name| !properties.contains_key(*name));
         names.extend(undescribed.filter(|_| self.profile.closed).cloned());
         let exposed = match self.profile.members {
-            Some(rule) => name::members(&names, rule),
+            Some(rule) => naming::members(&names, rule),
             None => names.clone(),
         };
         let is_open =
@@ -338,8 +356,8 @@ impl<'a> Converter<'a> {
             let at = format!("{path}/properties/{}", escaped(name));
             if *name != exposed {
                 // Its own name is then one of those that may be given without being listed.
-                let meaning = if is_open { Meaning::Wider } else { Meaning::Same };
-                self.lose(&at, "name", Done::Renamed, meaning);
+                let meaning = if is_open { ArgumentsEffect::Wider } else { ArgumentsEffect::Same };
+                self.record_loss(&at, "name", LossHandling::Renamed, meaning);
             }
             let schema = properties.get(name).unwrap_or(&Value::Bool(true));
             let (mut schema, way) = self.schema(schema, &at)?;
@@ -352,14 +370,18 @@ impl<'a> Converter<'a> {
                     schema = nullable(schema);
                 }
                 // Where `null` is a value of its own, leaving it out cannot be said any more.
-                let meaning = if is_absent_when_null { Meaning::Same } else { Meaning::Narrower };
-                self.lose(&at, "optional", Done::Required, meaning);
+                let meaning = if is_absent_when_null {
+                    ArgumentsEffect::Same
+                } else {
+                    ArgumentsEffect::Narrower
+                };
+                self.record_loss(&at, "optional", LossHandling::Required, meaning);
             }
             if is_required || self.profile.all_required {
                 must.push(Value::String(exposed.clone()));
             }
             members.insert(exposed.clone(), schema);
-            ways.insert(exposed, Member { name: name.clone(), way, is_absent_when_null });
+            ways.insert(exposed, MemberRule { name: name.clone(), way, is_absent_when_null });
         }
         self.objects_deep -= 1;
         let undescribed = required.iter().filter(|name| !names.contains(name));
@@ -371,30 +393,45 @@ impl<'a> Converter<'a> {
             out.insert("required".into(), must.into());
         }
         let rest = self.other_members(flat, path, out)?;
-        Ok(Way::object(ways, rest))
+        Ok(RestoreRule::object(ways, rest))
     }
 
     /// Members that are not listed.
-    fn other_members(&mut self, flat: &Map, path: &str, out: &mut Map) -> Outcome<Way> {
+    fn other_members(
+        &mut self,
+        flat: &Map,
+        path: &str,
+        out: &mut Map,
+    ) -> ConvertResult<RestoreRule> {
         let key = "additionalProperties";
         let others = flat.get(key);
         if self.profile.closed {
             if others != Some(&Value::Bool(false)) {
-                self.lose(&format!("{path}/{key}"), key, Done::Closed, Meaning::Narrower);
+                self.record_loss(
+                    &format!("{path}/{key}"),
+                    key,
+                    LossHandling::Closed,
+                    ArgumentsEffect::Narrower,
+                );
             }
             out.insert(key.into(), Value::Bool(false));
-            return Ok(Way::Same);
+            return Ok(RestoreRule::Same);
         }
         match others {
-            None => Ok(Way::Same),
+            None => Ok(RestoreRule::Same),
             Some(flag @ Value::Bool(_)) => {
                 out.insert(key.into(), flag.clone());
-                Ok(Way::Same)
+                Ok(RestoreRule::Same)
             }
             // It spoke of those only that no pattern fits.
             Some(_) if flat.contains_key("patternProperties") => {
-                self.lose(&format!("{path}/{key}"), key, Done::Dropped, Meaning::Wider);
-                Ok(Way::Same)
+                self.record_loss(
+                    &format!("{path}/{key}"),
+                    key,
+                    LossHandling::Dropped,
+                    ArgumentsEffect::Wider,
+                );
+                Ok(RestoreRule::Same)
             }
             Some(schema) => {
                 let (schema, way) = self.schema(schema, &format!("{path}/{key}"))?;
@@ -410,28 +447,28 @@ impl<'a> Converter<'a> {
         path: &str,
         out: &mut Map,
         notes: &mut Vec<String>,
-    ) -> Outcome<Way> {
+    ) -> ConvertResult<RestoreRule> {
         let items = flat.get("items");
         // Older drafts list the first items where newer ones describe the others.
         let listed = flat.get("prefixItems").or(items.filter(|items| items.as_array().is_some()));
         let rest = items.filter(|items| items.as_array().is_none());
         let Some(listed) = listed else {
             let Some(rest) = rest.or(self.profile.closed.then_some(&Value::Bool(true))) else {
-                return Ok(Way::Same);
+                return Ok(RestoreRule::Same);
             };
             let (schema, way) = self.schema(rest, &format!("{path}/items"))?;
             out.insert("items".into(), schema);
-            return Ok(Way::array(Vec::new(), way));
+            return Ok(RestoreRule::array(Vec::new(), way));
         };
         let at = format!("{path}/prefixItems");
-        if !self.profile.knows("prefixItems") {
-            self.note(&at, "prefixItems", listed, Meaning::Wider, notes);
+        if !self.profile.supports("prefixItems") {
+            self.note(&at, "prefixItems", listed, ArgumentsEffect::Wider, notes);
             if !self.profile.closed {
-                return Ok(Way::Same);
+                return Ok(RestoreRule::Same);
             }
             let (schema, way) = self.schema(&Value::Bool(true), &format!("{path}/items"))?;
             out.insert("items".into(), schema);
-            return Ok(Way::array(Vec::new(), way));
+            return Ok(RestoreRule::array(Vec::new(), way));
         }
         let (mut schemas, mut ways) = (Vec::new(), Vec::new());
         for (index, item) in listed.as_array().into_iter().flat_map(|l| l.iter()).enumerate() {
@@ -447,12 +484,17 @@ impl<'a> Converter<'a> {
                 way
             }
             Some(Value::Bool(false)) => {
-                self.lose(&format!("{path}/items"), "items", Done::Dropped, Meaning::Wider);
-                Way::Same
+                self.record_loss(
+                    &format!("{path}/items"),
+                    "items",
+                    LossHandling::Dropped,
+                    ArgumentsEffect::Wider,
+                );
+                RestoreRule::Same
             }
-            _ => Way::Same,
+            _ => RestoreRule::Same,
         };
-        Ok(Way::array(ways, rest))
+        Ok(RestoreRule::array(ways, rest))
     }
 
     pub(super) fn profile(&self) -> &'static Profile {
@@ -474,7 +516,7 @@ fn needs_text(flat: &Map) -> bool {
     if names_members("properties") || names_members("required") {
         return false;
     }
-    let types = flat.get("type").map_or_else(Vec::new, words);
+    let types = flat.get("type").map_or_else(Vec::new, type_names);
     let is_open = flat.get("additionalProperties") != Some(&Value::Bool(false));
     match types.as_slice() {
         [] => !has(&["items", "prefixItems"]),
@@ -515,7 +557,7 @@ pub(super) fn nullable(schema: Value) -> Value {
     let mut out = (**members).clone();
     let null = || Value::from("null");
     if let Some(types) = out.get("type") {
-        let mut types: Vec<Value> = words(types).into_iter().map(Value::from).collect();
+        let mut types: Vec<Value> = type_names(types).into_iter().map(Value::from).collect();
         if !types.contains(&null()) {
             types.push(null());
             out.insert("type".into(), types.into());
@@ -560,7 +602,7 @@ fn inferred_type(flat: &Map) -> Value {
 fn types_of(branches: &Value) -> Option<Value> {
     let mut types: Vec<Value> = Vec::new();
     for branch in branches.as_array()?.iter() {
-        for word in words(branch.get("type")?) {
+        for word in type_names(branch.get("type")?) {
             if !types.contains(&Value::from(word)) {
                 types.push(Value::from(word));
             }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::profile::is_annotation;
-use super::{Done, Meaning};
-use crate::expose::convert::{Converter, Outcome, Wrong};
+use super::{ArgumentsEffect, LossHandling};
+use crate::expose::convert::{ConvertError, ConvertResult, Converter};
 use crate::value::{Map, Value};
 
 /// A schema without references and `allOf`.
-pub(super) enum Flat {
+pub(super) enum FlatSchema {
     /// Its keywords.
     Plain(Map),
     /// It contains itself.
@@ -18,33 +18,33 @@ pub(super) enum Flat {
 impl Converter<'_> {
     /// Puts what a schema refers to in the place of the references. They stay open, so that one that
     /// comes back to itself is noticed, until the caller closes them.
-    pub(super) fn flatten(&mut self, schema: &Map, path: &str) -> Outcome<Flat> {
+    pub(super) fn flatten(&mut self, schema: &Map, path: &str) -> ConvertResult<FlatSchema> {
         let mut flat = schema.clone();
         if let Some(reference) = flat.shift_remove("$ref") {
             let reference = reference.as_str().unwrap_or_default().to_owned();
             if self.open.contains(&reference) {
-                return Ok(Flat::Recursive);
+                return Ok(FlatSchema::Recursive);
             }
             let target = self.resolve(&reference)?;
             self.open.push(reference);
-            self.lose(path, "$ref", Done::Inlined, Meaning::Same);
+            self.record_loss(path, "$ref", LossHandling::Inlined, ArgumentsEffect::Same);
             match self.flatten_value(&target, path)? {
-                Flat::Recursive => return Ok(Flat::Recursive),
+                FlatSchema::Recursive => return Ok(FlatSchema::Recursive),
                 // What stands beside a reference holds as well.
-                Flat::Plain(target) => self.merge(&mut flat, &target, path, "$ref"),
+                FlatSchema::Plain(target) => self.merge(&mut flat, &target, path, "$ref"),
             }
         }
         if let Some(parts) = flat.shift_remove("allOf") {
-            self.lose(path, "allOf", Done::Merged, Meaning::Same);
+            self.record_loss(path, "allOf", LossHandling::Merged, ArgumentsEffect::Same);
             for part in parts.as_array().map_or(&[][..], |parts| parts.as_slice()) {
                 match self.flatten_value(part, path)? {
-                    Flat::Recursive => return Ok(Flat::Recursive),
-                    Flat::Plain(part) => self.merge(&mut flat, &part, path, "allOf"),
+                    FlatSchema::Recursive => return Ok(FlatSchema::Recursive),
+                    FlatSchema::Plain(part) => self.merge(&mut flat, &part, path, "allOf"),
                 }
             }
         }
         self.settle_choice(&mut flat, path);
-        Ok(Flat::Plain(flat))
+        Ok(FlatSchema::Plain(flat))
     }
 
     /// Of `const` and `enum` one is enough; two that contradict each other cannot be told to anybody.
@@ -54,22 +54,23 @@ impl Converter<'_> {
             flat.shift_remove("enum");
         } else {
             flat.shift_remove("const");
-            self.lose(path, "const", Done::Dropped, Meaning::Wider);
+            self.record_loss(path, "const", LossHandling::Dropped, ArgumentsEffect::Wider);
         }
     }
 
-    fn flatten_value(&mut self, schema: &Value, path: &str) -> Outcome<Flat> {
+    fn flatten_value(&mut self, schema: &Value, path: &str) -> ConvertResult<FlatSchema> {
         self.count()?;
         match schema {
             Value::Object(schema) => self.flatten(schema, path),
-            Value::Bool(true) => Ok(Flat::Plain(Map::new())),
-            _ => Err(Wrong::new(format!("there is no schema at {path}"))),
+            Value::Bool(true) => Ok(FlatSchema::Plain(Map::new())),
+            _ => Err(ConvertError::new(format!("there is no schema at {path}"))),
         }
     }
 
     /// What a reference within the schema refers to.
-    fn resolve(&self, reference: &str) -> Outcome<Value> {
-        let unknown = || Wrong::new(format!("`{reference}` refers to nothing in the schema"));
+    fn resolve(&self, reference: &str) -> ConvertResult<Value> {
+        let unknown =
+            || ConvertError::new(format!("`{reference}` refers to nothing in the schema"));
         let pointer = reference.strip_prefix('#').ok_or_else(unknown)?;
         let mut found = self.root;
         for part in pointer.split('/').skip(1) {
@@ -93,7 +94,7 @@ impl Converter<'_> {
     pub(super) fn merge(&mut self, into: &mut Map, from: &Map, path: &str, feature: &str) {
         let is_exact = speaks_of_all(into, from) && speaks_of_all(from, into);
         if !is_exact {
-            self.lose(path, feature, Done::Merged, Meaning::Wider);
+            self.record_loss(path, feature, LossHandling::Merged, ArgumentsEffect::Wider);
         }
         for (keyword, value) in from {
             let Some(own) = into.get(keyword) else {
@@ -107,7 +108,9 @@ impl Converter<'_> {
                 Some(merged) => {
                     into.insert(keyword.clone(), merged);
                 }
-                None => self.lose(path, keyword, Done::Dropped, Meaning::Wider),
+                None => {
+                    self.record_loss(path, keyword, LossHandling::Dropped, ArgumentsEffect::Wider)
+                }
             }
         }
     }
@@ -172,7 +175,7 @@ fn both(keyword: &str, a: &Value, b: &Value) -> Option<Value> {
             Some(if a.as_f64()? <= b.as_f64()? { a.clone() } else { b.clone() })
         }
         "type" => {
-            let (a, b) = (words(a), words(b));
+            let (a, b) = (type_names(a), type_names(b));
             let kept: Vec<Value> = a.iter().filter_map(|word| narrower(word, &b)).collect();
             match kept.as_slice() {
                 [] => None,
@@ -189,7 +192,7 @@ fn a_has(list: &Value, value: &Value) -> bool {
 }
 
 /// The types that a schema names.
-pub(super) fn words(types: &Value) -> Vec<&str> {
+pub(super) fn type_names(types: &Value) -> Vec<&str> {
     match types {
         Value::String(word) => vec![word],
         Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),

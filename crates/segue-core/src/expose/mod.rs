@@ -6,14 +6,14 @@
 //! bytes. What a model writes for an exposed schema is brought back by [`Export::back`] and held
 //! against the tool's own schema, so that a loss can never let wrong arguments through.
 //!
-//! Held by `tests/expose.rs`: where no loss is [`Meaning::Wider`], arguments that fit the exposed schema
+//! Held by `tests/expose.rs`: where no loss is [`ArgumentsEffect::Wider`], arguments that fit the exposed schema
 //! come back as arguments that fit the original.
 
-mod back;
 mod convert;
 mod flatten;
-mod name;
+mod naming;
 mod profile;
+mod restore;
 mod union;
 
 use std::fmt;
@@ -21,20 +21,20 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::diagnostic::{Code, nearest};
+use crate::diagnostic::{Code, nearest_name};
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Violation;
 use crate::tool::{Annotations, ToolSpec};
 use crate::toolset::Toolset;
 use crate::value::{Map, Value};
-use back::Way;
 use convert::Converter;
 use profile::Profile;
+use restore::RestoreRule;
 
 /// The shapes in which hosts take tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ExportFormat {
     /// What an MCP server answers to `tools/list`.
     Mcp,
     /// OpenAI's Chat Completions.
@@ -47,25 +47,30 @@ pub enum Format {
     Gemini,
 }
 
-impl Format {
+impl ExportFormat {
     /// Every format.
-    pub const ALL: &'static [Format] =
-        &[Format::Mcp, Format::OpenAi, Format::OpenAiResponses, Format::Anthropic, Format::Gemini];
+    pub const ALL: &'static [ExportFormat] = &[
+        ExportFormat::Mcp,
+        ExportFormat::OpenAi,
+        ExportFormat::OpenAiResponses,
+        ExportFormat::Anthropic,
+        ExportFormat::Gemini,
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Format::Mcp => "mcp",
-            Format::OpenAi => "openai",
-            Format::OpenAiResponses => "openai-responses",
-            Format::Anthropic => "anthropic",
-            Format::Gemini => "gemini",
+            ExportFormat::Mcp => "mcp",
+            ExportFormat::OpenAi => "openai",
+            ExportFormat::OpenAiResponses => "openai-responses",
+            ExportFormat::Anthropic => "anthropic",
+            ExportFormat::Gemini => "gemini",
         }
     }
 
     /// The format of this name.
-    pub fn parse(name: &str) -> Option<Format> {
-        Format::ALL.iter().copied().find(|format| format.as_str() == name)
+    pub fn parse(name: &str) -> Option<ExportFormat> {
+        ExportFormat::ALL.iter().copied().find(|format| format.as_str() == name)
     }
 }
 
@@ -73,20 +78,20 @@ impl Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adapter {
     /// The shape.
-    pub format: Format,
+    pub format: ExportFormat,
     /// Whether the host is asked to hold the model to the schema. Only OpenAI and Anthropic can.
     pub strict: bool,
 }
 
 impl Adapter {
     /// The plain form of a format.
-    pub fn new(format: Format) -> Adapter {
+    pub fn new(format: ExportFormat) -> Adapter {
         Adapter { format, strict: false }
     }
 
     /// The strict form of a format; nothing when it has none.
-    pub fn strict(format: Format) -> Option<Adapter> {
-        let has = !matches!(format, Format::Mcp | Format::Gemini);
+    pub fn strict(format: ExportFormat) -> Option<Adapter> {
+        let has = !matches!(format, ExportFormat::Mcp | ExportFormat::Gemini);
         has.then_some(Adapter { format, strict: true })
     }
 }
@@ -115,7 +120,7 @@ impl ExposeError {
 /// What was done about a feature that a host does not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Done {
+pub enum LossHandling {
     /// It was left out.
     Dropped,
     /// It was left out, and the description says so in words.
@@ -141,7 +146,7 @@ pub enum Done {
 /// What a loss means for arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Meaning {
+pub enum ArgumentsEffect {
     /// The same arguments are possible.
     Same,
     /// Some that the tool would take cannot be given.
@@ -164,9 +169,9 @@ pub struct Loss {
     /// The format that it was converted to.
     pub to: &'static str,
     /// What was done about it.
-    pub done: Done,
+    pub done: LossHandling,
     /// What that means for arguments.
-    pub arguments: Meaning,
+    pub arguments: ArgumentsEffect,
 }
 
 impl fmt::Display for Loss {
@@ -175,16 +180,18 @@ impl fmt::Display for Loss {
         let done = format!("{done:?}").to_lowercase();
         write!(f, "Feature {feature} lost converting {from} → {to}: `{tool}` at {path}, {done}")?;
         match arguments {
-            Meaning::Same => Ok(()),
-            Meaning::Narrower => f.write_str("; fewer arguments are possible"),
-            Meaning::Wider => f.write_str("; the tool may refuse what the model is allowed"),
+            ArgumentsEffect::Same => Ok(()),
+            ArgumentsEffect::Narrower => f.write_str("; fewer arguments are possible"),
+            ArgumentsEffect::Wider => {
+                f.write_str("; the tool may refuse what the model is allowed")
+            }
         }
     }
 }
 
 /// A tool that could not be converted. The others are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unconverted {
+pub struct ConversionFailure {
     /// The tool.
     pub tool: ToolId,
     /// Always [`Code::Conversion`].
@@ -195,7 +202,7 @@ pub struct Unconverted {
 
 /// A tool as a host sees it.
 #[derive(Clone, Debug)]
-pub struct Exposed {
+pub struct ExportedTool {
     /// What the host calls it.
     pub name: Arc<str>,
     /// Its definition in the host's shape.
@@ -203,10 +210,10 @@ pub struct Exposed {
     /// The schema that the host is given for its arguments.
     pub input: Value,
     spec: Arc<ToolSpec>,
-    way: Way,
+    way: RestoreRule,
 }
 
-impl Exposed {
+impl ExportedTool {
     /// The tool behind it.
     pub fn id(&self) -> &ToolId {
         &self.spec.id
@@ -215,7 +222,7 @@ impl Exposed {
 
 /// Why a call that a model wrote cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BackError {
+pub enum RestoreError {
     /// No exposed tool has this name.
     #[error("no exported tool is called `{name}`")]
     UnknownName {
@@ -240,11 +247,11 @@ pub struct Export {
     /// For whom.
     pub adapter: Adapter,
     /// The tools that could be converted, in the order of the toolset.
-    pub tools: Vec<Exposed>,
+    pub tools: Vec<ExportedTool>,
     /// What was lost, by tool, place and feature.
     pub losses: Vec<Loss>,
     /// The tools that could not be converted, in the order of the toolset.
-    pub errors: Vec<Unconverted>,
+    pub errors: Vec<ConversionFailure>,
     limits: Limits,
 }
 
@@ -263,26 +270,20 @@ pub fn export(
         errors: Vec::new(),
         limits: limits.clone(),
     };
-    let names = name::names(toolset.ids(), adapter.format);
+    let names = naming::names(toolset.ids(), adapter.format);
     for (spec, name) in toolset.tools().zip(names) {
         let mut losses = Vec::new();
         match name.and_then(|name| expose(spec, &name, adapter, limits, &mut losses)) {
             Ok(exposed) => export.tools.push(exposed),
             Err(message) => {
                 let (tool, code) = (spec.id.clone(), Code::Conversion);
-                export.errors.push(Unconverted { tool, code, message });
+                export.errors.push(ConversionFailure { tool, code, message });
                 continue;
             }
         }
         let (from, to) = (spec.backend.format(), adapter.format.as_str());
-        let lost = losses.into_iter().map(|Lost { path, feature, done, arguments }| Loss {
-            tool: spec.id.clone(),
-            path,
-            feature,
-            from,
-            to,
-            done,
-            arguments,
+        let lost = losses.into_iter().map(|UnattributedLoss { path, feature, done, arguments }| {
+            Loss { tool: spec.id.clone(), path, feature, from, to, done, arguments }
         });
         export.losses.extend(lost);
     }
@@ -296,41 +297,52 @@ impl Export {
     pub fn definitions(&self) -> Value {
         let tools: Vec<Value> = self.tools.iter().map(|tool| tool.definition.clone()).collect();
         match self.adapter.format {
-            Format::Mcp => Value::object([("tools", Value::from(tools))]),
-            Format::OpenAi | Format::OpenAiResponses | Format::Anthropic => tools.into(),
-            Format::Gemini => {
+            ExportFormat::Mcp => Value::object([("tools", Value::from(tools))]),
+            ExportFormat::OpenAi | ExportFormat::OpenAiResponses | ExportFormat::Anthropic => {
+                tools.into()
+            }
+            ExportFormat::Gemini => {
                 vec![Value::object([("functionDeclarations", Value::from(tools))])].into()
             }
         }
     }
 
     /// The call that a model means: which tool, with which arguments. They fit its own schema.
-    pub fn back(&self, name: &str, args: &Value) -> Result<(&ToolId, Value), BackError> {
+    pub fn restore_arguments(
+        &self,
+        name: &str,
+        args: &Value,
+    ) -> Result<(&ToolId, Value), RestoreError> {
         let Some(tool) = self.tools.iter().find(|tool| *tool.name == *name) else {
             let names = self.tools.iter().map(|tool| &*tool.name);
-            let nearest = nearest(name, names).map(str::to_owned);
-            return Err(BackError::UnknownName { name: name.to_owned(), nearest });
+            let nearest = nearest_name(name, names).map(str::to_owned);
+            return Err(RestoreError::UnknownName { name: name.to_owned(), nearest });
         };
         let args = tool.way.apply(args, &self.limits);
         let violations = tool.spec.input.violations(&args);
         if violations.is_empty() {
             return Ok((tool.id(), args));
         }
-        Err(BackError::Unfit { tool: tool.id().clone(), violations })
+        Err(RestoreError::Unfit { tool: tool.id().clone(), violations })
     }
 }
 
 /// A loss, before it is known whose.
-struct Lost {
+struct UnattributedLoss {
     path: String,
     feature: String,
-    done: Done,
-    arguments: Meaning,
+    done: LossHandling,
+    arguments: ArgumentsEffect,
 }
 
-impl Lost {
-    fn new(path: &str, feature: &str, done: Done, arguments: Meaning) -> Lost {
-        Lost { path: path.to_owned(), feature: feature.to_owned(), done, arguments }
+impl UnattributedLoss {
+    fn new(
+        path: &str,
+        feature: &str,
+        done: LossHandling,
+        arguments: ArgumentsEffect,
+    ) -> UnattributedLoss {
+        UnattributedLoss { path: path.to_owned(), feature: feature.to_owned(), done, arguments }
     }
 }
 
@@ -343,20 +355,25 @@ fn expose(
     name: &Arc<str>,
     adapter: Adapter,
     limits: &Limits,
-    lost: &mut Vec<Lost>,
-) -> Result<Exposed, String> {
-    if !name::is_faithful(&spec.id, name) {
-        lost.push(Lost::new("/id", "name", Done::Renamed, Meaning::Same));
+    lost: &mut Vec<UnattributedLoss>,
+) -> Result<ExportedTool, String> {
+    if !naming::is_unchanged(&spec.id, name) {
+        lost.push(UnattributedLoss::new(
+            "/id",
+            "name",
+            LossHandling::Renamed,
+            ArgumentsEffect::Same,
+        ));
     }
     let Some(profile) = Profile::of(adapter) else {
         let input = convert::object_schema(spec.input.json())?;
         let definition = mcp_definition(spec, name, &input);
-        return Ok(Exposed {
+        return Ok(ExportedTool {
             name: name.clone(),
             definition,
             input,
             spec: spec.clone(),
-            way: Way::Same,
+            way: RestoreRule::Same,
         });
     };
     let mut converter = Converter::new(profile, spec.input.json(), limits);
@@ -368,7 +385,12 @@ fn expose(
             let profile = Profile::of(plain).ok_or(wrong.message)?;
             converter = Converter::new(profile, spec.input.json(), limits);
             let (input, way) = converter.arguments(INPUT).map_err(|wrong| wrong.message)?;
-            lost.push(Lost::new(INPUT, "strict", Done::Dropped, Meaning::Wider));
+            lost.push(UnattributedLoss::new(
+                INPUT,
+                "strict",
+                LossHandling::Dropped,
+                ArgumentsEffect::Wider,
+            ));
             (input, way, false)
         }
         Err(wrong) => return Err(wrong.message),
@@ -376,10 +398,15 @@ fn expose(
     lost.append(&mut converter.lost);
     let output = exposed_output(spec, adapter, profile, limits, lost);
     if spec.annotations != Annotations::default() {
-        lost.push(Lost::new("/annotations", "annotations", Done::Dropped, Meaning::Same));
+        lost.push(UnattributedLoss::new(
+            "/annotations",
+            "annotations",
+            LossHandling::Dropped,
+            ArgumentsEffect::Same,
+        ));
     }
     let definition = definition(spec, name, adapter, strict, &input, output);
-    Ok(Exposed { name: name.clone(), definition, input, spec: spec.clone(), way })
+    Ok(ExportedTool { name: name.clone(), definition, input, spec: spec.clone(), way })
 }
 
 /// The schema of a tool's value, for the one host that takes it.
@@ -388,22 +415,29 @@ fn exposed_output(
     adapter: Adapter,
     profile: &'static Profile,
     limits: &Limits,
-    lost: &mut Vec<Lost>,
+    lost: &mut Vec<UnattributedLoss>,
 ) -> Option<Value> {
     let output = spec.output.as_ref()?;
     let converted = match adapter.format {
-        Format::Gemini => {
+        ExportFormat::Gemini => {
             let mut converter = Converter::new(profile, output.json(), limits);
             let converted = converter.value(OUTPUT).ok();
             // What a value may look like is no matter of arguments.
             let losses = converter.lost.into_iter();
-            lost.extend(losses.map(|lost| Lost { arguments: Meaning::Same, ..lost }));
+            lost.extend(
+                losses.map(|lost| UnattributedLoss { arguments: ArgumentsEffect::Same, ..lost }),
+            );
             converted
         }
         _ => None,
     };
     if converted.is_none() {
-        lost.push(Lost::new(OUTPUT, "outputSchema", Done::Dropped, Meaning::Same));
+        lost.push(UnattributedLoss::new(
+            OUTPUT,
+            "outputSchema",
+            LossHandling::Dropped,
+            ArgumentsEffect::Same,
+        ));
     }
     converted
 }
@@ -448,26 +482,26 @@ fn definition(
 ) -> Value {
     let mut own = head(spec, name);
     match adapter.format {
-        Format::Mcp => mcp_definition(spec, name, input),
-        Format::OpenAi => {
+        ExportFormat::Mcp => mcp_definition(spec, name, input),
+        ExportFormat::OpenAi => {
             own.insert("parameters".into(), input.clone());
             own.insert("strict".into(), Value::Bool(strict));
             Value::object([("type", Value::from("function")), ("function", own.into())])
         }
-        Format::OpenAiResponses => {
+        ExportFormat::OpenAiResponses => {
             own.insert("parameters".into(), input.clone());
             own.insert("strict".into(), Value::Bool(strict));
             own.shift_insert(0, "type".into(), Value::from("function"));
             own.into()
         }
-        Format::Anthropic => {
+        ExportFormat::Anthropic => {
             own.insert("input_schema".into(), input.clone());
             if strict {
                 own.insert("strict".into(), Value::Bool(true));
             }
             own.into()
         }
-        Format::Gemini => {
+        ExportFormat::Gemini => {
             own.insert("parametersJsonSchema".into(), input.clone());
             if let Some(output) = output {
                 own.insert("responseJsonSchema".into(), output);

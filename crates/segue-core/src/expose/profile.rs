@@ -3,7 +3,7 @@
 //! The plain form of a format is for every server that speaks it, and so keeps only what all of them
 //! take. The strict form is for its inventor, who says which part of a schema is then held.
 
-use super::{Adapter, Format};
+use super::{Adapter, ExportFormat};
 use crate::value::Value;
 
 /// What one host takes.
@@ -171,22 +171,22 @@ impl Profile {
     /// The table for an adapter; MCP takes every schema as it is and has none.
     pub(super) fn of(adapter: Adapter) -> Option<&'static Profile> {
         match (adapter.format, adapter.strict) {
-            (Format::Mcp, _) => None,
-            (Format::OpenAi | Format::OpenAiResponses, false) => Some(&OPENAI),
-            (Format::OpenAi | Format::OpenAiResponses, true) => Some(&OPENAI_STRICT),
-            (Format::Anthropic, false) => Some(&ANTHROPIC),
-            (Format::Anthropic, true) => Some(&ANTHROPIC_STRICT),
-            (Format::Gemini, _) => Some(&GEMINI),
+            (ExportFormat::Mcp, _) => None,
+            (ExportFormat::OpenAi | ExportFormat::OpenAiResponses, false) => Some(&OPENAI),
+            (ExportFormat::OpenAi | ExportFormat::OpenAiResponses, true) => Some(&OPENAI_STRICT),
+            (ExportFormat::Anthropic, false) => Some(&ANTHROPIC),
+            (ExportFormat::Anthropic, true) => Some(&ANTHROPIC_STRICT),
+            (ExportFormat::Gemini, _) => Some(&GEMINI),
         }
     }
 
     /// Whether it takes a keyword at all.
-    pub(super) fn knows(&self, keyword: &str) -> bool {
+    pub(super) fn supports(&self, keyword: &str) -> bool {
         self.keywords.contains(&keyword)
     }
 
     /// Whether it takes a keyword with this value.
-    pub(super) fn takes(&self, keyword: &str, value: &Value) -> bool {
+    pub(super) fn accepts(&self, keyword: &str, value: &Value) -> bool {
         let fits = match keyword {
             "format" => match (self.formats, value.as_str()) {
                 (Some(formats), Some(format)) => formats.contains(&format),
@@ -199,7 +199,7 @@ impl Profile {
             "const" => (self.choices)(value),
             _ => true,
         };
-        fits && self.knows(keyword)
+        fits && self.supports(keyword)
     }
 }
 

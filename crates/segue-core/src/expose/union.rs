@@ -1,10 +1,10 @@
 //! `anyOf` and `oneOf` → what a host takes of them.
 
-use super::back::Way;
-use super::convert::{Converted, Converter, Outcome, describe, nullable};
-use super::flatten::{Flat, words};
+use super::convert::{ConvertResult, ConvertedSchema, Converter, describe, nullable};
+use super::flatten::{FlatSchema, type_names};
 use super::profile::is_annotation;
-use super::{Done, Meaning};
+use super::restore::RestoreRule;
+use super::{ArgumentsEffect, LossHandling};
 use crate::schema::Schema;
 use crate::value::{Map, Shared, Value};
 
@@ -20,7 +20,7 @@ impl Converter<'_> {
         keyword: &str,
         path: &str,
         at_root: bool,
-    ) -> Outcome<Option<Converted>> {
+    ) -> ConvertResult<Option<ConvertedSchema>> {
         // No host takes a choice in place of the arguments themselves.
         if at_root {
             return Ok(None);
@@ -28,7 +28,7 @@ impl Converter<'_> {
         let branches = flat.get(keyword).and_then(Value::as_array).cloned().unwrap_or_default();
         let mut beside = flat.clone();
         beside.shift_remove(keyword);
-        if !self.profile().knows("anyOf") {
+        if !self.profile().supports("anyOf") {
             return self.or_null(&branches, &beside, keyword, path);
         }
         let constraints: Map = beside
@@ -48,8 +48,8 @@ impl Converter<'_> {
         }
         if keyword == "oneOf" {
             let exclusive = are_exclusive(&converted);
-            let meaning = if exclusive { Meaning::Same } else { Meaning::Wider };
-            self.lose(&format!("{path}/oneOf"), "oneOf", Done::Converted, meaning);
+            let meaning = if exclusive { ArgumentsEffect::Same } else { ArgumentsEffect::Wider };
+            self.record_loss(&format!("{path}/oneOf"), "oneOf", LossHandling::Converted, meaning);
         }
         let annotations: Map = beside
             .iter()
@@ -59,7 +59,7 @@ impl Converter<'_> {
         let mut out = self.beside(&annotations, path);
         let schemas: Vec<Value> = converted.iter().map(|(schema, _)| schema.clone()).collect();
         out.insert("anyOf".into(), schemas.into());
-        Ok(Some((out.into(), Way::any(converted))))
+        Ok(Some((out.into(), RestoreRule::any(converted))))
     }
 
     /// What is said beside a choice, keyword by keyword.
@@ -72,7 +72,12 @@ impl Converter<'_> {
         out
     }
 
-    fn branch(&mut self, branch: &Value, beside: &Map, path: &str) -> Outcome<Converted> {
+    fn branch(
+        &mut self,
+        branch: &Value,
+        beside: &Map,
+        path: &str,
+    ) -> ConvertResult<ConvertedSchema> {
         let schema = match branch {
             Value::Object(schema) if !beside.is_empty() => schema,
             Value::Bool(true) if !beside.is_empty() => return self.flat(beside, path),
@@ -81,8 +86,8 @@ impl Converter<'_> {
         self.count()?;
         let open = self.open.len();
         let converted = match self.flatten(schema, path)? {
-            Flat::Recursive => self.schema(branch, path)?,
-            Flat::Plain(mut flat) => {
+            FlatSchema::Recursive => self.schema(branch, path)?,
+            FlatSchema::Plain(mut flat) => {
                 self.merge(&mut flat, beside, path, "anyOf");
                 self.flat(&flat, path)?
             }
@@ -98,7 +103,7 @@ impl Converter<'_> {
         beside: &Map,
         keyword: &str,
         path: &str,
-    ) -> Outcome<Option<Converted>> {
+    ) -> ConvertResult<Option<ConvertedSchema>> {
         let is_null = |branch: &&Value| {
             branch.get("type").and_then(Value::as_str) == Some("null")
                 && branch.as_object().is_some_and(|schema| schema.len() == 1)
@@ -115,7 +120,12 @@ impl Converter<'_> {
             self.lost.truncate(known);
             return Ok(None);
         }
-        self.lose(&format!("{path}/{keyword}"), keyword, Done::Merged, Meaning::Same);
+        self.record_loss(
+            &format!("{path}/{keyword}"),
+            keyword,
+            LossHandling::Merged,
+            ArgumentsEffect::Same,
+        );
         let Value::Object(merged) = nullable(schema) else { return Ok(None) };
         let mut out = (*merged).clone();
         for (keyword, value) in self.beside(beside, path) {
@@ -126,12 +136,12 @@ impl Converter<'_> {
 }
 
 /// Whether no value fits two of these: their types differ, or a member that all require does.
-fn are_exclusive(branches: &[Converted]) -> bool {
-    if branches.iter().any(|(_, way)| !way.is_same()) {
+fn are_exclusive(branches: &[ConvertedSchema]) -> bool {
+    if branches.iter().any(|(_, way)| !way.is_identity()) {
         return false;
     }
     let types: Vec<Vec<&str>> =
-        branches.iter().map(|(s, _)| s.get("type").map_or_else(Vec::new, words)).collect();
+        branches.iter().map(|(s, _)| s.get("type").map_or_else(Vec::new, type_names)).collect();
     let kinds: Vec<&str> = types
         .iter()
         .flat_map(|words| words.iter().map(|w| if *w == "integer" { "number" } else { w }))
@@ -143,7 +153,7 @@ fn are_exclusive(branches: &[Converted]) -> bool {
     (all_typed && distinct.len() == kinds.len()) || has_discriminator(branches)
 }
 
-fn has_discriminator(branches: &[Converted]) -> bool {
+fn has_discriminator(branches: &[ConvertedSchema]) -> bool {
     let Some((first, _)) = branches.first() else { return true };
     let Some(Value::Object(members)) = first.get("properties") else { return false };
     members.keys().any(|name| {

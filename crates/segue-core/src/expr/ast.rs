@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Root;
+use super::ExprRoot;
 use crate::value::Value;
 
 /// A range of bytes in the template's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct At {
+pub struct ExprSpan {
     /// First byte.
     pub start: u32,
     /// One past the last byte.
@@ -18,14 +18,14 @@ pub struct At {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ast {
     /// Where it stands in the template's text.
-    pub at: At,
+    pub at: ExprSpan,
     /// What it is.
-    pub kind: Kind,
+    pub kind: AstKind,
 }
 
 /// The kinds of nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum AstKind {
     /// A literal.
     Const(Value),
     /// The name that a path begins with.
@@ -33,7 +33,7 @@ pub enum Kind {
         /// As written.
         name: Arc<str>,
         /// What it means; [`Root::Unresolved`] until names are resolved.
-        root: Root,
+        root: ExprRoot,
     },
     /// `base.name`
     Field(Box<Ast>, Arc<str>),
@@ -131,34 +131,37 @@ impl Ast {
     /// Calls `visit` for each direct child.
     pub fn children<'a>(&'a self, visit: &mut dyn FnMut(&'a Ast)) {
         match &self.kind {
-            Kind::Const(_) | Kind::Name { .. } => {}
-            Kind::Field(base, _) | Kind::Not(base) | Kind::Negate(base) | Kind::Lambda(_, base) => {
+            AstKind::Const(_) | AstKind::Name { .. } => {}
+            AstKind::Field(base, _)
+            | AstKind::Not(base)
+            | AstKind::Negate(base)
+            | AstKind::Lambda(_, base) => {
                 visit(base);
             }
-            Kind::Index(a, b) | Kind::Logic(_, a, b) | Kind::Arithmetic(_, a, b) => {
+            AstKind::Index(a, b) | AstKind::Logic(_, a, b) | AstKind::Arithmetic(_, a, b) => {
                 visit(a);
                 visit(b);
             }
-            Kind::Slice(base, bounds) => {
+            AstKind::Slice(base, bounds) => {
                 visit(base);
                 bounds.iter().flatten().for_each(|bound| visit(bound));
             }
-            Kind::Compare(first, rest) => {
+            AstKind::Compare(first, rest) => {
                 visit(first);
                 rest.iter().for_each(|(_, operand)| visit(operand));
             }
-            Kind::If { test, then, otherwise } => {
+            AstKind::If { test, then, otherwise } => {
                 visit(test);
                 visit(then);
                 otherwise.iter().for_each(|otherwise| visit(otherwise));
             }
-            Kind::Filter(_, base, args) | Kind::Test(_, base, args) => {
+            AstKind::Filter(_, base, args) | AstKind::Test(_, base, args) => {
                 visit(base);
                 args.iter().for_each(|arg| visit(&arg.value));
             }
-            Kind::Call(_, args) => args.iter().for_each(|arg| visit(&arg.value)),
-            Kind::List(items) => items.iter().for_each(visit),
-            Kind::Object(members) => members.iter().for_each(|(key, value)| {
+            AstKind::Call(_, args) => args.iter().for_each(|arg| visit(&arg.value)),
+            AstKind::List(items) => items.iter().for_each(visit),
+            AstKind::Object(members) => members.iter().for_each(|(key, value)| {
                 visit(key);
                 visit(value);
             }),
@@ -168,34 +171,37 @@ impl Ast {
     /// Calls `visit` for each direct child, to change it.
     pub fn children_mut(&mut self, visit: &mut dyn FnMut(&mut Ast)) {
         match &mut self.kind {
-            Kind::Const(_) | Kind::Name { .. } => {}
-            Kind::Field(base, _) | Kind::Not(base) | Kind::Negate(base) | Kind::Lambda(_, base) => {
+            AstKind::Const(_) | AstKind::Name { .. } => {}
+            AstKind::Field(base, _)
+            | AstKind::Not(base)
+            | AstKind::Negate(base)
+            | AstKind::Lambda(_, base) => {
                 visit(base);
             }
-            Kind::Index(a, b) | Kind::Logic(_, a, b) | Kind::Arithmetic(_, a, b) => {
+            AstKind::Index(a, b) | AstKind::Logic(_, a, b) | AstKind::Arithmetic(_, a, b) => {
                 visit(a);
                 visit(b);
             }
-            Kind::Slice(base, bounds) => {
+            AstKind::Slice(base, bounds) => {
                 visit(base);
                 bounds.iter_mut().flatten().for_each(|bound| visit(bound));
             }
-            Kind::Compare(first, rest) => {
+            AstKind::Compare(first, rest) => {
                 visit(first);
                 rest.iter_mut().for_each(|(_, operand)| visit(operand));
             }
-            Kind::If { test, then, otherwise } => {
+            AstKind::If { test, then, otherwise } => {
                 visit(test);
                 visit(then);
                 otherwise.iter_mut().for_each(|otherwise| visit(otherwise));
             }
-            Kind::Filter(_, base, args) | Kind::Test(_, base, args) => {
+            AstKind::Filter(_, base, args) | AstKind::Test(_, base, args) => {
                 visit(base);
                 args.iter_mut().for_each(|arg| visit(&mut arg.value));
             }
-            Kind::Call(_, args) => args.iter_mut().for_each(|arg| visit(&mut arg.value)),
-            Kind::List(items) => items.iter_mut().for_each(visit),
-            Kind::Object(members) => members.iter_mut().for_each(|(key, value)| {
+            AstKind::Call(_, args) => args.iter_mut().for_each(|arg| visit(&mut arg.value)),
+            AstKind::List(items) => items.iter_mut().for_each(visit),
+            AstKind::Object(members) => members.iter_mut().for_each(|(key, value)| {
                 visit(key);
                 visit(value);
             }),
@@ -205,7 +211,7 @@ impl Ast {
     /// The text that it is, if it is a literal one.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Const(value) => value.as_str(),
+            AstKind::Const(value) => value.as_str(),
             _ => None,
         }
     }
@@ -213,10 +219,10 @@ impl Ast {
     /// The path as people write it, for messages: `search.items[0]`.
     pub fn path(&self) -> String {
         match &self.kind {
-            Kind::Name { name, .. } => name.to_string(),
-            Kind::Field(base, name) => format!("{}.{name}", base.path()),
-            Kind::Index(base, index) => match &index.kind {
-                Kind::Const(value) => format!("{}[{}]", base.path(), value.to_json()),
+            AstKind::Name { name, .. } => name.to_string(),
+            AstKind::Field(base, name) => format!("{}.{name}", base.path()),
+            AstKind::Index(base, index) => match &index.kind {
+                AstKind::Const(value) => format!("{}[{}]", base.path(), value.to_json()),
                 _ => format!("{}[…]", base.path()),
             },
             _ => "…".to_owned(),

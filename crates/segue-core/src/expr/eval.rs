@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind, Logic};
+use super::ast::{Arg, Arithmetic, Ast, AstKind, Comparison, ExprSpan, Logic};
 use super::jq::Jq;
-use super::{Root, Scope, filters};
-use crate::budget::{self, BYTES_PER_OPERATION, Stop};
+use super::{ExprRoot, Scope, filters};
+use crate::budget::{self, BYTES_PER_OPERATION, BudgetExceeded};
 use crate::diagnostic::Code;
 use crate::limits::Limits;
 use crate::value::{Map, Number, Value};
@@ -20,17 +20,17 @@ pub struct EvalError {
     /// `internal` for a fault of ours.
     pub code: Code,
     /// The place in the template's text.
-    pub at: At,
+    pub at: ExprSpan,
     /// What is wrong.
     pub message: String,
 }
 
 impl EvalError {
-    fn new(at: At, message: impl Into<String>) -> EvalError {
+    fn new(at: ExprSpan, message: impl Into<String>) -> EvalError {
         EvalError { code: Code::Expression, at, message: message.into() }
     }
 
-    pub(super) fn unresolved(at: At, path: &str) -> EvalError {
+    pub(super) fn unresolved(at: ExprSpan, path: &str) -> EvalError {
         let message = format!("`{path}` has no value");
         EvalError { code: Code::UnresolvedReference, at, message }
     }
@@ -38,8 +38,8 @@ impl EvalError {
     /// A path leads to nothing. A name of the state is said in the words that chains know.
     fn absent(ast: &Ast) -> EvalError {
         match &ast.kind {
-            Kind::Field(base, name)
-                if matches!(base.kind, Kind::Name { root: Root::State, .. }) =>
+            AstKind::Field(base, name)
+                if matches!(base.kind, AstKind::Name { root: ExprRoot::State, .. }) =>
             {
                 let message = format!("Variable not found in chain state: {name}");
                 EvalError { code: Code::UnresolvedReference, at: ast.at, message }
@@ -58,8 +58,9 @@ impl EvalError {
     }
 
     /// The evaluation was ended before it was done.
-    pub(super) fn stopped(at: At, stop: &Stop) -> EvalError {
-        let code = if matches!(stop, Stop::Fault(_)) { Code::Internal } else { Code::Limit };
+    pub(super) fn stopped(at: ExprSpan, stop: &BudgetExceeded) -> EvalError {
+        let code =
+            if matches!(stop, BudgetExceeded::Fault(_)) { Code::Internal } else { Code::Limit };
         EvalError { code, at, message: stop.to_string() }
     }
 }
@@ -75,12 +76,12 @@ pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Valu
 }
 
 /// Refuses a value that is more than may be walked and written.
-pub(super) fn fits(value: Value, at: At, limits: &Limits) -> Result<Value> {
+pub(super) fn check_size(value: Value, at: ExprSpan, limits: &Limits) -> Result<Value> {
     let measure = value.measure();
     let stop = if measure.bytes > limits.value_bytes_max {
-        Stop::Bytes(limits.value_bytes_max)
+        BudgetExceeded::Bytes(limits.value_bytes_max)
     } else if measure.depth > limits.value_depth_max {
-        Stop::Depth(limits.value_depth_max)
+        BudgetExceeded::Depth(limits.value_depth_max)
     } else {
         return Ok(value);
     };
@@ -106,13 +107,13 @@ fn eval_path<'a>(ast: &Ast, scope: &'a dyn Scope) -> Option<Result<Cow<'a, Value
         })
     };
     match &ast.kind {
-        Kind::Name { root: Root::Lambda, .. } => None,
-        Kind::Name { root, .. } => Some(scope.lookup(root).ok_or_else(absent)),
-        Kind::Field(base, name) => {
+        AstKind::Name { root: ExprRoot::Lambda, .. } => None,
+        AstKind::Name { root, .. } => Some(scope.lookup(root).ok_or_else(absent)),
+        AstKind::Field(base, name) => {
             eval_path(base, scope).map(|base| step(base, &|value| value.get(name)))
         }
-        Kind::Index(base, index) => match &index.kind {
-            Kind::Const(Value::Number(Number::Int(index))) => {
+        AstKind::Index(base, index) => match &index.kind {
+            AstKind::Const(Value::Number(Number::Int(index))) => {
                 eval_path(base, scope).map(|base| step(base, &|value| item(value, *index)))
             }
             _ => None,
@@ -156,12 +157,12 @@ const COMPILATION: u64 = 5_000;
 #[expect(clippy::unused_self, reason = "the budget of its thread is that of the evaluation")]
 impl Evaluator<'_> {
     /// Pays for `bytes` of new data.
-    pub(super) fn charge(&self, at: At, bytes: usize) -> Result<()> {
+    pub(super) fn charge(&self, at: ExprSpan, bytes: usize) -> Result<()> {
         budget::charge(bytes).map_err(|stop| EvalError::stopped(at, &stop))
     }
 
     /// Pays for `work` operations.
-    pub(super) fn burn(&self, at: At, work: u64) -> Result<()> {
+    pub(super) fn spend(&self, at: ExprSpan, work: u64) -> Result<()> {
         budget::spend(work).map_err(|stop| EvalError::stopped(at, &stop))
     }
 }
@@ -170,12 +171,12 @@ impl Evaluator<'_> {
     /// Applies a filter for another one that was given its name.
     pub(super) fn nested<T>(
         &mut self,
-        at: At,
+        at: ExprSpan,
         apply: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        self.burn(at, 1)?;
+        self.spend(at, 1)?;
         if self.names == NAMES_MAX {
-            return Err(EvalError::stopped(at, &Stop::Depth(NAMES_MAX)));
+            return Err(EvalError::stopped(at, &BudgetExceeded::Depth(NAMES_MAX)));
         }
         self.names += 1;
         let applied = apply(self);
@@ -184,73 +185,75 @@ impl Evaluator<'_> {
     }
 
     /// A jq program that is known by its text only now.
-    pub(super) fn program(&mut self, at: At, text: &Arc<str>) -> Result<Rc<Jq>> {
+    pub(super) fn program(&mut self, at: ExprSpan, text: &Arc<str>) -> Result<Rc<Jq>> {
         if let Some((known, program)) = &self.program
             && known == text
         {
             return Ok(program.clone());
         }
-        self.burn(at, COMPILATION)?;
+        self.spend(at, COMPILATION)?;
         let program = Rc::new(Jq::compile(text).map_err(|error| error.at(at))?);
         self.program = Some((text.clone(), program.clone()));
         Ok(program)
     }
 
     fn eval(&mut self, ast: &Ast) -> Result<Value> {
-        self.burn(ast.at, 1)?;
+        self.spend(ast.at, 1)?;
         if let Some(found) = eval_whole_path(ast, self.scope) {
             if self.scope.looks_through() {
                 let size = found.as_ref().map_or(0, Value::size);
-                self.burn(ast.at, (size / BYTES_PER_OPERATION) as u64)?;
+                self.spend(ast.at, (size / BYTES_PER_OPERATION) as u64)?;
             }
             return found;
         }
         let value = self.compute(ast)?;
-        fits(value, ast.at, self.limits)
+        check_size(value, ast.at, self.limits)
     }
 
     fn compute(&mut self, ast: &Ast) -> Result<Value> {
         match &ast.kind {
-            Kind::Const(value) => Ok(value.clone()),
-            Kind::Name { name, .. } => self.local(ast, name),
-            Kind::Field(base, name) => {
+            AstKind::Const(value) => Ok(value.clone()),
+            AstKind::Name { name, .. } => self.local(ast, name),
+            AstKind::Field(base, name) => {
                 let base = self.eval(base)?;
                 base.get(name).cloned().ok_or_else(|| EvalError::absent(ast))
             }
-            Kind::Index(base, index) => self.index(ast, base, index),
-            Kind::Slice(base, bounds) => self.slice(ast, base, bounds),
-            Kind::Not(operand) => Ok(Value::Bool(!is_true(&self.eval(operand)?))),
-            Kind::Negate(operand) => negate(&self.eval(operand)?, ast.at),
-            Kind::Logic(logic, left, right) => {
+            AstKind::Index(base, index) => self.index(ast, base, index),
+            AstKind::Slice(base, bounds) => self.slice(ast, base, bounds),
+            AstKind::Not(operand) => Ok(Value::Bool(!is_true(&self.eval(operand)?))),
+            AstKind::Negate(operand) => negate(&self.eval(operand)?, ast.at),
+            AstKind::Logic(logic, left, right) => {
                 let left = self.eval(left)?;
                 match (logic, is_true(&left)) {
                     (Logic::And, true) | (Logic::Or, false) => self.eval(right),
                     _ => Ok(left),
                 }
             }
-            Kind::Arithmetic(op, left, right) => {
+            AstKind::Arithmetic(op, left, right) => {
                 let (left, right) = (self.eval(left)?, self.eval(right)?);
                 self.arithmetic(*op, &left, &right, ast.at)
             }
-            Kind::Compare(first, rest) => self.compare(first, rest),
-            Kind::If { test, then, otherwise } => match (is_true(&self.eval(test)?), otherwise) {
-                (true, _) => self.eval(then),
-                (false, Some(otherwise)) => self.eval(otherwise),
-                (false, None) => Err(EvalError::unresolved(ast.at, "else")),
-            },
-            Kind::Filter(name, input, args) => self.filter(ast, name, input, args),
-            Kind::Test(name, input, args) => self.test(ast, name, input, args),
-            Kind::Call(name, args) => {
+            AstKind::Compare(first, rest) => self.compare(first, rest),
+            AstKind::If { test, then, otherwise } => {
+                match (is_true(&self.eval(test)?), otherwise) {
+                    (true, _) => self.eval(then),
+                    (false, Some(otherwise)) => self.eval(otherwise),
+                    (false, None) => Err(EvalError::unresolved(ast.at, "else")),
+                }
+            }
+            AstKind::Filter(name, input, args) => self.filter(ast, name, input, args),
+            AstKind::Test(name, input, args) => self.test(ast, name, input, args),
+            AstKind::Call(name, args) => {
                 let args = self.args(args)?;
                 filters::call_function(self, ast.at, name, &args)
             }
-            Kind::List(items) => {
+            AstKind::List(items) => {
                 self.charge(ast.at, items.len() * std::mem::size_of::<Value>())?;
                 let items: Result<Vec<Value>> = items.iter().map(|item| self.eval(item)).collect();
                 items.map(Value::from)
             }
-            Kind::Object(members) => self.object(members),
-            Kind::Lambda(..) => {
+            AstKind::Object(members) => self.object(members),
+            AstKind::Lambda(..) => {
                 Err(EvalError::new(ast.at, "a lambda is only an argument of `filter` and `map`"))
             }
         }
@@ -319,7 +322,7 @@ impl Evaluator<'_> {
         for (op, operand) in rest {
             let right = self.eval(operand)?;
             let size = left.size().saturating_add(right.size());
-            self.burn(operand.at, (size / BYTES_PER_OPERATION) as u64)?;
+            self.spend(operand.at, (size / BYTES_PER_OPERATION) as u64)?;
             if !compare(*op, &left, &right, operand.at)? {
                 return Ok(Value::Bool(false));
             }
@@ -328,7 +331,13 @@ impl Evaluator<'_> {
         Ok(Value::Bool(true))
     }
 
-    fn arithmetic(&mut self, op: Arithmetic, left: &Value, right: &Value, at: At) -> Result<Value> {
+    fn arithmetic(
+        &mut self,
+        op: Arithmetic,
+        left: &Value,
+        right: &Value,
+        at: ExprSpan,
+    ) -> Result<Value> {
         match (op, left, right) {
             (Arithmetic::Concat, _, _) => {
                 self.charge(at, left.size().saturating_add(right.size()))?;
@@ -362,7 +371,7 @@ impl Evaluator<'_> {
         }
         if let (
             "filter" | "map",
-            [Arg { name: None, value: Ast { kind: Kind::Lambda(param, body), .. } }],
+            [Arg { name: None, value: Ast { kind: AstKind::Lambda(param, body), .. } }],
         ) = (name, args)
         {
             return self.each(ast, name == "filter", input, param, body);
@@ -447,7 +456,7 @@ impl Evaluator<'_> {
         self.limits
     }
 
-    pub(super) fn error(at: At, message: impl Into<String>) -> EvalError {
+    pub(super) fn error(at: ExprSpan, message: impl Into<String>) -> EvalError {
         EvalError::new(at, message)
     }
 }
@@ -464,7 +473,7 @@ pub(super) fn is_true(value: &Value) -> bool {
     }
 }
 
-fn compare(op: Comparison, left: &Value, right: &Value, at: At) -> Result<bool> {
+fn compare(op: Comparison, left: &Value, right: &Value, at: ExprSpan) -> Result<bool> {
     Ok(match op {
         Comparison::Equal => left == right,
         Comparison::NotEqual => left != right,
@@ -477,7 +486,7 @@ fn compare(op: Comparison, left: &Value, right: &Value, at: At) -> Result<bool> 
     })
 }
 
-fn order(left: &Value, right: &Value, at: At) -> Result<Ordering> {
+fn order(left: &Value, right: &Value, at: ExprSpan) -> Result<Ordering> {
     let ordering = match (left, right) {
         (Value::Number(a), Value::Number(b)) => a.partial_cmp(b),
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
@@ -490,7 +499,7 @@ fn order(left: &Value, right: &Value, at: At) -> Result<Ordering> {
     })
 }
 
-fn contains(container: &Value, wanted: &Value, at: At) -> Result<bool> {
+fn contains(container: &Value, wanted: &Value, at: ExprSpan) -> Result<bool> {
     match (container, wanted) {
         (Value::Array(items), wanted) => Ok(items.contains(wanted)),
         (Value::Object(members), Value::String(name)) => Ok(members.contains_key(name)),
@@ -502,12 +511,12 @@ fn contains(container: &Value, wanted: &Value, at: At) -> Result<bool> {
     }
 }
 
-fn repetitions(times: &Number, at: At) -> Result<usize> {
+fn repetitions(times: &Number, at: ExprSpan) -> Result<usize> {
     let times = times.as_u64().and_then(|times| usize::try_from(times).ok());
     times.ok_or_else(|| EvalError::new(at, "text can be repeated a whole number of times only"))
 }
 
-fn negate(value: &Value, at: At) -> Result<Value> {
+fn negate(value: &Value, at: ExprSpan) -> Result<Value> {
     match value {
         Value::Number(number) => {
             numeric(Arithmetic::Subtract, &Number::Int(0), number, at).map(Value::Number)
@@ -517,7 +526,7 @@ fn negate(value: &Value, at: At) -> Result<Value> {
 }
 
 /// Integers stay integers, exactly; a float on either side makes a float.
-fn numeric(op: Arithmetic, a: &Number, b: &Number, at: At) -> Result<Number> {
+fn numeric(op: Arithmetic, a: &Number, b: &Number, at: ExprSpan) -> Result<Number> {
     if let (Some(a), Some(b)) = (as_i128(a), as_i128(b))
         && op != Arithmetic::Divide
     {
@@ -551,7 +560,7 @@ fn as_i128(number: &Number) -> Option<i128> {
     }
 }
 
-fn integer(op: Arithmetic, a: i128, b: i128, at: At) -> Result<Number> {
+fn integer(op: Arithmetic, a: i128, b: i128, at: ExprSpan) -> Result<Number> {
     let result = match op {
         Arithmetic::Add | Arithmetic::Concat => a.checked_add(b),
         Arithmetic::Subtract => a.checked_sub(b),
@@ -568,7 +577,7 @@ fn integer(op: Arithmetic, a: i128, b: i128, at: At) -> Result<Number> {
 fn slice_indices(
     len: usize,
     [start, stop, step]: [Option<i64>; 3],
-    at: At,
+    at: ExprSpan,
 ) -> Result<Box<dyn Iterator<Item = usize>>> {
     let step = step.unwrap_or(1);
     let clamp = |bound: i64| -> usize {

@@ -17,15 +17,15 @@ use std::sync::{Arc, OnceLock};
 use minijinja::value::{Enumerator, Kwargs, Object, ObjectExt, ObjectRepr, ValueKind};
 use minijinja::{Environment, Value as Jinja};
 
-use super::ast::At;
+use super::ast::ExprSpan;
 use super::eval::{EvalError, Evaluator, is_true};
 use crate::budget::{self, BYTES_PER_OPERATION};
-use crate::diagnostic::nearest;
+use crate::diagnostic::nearest_name;
 use crate::schema::shorten;
 use crate::value::{Map, Number, Shared, Value};
 
 /// Arguments, some of them by name.
-pub(super) type Args = [(Option<Arc<str>>, Value)];
+pub(super) type FilterArgs = [(Option<Arc<str>>, Value)];
 
 /// The largest number that a filter takes as a width, a count or the like.
 const FILTER_NUMBER_MAX: u32 = 10_000;
@@ -134,12 +134,12 @@ fn environment() -> &'static Environment<'static> {
 
 pub(super) fn apply(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     name: &str,
     input: &Value,
-    args: &Args,
+    args: &FilterArgs,
 ) -> Result<Value, EvalError> {
-    evaluator.burn(at, cost_of_texts(args))?;
+    evaluator.spend(at, cost_of_texts(args))?;
     match (name, args) {
         ("replace", [(None, from), (None, to)]) => return replace(evaluator, at, input, from, to),
         ("join", _) => return join(evaluator, at, input, args),
@@ -158,22 +158,22 @@ pub(super) fn apply(
             return Ok(input.to_json().into());
         }
         ("sum", _) => {
-            if let Some(start) = sum::collection_to_start_with(args) {
-                return sum::put_together(evaluator, at, input, start, args);
+            if let Some(start) = sum::sum_start(args) {
+                return sum::concat(evaluator, at, input, start, args);
             }
         }
         ("map", _) if argument(args, usize::MAX, "attribute").is_none() => {
             return per_item::map(evaluator, at, input, args);
         }
         ("select" | "reject" | "selectattr" | "rejectattr", _) => {
-            return per_item::choose(evaluator, at, name, input, args);
+            return per_item::select(evaluator, at, name, input, args);
         }
         _ => {}
     }
     refuse_unknown(at, "filter", name, FILTERS)?;
     refuse_huge_numbers(at, name, args)?;
     evaluator.charge(at, cost_of_taking_apart(name, input, args))?;
-    evaluator.burn(at, cost_of_items(name, input, args))?;
+    evaluator.spend(at, cost_of_items(name, input, args))?;
     let mut jinja_args = vec![to_jinja(input, at)?];
     jinja_args.extend(arguments(args, at)?);
     library(at, || {
@@ -183,21 +183,21 @@ pub(super) fn apply(
 }
 
 /// Has MiniJinja do something, within the budget.
-fn library<T>(at: At, work: impl FnOnce() -> Result<T, EvalError>) -> Result<T, EvalError> {
-    budget::caught(work).unwrap_or_else(|stop| Err(EvalError::stopped(at, &stop)))
+fn library<T>(at: ExprSpan, work: impl FnOnce() -> Result<T, EvalError>) -> Result<T, EvalError> {
+    budget::catch_unwound(work).unwrap_or_else(|stop| Err(EvalError::stopped(at, &stop)))
 }
 
 /// Performs a test; an input that is nothing is an item without the attribute that is asked for.
 pub(super) fn perform_test(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     name: &str,
     input: Option<&Value>,
-    args: &Args,
+    args: &FilterArgs,
 ) -> Result<bool, EvalError> {
     refuse_unknown(at, "test", name, TESTS)?;
     let size = input.map_or(0, Value::size);
-    evaluator.burn(at, 1 + (size / BYTES_PER_OPERATION) as u64 + cost_of_texts(args))?;
+    evaluator.spend(at, 1 + (size / BYTES_PER_OPERATION) as u64 + cost_of_texts(args))?;
     match (name, input) {
         ("defined", input) => return Ok(input.is_some()),
         ("undefined", input) => return Ok(input.is_none()),
@@ -217,7 +217,7 @@ pub(super) fn perform_test(
 }
 
 /// The library would divide by it.
-fn refuse_zero(at: At, args: &Args) -> Result<(), EvalError> {
+fn refuse_zero(at: ExprSpan, args: &FilterArgs) -> Result<(), EvalError> {
     let is_zero = |value: &Value| match value {
         Value::Number(number) => number.as_f64() == Some(0.0),
         other => other.as_bool() == Some(false),
@@ -230,9 +230,9 @@ fn refuse_zero(at: At, args: &Args) -> Result<(), EvalError> {
 
 pub(super) fn call_function(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     name: &str,
-    args: &Args,
+    args: &FilterArgs,
 ) -> Result<Value, EvalError> {
     match name {
         "range" => range(evaluator, at, args),
@@ -246,22 +246,22 @@ pub(super) fn call_function(
     }
 }
 
-fn refuse_unknown(at: At, what: &str, name: &str, known: &[&str]) -> Result<(), EvalError> {
+fn refuse_unknown(at: ExprSpan, what: &str, name: &str, known: &[&str]) -> Result<(), EvalError> {
     if known.contains(&name) { Ok(()) } else { Err(unknown(at, what, name, known)) }
 }
 
-fn unknown(at: At, what: &str, name: &str, known: &[&str]) -> EvalError {
-    let hint = nearest(name, known.iter().copied())
+fn unknown(at: ExprSpan, what: &str, name: &str, known: &[&str]) -> EvalError {
+    let hint = nearest_name(name, known.iter().copied())
         .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     Evaluator::error(at, format!("there is no {what} `{}`{hint}", shorten(name)))
 }
 
-fn failure(at: At, error: &minijinja::Error) -> EvalError {
+fn failure(at: ExprSpan, error: &minijinja::Error) -> EvalError {
     let message = error.detail().map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
     Evaluator::error(at, message)
 }
 
-fn refuse_huge_numbers(at: At, name: &str, args: &Args) -> Result<(), EvalError> {
+fn refuse_huge_numbers(at: ExprSpan, name: &str, args: &FilterArgs) -> Result<(), EvalError> {
     // A number beyond all floats is huge, too.
     let huge = |value: &Value| {
         matches!(value, Value::Number(number)
@@ -276,7 +276,7 @@ fn refuse_huge_numbers(at: At, name: &str, args: &Args) -> Result<(), EvalError>
 }
 
 /// What a filter may cost at most, beyond its input.
-fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
+fn cost_of_taking_apart(name: &str, input: &Value, args: &FilterArgs) -> usize {
     let size = input.size();
     let numbers = args.iter().filter_map(|(_, value)| value.as_u64());
     let number = usize::try_from(numbers.max().unwrap_or(0)).unwrap_or(usize::MAX);
@@ -303,13 +303,13 @@ fn cost_of_taking_apart(name: &str, input: &Value, args: &Args) -> usize {
 }
 
 /// What looking at the texts among the arguments costs.
-fn cost_of_texts(args: &Args) -> u64 {
+fn cost_of_texts(args: &FilterArgs) -> u64 {
     let lengths = args.iter().map(|(_, value)| value.as_str().map_or(0, str::len));
     (lengths.sum::<usize>() / BYTES_PER_OPERATION) as u64
 }
 
 /// What a filter costs that holds its items against each other, or looks for something in each.
-fn cost_of_items(name: &str, input: &Value, args: &Args) -> u64 {
+fn cost_of_items(name: &str, input: &Value, args: &FilterArgs) -> u64 {
     let items = match input {
         Value::Array(items) => items.len(),
         Value::Object(members) => members.len(),
@@ -331,14 +331,14 @@ fn cost_of_items(name: &str, input: &Value, args: &Args) -> u64 {
 }
 
 /// An argument by its place or its name.
-fn argument<'a>(args: &'a Args, place: usize, name: &str) -> Option<&'a Value> {
+fn argument<'a>(args: &'a FilterArgs, place: usize, name: &str) -> Option<&'a Value> {
     let by_place = args.get(place).filter(|(name, _)| name.is_none());
     let by_name = || args.iter().find(|(given, _)| given.as_deref() == Some(name));
     by_place.or_else(by_name).map(|(_, value)| value)
 }
 
 /// A value that is there, or what stands in for it where it counts as false.
-fn default(at: At, input: &Value, args: &Args) -> Result<Value, EvalError> {
+fn default(at: ExprSpan, input: &Value, args: &FilterArgs) -> Result<Value, EvalError> {
     let also_false = args.get(1).is_some_and(|(_, flag)| is_true(flag));
     match args.first() {
         _ if !also_false || is_true(input) => Ok(input.clone()),
@@ -350,7 +350,7 @@ fn default(at: At, input: &Value, args: &Args) -> Result<Value, EvalError> {
 /// Cuts signs off both ends of a text. The library looks through all of them for each sign of the text.
 fn trim(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     input: &Value,
     signs: &str,
 ) -> Result<Value, EvalError> {
@@ -360,10 +360,10 @@ fn trim(
     Ok(text.trim_matches(|sign| signs.contains(&sign)).into())
 }
 
-fn length(evaluator: &mut Evaluator<'_>, at: At, input: &Value) -> Result<Value, EvalError> {
+fn length(evaluator: &mut Evaluator<'_>, at: ExprSpan, input: &Value) -> Result<Value, EvalError> {
     match input {
         Value::String(text) => {
-            evaluator.burn(at, (text.len() / BYTES_PER_OPERATION) as u64)?;
+            evaluator.spend(at, (text.len() / BYTES_PER_OPERATION) as u64)?;
             Ok(Value::from(text.chars().count()))
         }
         Value::Array(items) => Ok(Value::from(items.len())),
@@ -374,7 +374,7 @@ fn length(evaluator: &mut Evaluator<'_>, at: At, input: &Value) -> Result<Value,
 
 fn replace(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     input: &Value,
     from: &Value,
     to: &Value,
@@ -382,20 +382,20 @@ fn replace(
     let (Value::String(text), Value::String(from), Value::String(to)) = (input, from, to) else {
         return Err(Evaluator::error(at, "`replace` works on text"));
     };
-    evaluator.burn(at, 1 + (text.len() / BYTES_PER_OPERATION) as u64)?;
+    evaluator.spend(at, 1 + (text.len() / BYTES_PER_OPERATION) as u64)?;
     let matches = if from.is_empty() { text.len() + 1 } else { text.matches(&**from).count() };
     let size = text.len().saturating_add(matches.saturating_mul(to.len()));
     // Each replacement is an operation: a text of nothing but matches costs more than its bytes.
-    evaluator.burn(at, matches as u64)?;
+    evaluator.spend(at, matches as u64)?;
     evaluator.charge(at, size)?;
     Ok(text.replace(&**from, to).into())
 }
 
 fn join(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     input: &Value,
-    args: &Args,
+    args: &FilterArgs,
 ) -> Result<Value, EvalError> {
     let Value::Array(items) = input else {
         return Err(Evaluator::error(at, format!("`join` needs an array, found {}", input.kind())));
@@ -411,7 +411,11 @@ fn join(
     Ok(parts.join(separator).into())
 }
 
-fn range(evaluator: &mut Evaluator<'_>, at: At, args: &Args) -> Result<Value, EvalError> {
+fn range(
+    evaluator: &mut Evaluator<'_>,
+    at: ExprSpan,
+    args: &FilterArgs,
+) -> Result<Value, EvalError> {
     let numbers: Option<Vec<i64>> = args.iter().map(|(_, value)| value.as_i64()).collect();
     let (from, to, step) = match numbers.as_deref() {
         Some([to]) => (0, *to, 1),
@@ -426,7 +430,7 @@ fn range(evaluator: &mut Evaluator<'_>, at: At, args: &Args) -> Result<Value, Ev
     Ok((from..to).step_by(step).map(Value::from).collect::<Vec<_>>().into())
 }
 
-fn arguments(args: &Args, at: At) -> Result<Vec<Jinja>, EvalError> {
+fn arguments(args: &FilterArgs, at: ExprSpan) -> Result<Vec<Jinja>, EvalError> {
     let mut positional = Vec::new();
     let mut named = Vec::new();
     for (name, value) in args {
@@ -443,7 +447,7 @@ fn arguments(args: &Args, at: At) -> Result<Vec<Jinja>, EvalError> {
 }
 
 /// Hands a value over; arrays and objects stay where they are.
-fn to_jinja(value: &Value, at: At) -> Result<Jinja, EvalError> {
+fn to_jinja(value: &Value, at: ExprSpan) -> Result<Jinja, EvalError> {
     Ok(match value {
         Value::Null => Jinja::from(()),
         Value::Bool(bool) => Jinja::from(*bool),
@@ -464,11 +468,11 @@ fn to_jinja(value: &Value, at: At) -> Result<Jinja, EvalError> {
 /// object there is nobody to report to; the one kind of value that cannot be handed over becomes its text.
 fn to_jinja_inner(value: &Value) -> Jinja {
     pay_for_look(value.as_str().unwrap_or_default());
-    to_jinja(value, At::default()).unwrap_or_else(|_| Jinja::from(value.to_json()))
+    to_jinja(value, ExprSpan::default()).unwrap_or_else(|_| Jinja::from(value.to_json()))
 }
 
 fn pay_for_look(text: &str) {
-    budget::tick(1 + (text.len() / BYTES_PER_OPERATION) as u64);
+    budget::spend_or_unwind(1 + (text.len() / BYTES_PER_OPERATION) as u64);
 }
 
 struct SharedArray(Shared<Vec<Value>>);
@@ -525,7 +529,7 @@ impl Object for SharedObject {
 fn from_jinja(
     value: &Jinja,
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     depth: usize,
 ) -> Result<Value, EvalError> {
     const RESULT_DEPTH_MAX: usize = 64;
@@ -570,7 +574,7 @@ fn from_jinja(
     }
 }
 
-fn number_from_jinja(value: &Jinja, at: At) -> Result<Value, EvalError> {
+fn number_from_jinja(value: &Jinja, at: ExprSpan) -> Result<Value, EvalError> {
     if value.is_integer() {
         return Ok(Value::Number(Number::from_literal(&value.to_string())));
     }

@@ -21,8 +21,8 @@ impl Scope for Names<'_> {
         self.values.iter().any(|(name, _)| *name == "sensitive")
     }
 
-    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
-        let Root::InputField(name) = root else { return None };
+    fn lookup(&self, root: &ExprRoot) -> Option<Cow<'_, Value>> {
+        let ExprRoot::InputField(name) = root else { return None };
         if let ("stop", Some(stop)) = (&**name, self.stop) {
             stop.raise();
         }

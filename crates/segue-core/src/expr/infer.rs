@@ -4,18 +4,18 @@
 
 use std::sync::Arc;
 
-use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind};
+use super::ast::{Arg, Arithmetic, Ast, AstKind, Comparison, ExprSpan};
 use super::filters::{FILTERS, FUNCTIONS, TESTS};
-use super::{Jq, Piece, Root, Template};
-use crate::diagnostic::{Code, Severity, nearest};
-use crate::types::{Field, Type};
+use super::{ExprRoot, Jq, Template, TemplatePiece};
+use crate::diagnostic::{Code, Severity, nearest_name};
+use crate::types::{FieldLookup, Type};
 use crate::value::Value;
 
 /// Something that is surely wrong about an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The place in the template's text.
-    pub at: At,
+    pub at: ExprSpan,
     /// What kind.
     pub code: Code,
     /// How bad.
@@ -31,7 +31,7 @@ pub struct Finding {
 /// Where inference finds the types of names.
 pub trait TypeScope {
     /// What is known of a name's value.
-    fn type_of(&self, root: &Root) -> Type;
+    fn type_of(&self, root: &ExprRoot) -> Type;
 
     /// What is known of a name of the state, where flow is a program.
     fn type_in_state(&self, name: &Arc<str>) -> Type;
@@ -62,7 +62,7 @@ impl Template {
             Template::Expr(expr) => infer_expr(expr),
             Template::Text(pieces) => {
                 for piece in pieces {
-                    if let Piece::Expr(expr) = piece {
+                    if let TemplatePiece::Expr(expr) = piece {
                         infer_expr(expr);
                     }
                 }
@@ -89,13 +89,13 @@ struct Inference<'a> {
 }
 
 impl Inference<'_> {
-    fn report(&mut self, at: At, code: Code, message: impl Into<String>) {
+    fn report(&mut self, at: ExprSpan, code: Code, message: impl Into<String>) {
         self.report_with(at, code, message, None, None);
     }
 
     fn report_with(
         &mut self,
-        at: At,
+        at: ExprSpan,
         code: Code,
         message: impl Into<String>,
         help: Option<String>,
@@ -108,45 +108,45 @@ impl Inference<'_> {
 
     fn infer(&mut self, ast: &Ast) -> Type {
         match &ast.kind {
-            Kind::Const(value) => Type::of_value(value),
-            Kind::Name { name, root: Root::Lambda } => {
+            AstKind::Const(value) => Type::of_value(value),
+            AstKind::Name { name, root: ExprRoot::Lambda } => {
                 let local = self.locals.iter().rev().find(|(local, _)| local == name);
                 local.map_or(Type::Any, |(_, ty)| ty.clone())
             }
-            Kind::Name { root, .. } => self.scope.type_of(root),
-            Kind::Field(base, name) => self.field(ast, base, name),
-            Kind::Index(base, index) => self.index(ast, base, index),
-            Kind::Slice(base, _) => self.infer(base),
-            Kind::Not(operand) => {
+            AstKind::Name { root, .. } => self.scope.type_of(root),
+            AstKind::Field(base, name) => self.field(ast, base, name),
+            AstKind::Index(base, index) => self.index(ast, base, index),
+            AstKind::Slice(base, _) => self.infer(base),
+            AstKind::Not(operand) => {
                 self.infer(operand);
                 Type::Bool
             }
-            Kind::Negate(operand) => {
+            AstKind::Negate(operand) => {
                 let ty = self.infer(operand);
                 self.expect(operand.at, &ty, &Type::Number);
                 ty
             }
-            Kind::Logic(_, left, right) => {
+            AstKind::Logic(_, left, right) => {
                 let (left, right) = (self.infer(left), self.infer(right));
                 Type::union([left, right])
             }
-            Kind::Arithmetic(op, left, right) => self.arithmetic(ast, *op, left, right),
-            Kind::Compare(first, rest) => self.compare(first, rest),
-            Kind::If { test, then, otherwise } => {
+            AstKind::Arithmetic(op, left, right) => self.arithmetic(ast, *op, left, right),
+            AstKind::Compare(first, rest) => self.compare(first, rest),
+            AstKind::If { test, then, otherwise } => {
                 self.infer(test);
                 let then = self.infer(then);
                 let otherwise = otherwise.as_ref().map_or(Type::Any, |other| self.infer(other));
                 Type::union([then, otherwise])
             }
-            Kind::Filter(name, input, args) => self.filter(ast, name, input, args),
-            Kind::Test(name, input, args) => self.test(ast, name, input, args),
-            Kind::Call(name, args) => self.call(ast, name, args),
-            Kind::List(items) => {
+            AstKind::Filter(name, input, args) => self.filter(ast, name, input, args),
+            AstKind::Test(name, input, args) => self.test(ast, name, input, args),
+            AstKind::Call(name, args) => self.call(ast, name, args),
+            AstKind::List(items) => {
                 let items: Vec<Type> = items.iter().map(|item| self.infer(item)).collect();
                 Type::array(Type::union(items))
             }
-            Kind::Object(members) => self.object(members),
-            Kind::Lambda(_, body) => {
+            AstKind::Object(members) => self.object(members),
+            AstKind::Lambda(_, body) => {
                 let message = "a lambda is only an argument of `filter` and `map`";
                 self.report(body.at, Code::Expression, message);
                 Type::Any
@@ -154,28 +154,28 @@ impl Inference<'_> {
         }
     }
 
-    fn expect(&mut self, at: At, ty: &Type, wanted: &Type) {
+    fn expect(&mut self, at: ExprSpan, ty: &Type, wanted: &Type) {
         if let Some(reason) = ty.conflict(wanted) {
             self.report(at, Code::TypeMismatch, reason);
         }
     }
 
     fn field(&mut self, ast: &Ast, base: &Ast, name: &Arc<str>) -> Type {
-        if matches!(&base.kind, Kind::Name { root: Root::State, .. }) {
+        if matches!(&base.kind, AstKind::Name { root: ExprRoot::State, .. }) {
             return self.scope.type_in_state(name);
         }
         let base_ty = self.infer(base);
         match base_ty.field(name) {
-            Field::Found { ty, .. } => ty,
-            Field::Unknown => Type::Any,
-            Field::NotAnObject => {
+            FieldLookup::Found { ty, .. } => ty,
+            FieldLookup::Unknown => Type::Any,
+            FieldLookup::NotAnObject => {
                 if self.lenient == 0 {
                     let message = format!("`{}` is {base_ty} and has no `{name}`", base.path());
                     self.report(ast.at, Code::UnknownPath, message);
                 }
                 Type::Any
             }
-            Field::Undeclared { surely, declared } => {
+            FieldLookup::Undeclared { surely, declared } => {
                 let what = format!("`{}`", base.path());
                 self.undeclared(ast, &what, Some(base), name, surely, &declared);
                 Type::Any
@@ -195,7 +195,7 @@ impl Inference<'_> {
         if self.lenient > 0 {
             return;
         }
-        let near = nearest(name, declared.iter().map(|name| &**name)).map(ToOwned::to_owned);
+        let near = nearest_name(name, declared.iter().map(|name| &**name)).map(ToOwned::to_owned);
         let has_not = if surely { "has no" } else { "does not declare" };
         let message = format!("{what} {has_not} `{name}`");
         let names: Vec<String> = declared.iter().map(|name| format!("`{name}`")).collect();
@@ -240,7 +240,7 @@ impl Inference<'_> {
         for (key, value) in members {
             let ty = self.infer(value);
             match &key.kind {
-                Kind::Const(Value::String(name)) => known.push((name.clone(), ty)),
+                AstKind::Const(Value::String(name)) => known.push((name.clone(), ty)),
                 _ => {
                     self.infer(key);
                     return Type::any_object();
@@ -307,7 +307,7 @@ impl Inference<'_> {
         }
         if let (
             "filter" | "map",
-            [Arg { value: Ast { kind: Kind::Lambda(param, body), .. }, .. }],
+            [Arg { value: Ast { kind: AstKind::Lambda(param, body), .. }, .. }],
         ) = (name, args)
         {
             self.expect(input.at, &input_ty, &Type::array(Type::Any));
@@ -389,7 +389,7 @@ impl Inference<'_> {
                 [Arg { name: Some(word), value }] if &**word == "attribute" => {
                     self.attribute(input, &item(), value, None);
                     match value.text().map(|field| item().field(field)) {
-                        Some(Field::Found { ty, .. }) => Type::array(ty),
+                        Some(FieldLookup::Found { ty, .. }) => Type::array(ty),
                         _ => Type::array(Type::Any),
                     }
                 }
@@ -407,7 +407,7 @@ impl Inference<'_> {
             return;
         }
         let field = path.split('.').next().unwrap_or(path);
-        if let Field::Undeclared { surely, declared } = item.field(field) {
+        if let FieldLookup::Undeclared { surely, declared } = item.field(field) {
             let what = format!("an item of `{}`", input.path());
             self.undeclared(name, &what, None, field, surely, &declared);
         }
@@ -454,7 +454,7 @@ impl Inference<'_> {
     }
 
     fn unknown(&mut self, ast: &Ast, what: &str, name: &str, known: &[&str]) {
-        let near = nearest(name, known.iter().copied());
+        let near = nearest_name(name, known.iter().copied());
         let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the {what}s are {}", known.join(", ")),

@@ -14,15 +14,15 @@ use jaq_core::load::{self, Arena, File, Loader, lex::StrPart};
 use jaq_core::path::Part;
 use jaq_core::{Compiler, Ctx, Vars, data, native};
 
-use super::ast::At;
+use super::ast::ExprSpan;
 use super::eval::EvalError;
-use crate::budget::{self, BYTES_PER_OPERATION, Stop};
+use crate::budget::{self, BYTES_PER_OPERATION, BudgetExceeded};
 use crate::compile::document::read_json_value;
 use crate::diagnostic::Code;
 use crate::limits::Limits;
 use crate::schema::shorten;
 use crate::value::Value;
-use counted::Counted;
+use counted::MeteredValue;
 
 /// Results that one program may give.
 const RESULTS_MAX: usize = 100_000;
@@ -57,15 +57,15 @@ const REFUSED: &[&str] = &[
 ];
 
 /// What the library's own definitions call that reads the world, or ends the process.
-const WORLDLY: &[&str] =
+const SIDE_EFFECTS: &[&str] =
     &["env", "now", "halt", "debug_empty", "stderr_empty", "localtime", "strflocaltime"];
 
 /// Definitions of the library that are left out: of what is worldly, and of what we do ourselves.
-const LEFT_OUT: &[&str] = &["halt", "halt_error", "debug", "stderr", "join"];
+const UNSUPPORTED: &[&str] = &["halt", "halt_error", "debug", "stderr", "join"];
 
 /// A compiled jq program.
 pub struct Jq {
-    filter: jaq_core::Filter<data::JustLut<Counted>>,
+    filter: jaq_core::Filter<data::JustLut<MeteredValue>>,
 }
 
 /// Why a program cannot be compiled or has no result.
@@ -91,10 +91,10 @@ impl fmt::Display for JqError {
 
 impl std::error::Error for JqError {}
 
-impl From<Stop> for JqError {
-    fn from(stop: Stop) -> JqError {
+impl From<BudgetExceeded> for JqError {
+    fn from(stop: BudgetExceeded) -> JqError {
         match stop {
-            Stop::Fault(_) => JqError::Fault(stop.to_string()),
+            BudgetExceeded::Fault(_) => JqError::Fault(stop.to_string()),
             _ => JqError::Stopped(stop.to_string()),
         }
     }
@@ -110,7 +110,7 @@ impl JqError {
         }
     }
 
-    pub(super) fn at(self, at: At) -> EvalError {
+    pub(super) fn at(self, at: ExprSpan) -> EvalError {
         EvalError { code: self.code(), at, message: self.to_string() }
     }
 }
@@ -123,7 +123,7 @@ impl Jq {
     /// Compiles a program, refusing what is unbounded.
     pub fn compile(program: &str) -> Result<Jq, JqError> {
         refuse_deep(program)?;
-        budget::caught(|| compile(program))?
+        budget::catch_unwound(|| compile(program))?
     }
 
     /// Runs the program by itself: one result is itself, several are an array, none is `null`.
@@ -135,16 +135,16 @@ impl Jq {
 
     /// The same in an evaluation that has a budget.
     pub(super) fn run_within(&self, input: &Value, limits: &Limits) -> Result<Value, JqError> {
-        budget::caught(|| self.results(input, limits))?
+        budget::catch_unwound(|| self.results(input, limits))?
     }
 
     fn results(&self, input: &Value, limits: &Limits) -> Result<Value, JqError> {
-        budget::tick((input.size() / BYTES_PER_OPERATION) as u64);
+        budget::spend_or_unwind((input.size() / BYTES_PER_OPERATION) as u64);
         let input = jaq_json::read::parse_single(input.to_json().as_bytes())
             .map_err(|error| wrong(format!("the input is not JSON: {error}")))?;
-        let ctx = Ctx::<data::JustLut<Counted>>::new(&self.filter.lut, Vars::new([]));
+        let ctx = Ctx::<data::JustLut<MeteredValue>>::new(&self.filter.lut, Vars::new([]));
         let mut results = Vec::new();
-        for result in self.filter.id.run((ctx, Counted::new(input))) {
+        for result in self.filter.id.run((ctx, MeteredValue::new(input))) {
             // An exception that is no error is a `break` or a `halt` without a place, which no program has.
             let result = result.map_err(|exception| match exception.get_err() {
                 Ok(error) => wrong(shorten(&format!("jq: {error}"))),
@@ -166,9 +166,9 @@ impl Jq {
 
 fn compile(program: &str) -> Result<Jq, JqError> {
     refuse_unbounded(program)?;
-    let is_kept = |def: &Def<&'static str>| !LEFT_OUT.contains(&def.name);
+    let is_kept = |def: &Def<&'static str>| !UNSUPPORTED.contains(&def.name);
     let defs = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs()).filter(is_kept);
-    let is_safe = |name: &str| !WORLDLY.contains(&name) && !natives::NAMES.contains(&name);
+    let is_safe = |name: &str| !SIDE_EFFECTS.contains(&name) && !natives::NAMES.contains(&name);
     let funs = jaq_core::funs().chain(jaq_std::funs()).filter(|(name, ..)| is_safe(name));
     let funs = funs.chain(natives::all().into_iter().map(native::run));
     let arena = Arena::default();

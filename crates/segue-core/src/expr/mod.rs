@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-pub use ast::{Ast, At, Kind};
+pub use ast::{Ast, AstKind, ExprSpan};
 pub use eval::EvalError;
 pub use infer::{Finding, TypeScope};
 
@@ -36,7 +36,7 @@ pub type StepIndex = u32;
 
 /// What the first name of a path means.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Root {
+pub enum ExprRoot {
     /// Not resolved yet, or unknown; evaluation never sees it in a checked composition.
     Unresolved,
     /// A parameter of a lambda around this place.
@@ -74,7 +74,7 @@ pub enum Root {
 /// Where evaluation finds the values of names.
 pub trait Scope {
     /// The value of a name, or nothing when it has none (yet).
-    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>>;
+    fn lookup(&self, root: &ExprRoot) -> Option<Cow<'_, Value>>;
 
     /// Whether a value that a path led to is there as a whole. What is not cannot be reckoned with.
     fn is_kept(&self, _value: &Value) -> bool {
@@ -105,7 +105,7 @@ pub enum Template {
     /// Exactly one `{{ … }}`: keeps the type of its value.
     Expr(Expr),
     /// Text around one or more `{{ … }}`.
-    Text(Vec<Piece>),
+    Text(Vec<TemplatePiece>),
     /// An array with holes.
     Array(Vec<Template>),
     /// An object with holes.
@@ -114,7 +114,7 @@ pub enum Template {
 
 /// A part of a text with holes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum TemplatePiece {
     /// Text as it is.
     Text(Arc<str>),
     /// A hole.
@@ -137,13 +137,13 @@ impl Expr {
         self.slice(self.ast.at)
     }
 
-    fn slice(&self, at: At) -> &str {
+    fn slice(&self, at: ExprSpan) -> &str {
         self.text.get(at.start as usize..at.end as usize).unwrap_or("")
     }
 
     /// The expression as it stands in its text, braces included.
-    pub fn written(&self) -> &str {
-        let At { start, end } = self.ast.at;
+    pub fn source_text(&self) -> &str {
+        let ExprSpan { start, end } = self.ast.at;
         let before = self.text.get(..start as usize).and_then(|head| head.rfind("{{"));
         let after = self.text.get(end as usize..).and_then(|tail| tail.find("}}"));
         match (before, after) {
@@ -155,8 +155,8 @@ impl Expr {
     }
 
     /// Where the expression stands.
-    pub fn place(&self) -> Place {
-        Place { text: self.text.clone(), site: self.site }
+    pub fn location(&self) -> ExprLocation {
+        ExprLocation { text: self.text.clone(), site: self.site }
     }
 
     /// The value of the expression.
@@ -170,28 +170,28 @@ fn budgeted<T>(
     limits: &Limits,
     work: impl FnOnce() -> Result<T, EvalError>,
 ) -> Result<T, EvalError> {
-    budget::look().map_err(|stop| EvalError::stopped(At::default(), &stop))?;
+    budget::check_interrupt().map_err(|stop| EvalError::stopped(ExprSpan::default(), &stop))?;
     budget::metered(limits.expression_fuel_max, limits.expression_output_bytes_max, work)
 }
 
 /// The string that an expression stands in, and where that is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct ExprLocation {
     text: Arc<str>,
     site: Span,
 }
 
-impl Place {
+impl ExprLocation {
     /// The place in the source of a part of the string.
     ///
     /// Exact when the string stands in the source as it is; where escapes or folded lines come in
     /// between, the part is searched for, and the whole string is named when that fails too.
-    pub fn locate(&self, source: &Source, at: At) -> Span {
+    pub fn locate(&self, source: &Source, at: ExprSpan) -> Span {
         locate(source, self.site, &self.text, at)
     }
 }
 
-pub(crate) fn locate(source: &Source, site: Span, text: &str, at: At) -> Span {
+pub(crate) fn locate(source: &Source, site: Span, text: &str, at: ExprSpan) -> Span {
     let raw = source.slice(site);
     let start = site.start as usize;
     if let Some(offset) = raw.find(text) {
@@ -228,7 +228,7 @@ impl Template {
     /// has them. The error says what is wrong.
     pub fn over(
         value: &Value,
-        known: &[(&str, Root)],
+        known: &[(&str, ExprRoot)],
         limits: &Limits,
     ) -> Result<Template, String> {
         let mut template = template_of(value, limits).map_err(|error| error.message)?;
@@ -247,7 +247,7 @@ impl Template {
     }
 
     /// The same, where references without a value stay as they were written; `kept` is told of them.
-    pub fn eval_keeping(
+    pub fn eval_keeping_unresolved(
         &self,
         scope: &dyn Scope,
         limits: &Limits,
@@ -255,8 +255,8 @@ impl Template {
     ) -> Result<Value, EvalError> {
         let mut hole = |expr: &Expr| match eval::eval(&expr.ast, scope, limits) {
             Err(error) if error.code == Code::UnresolvedReference => {
-                kept.push(expr.written().into());
-                Ok(Value::from(expr.written()))
+                kept.push(expr.source_text().into());
+                Ok(Value::from(expr.source_text()))
             }
             other => other,
         };
@@ -275,14 +275,14 @@ impl Template {
             Template::Array(items) => {
                 let items: Result<Vec<Value>, EvalError> =
                     items.iter().map(|item| item.fill(limits, hole)).collect();
-                eval::fits(items?.into(), At::default(), limits)
+                eval::check_size(items?.into(), ExprSpan::default(), limits)
             }
             Template::Object(members) => {
                 let mut map = Map::with_capacity(members.len());
                 for (key, member) in members {
                     map.insert(key.clone(), member.fill(limits, hole)?);
                 }
-                eval::fits(map.into(), At::default(), limits)
+                eval::check_size(map.into(), ExprSpan::default(), limits)
             }
         }
     }
@@ -294,7 +294,7 @@ impl Template {
             Template::Expr(expr) => visit(expr),
             Template::Text(pieces) => {
                 for piece in pieces {
-                    if let Piece::Expr(expr) = piece {
+                    if let TemplatePiece::Expr(expr) = piece {
                         visit(expr);
                     }
                 }
@@ -311,7 +311,7 @@ impl Template {
             Template::Expr(expr) => visit(expr),
             Template::Text(pieces) => {
                 for piece in pieces {
-                    if let Piece::Expr(expr) = piece {
+                    if let TemplatePiece::Expr(expr) = piece {
                         visit(expr);
                     }
                 }
@@ -332,8 +332,8 @@ impl Template {
                 pieces
                     .iter()
                     .map(|piece| match piece {
-                        Piece::Text(text) => text.to_string(),
-                        Piece::Expr(expr) => format!("{{{{ {} }}}}", expr.text().trim()),
+                        TemplatePiece::Text(text) => text.to_string(),
+                        TemplatePiece::Expr(expr) => format!("{{{{ {} }}}}", expr.text().trim()),
                     })
                     .collect::<String>(),
             ),
@@ -348,15 +348,15 @@ impl Template {
 }
 
 fn fill_text(
-    pieces: &[Piece],
+    pieces: &[TemplatePiece],
     hole: &mut dyn FnMut(&Expr) -> Result<Value, EvalError>,
 ) -> Result<Value, EvalError> {
     use fmt::Write as _;
     let mut text = String::new();
     for piece in pieces {
         match piece {
-            Piece::Text(part) => text.push_str(part),
-            Piece::Expr(expr) => {
+            TemplatePiece::Text(part) => text.push_str(part),
+            TemplatePiece::Expr(expr) => {
                 let value = hole(expr)?;
                 budget::charge(value.size())
                     .map_err(|stop| EvalError::stopped(expr.ast.at, &stop))?;
@@ -375,7 +375,7 @@ pub struct ArgsTemplate(Template);
 impl ArgsTemplate {
     /// Reads a value whose texts may hold `{{ args.… }}`; the error says what is wrong.
     pub fn parse(value: &Value, limits: &Limits) -> Result<ArgsTemplate, String> {
-        Template::over(value, &[("args", Root::Args)], limits).map(ArgsTemplate)
+        Template::over(value, &[("args", ExprRoot::Args)], limits).map(ArgsTemplate)
     }
 
     /// The value for these arguments.
@@ -387,8 +387,8 @@ impl ArgsTemplate {
 struct ArgsScope<'a>(&'a Value);
 
 impl Scope for ArgsScope<'_> {
-    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
-        matches!(root, Root::Args).then_some(Cow::Borrowed(self.0))
+    fn lookup(&self, root: &ExprRoot) -> Option<Cow<'_, Value>> {
+        matches!(root, ExprRoot::Args).then_some(Cow::Borrowed(self.0))
     }
 }
 
@@ -414,12 +414,12 @@ fn template_of(value: &Value, limits: &Limits) -> Result<Template, ParseError> {
 /// Gives every name its meaning from a fixed list; the first that is not in it is an error.
 fn resolve_from(
     ast: &mut Ast,
-    known: &[(&str, Root)],
+    known: &[(&str, ExprRoot)],
     params: &mut Vec<Arc<str>>,
 ) -> Result<(), String> {
-    if let Kind::Name { name, root } = &mut ast.kind {
+    if let AstKind::Name { name, root } = &mut ast.kind {
         *root = if params.contains(name) {
-            Root::Lambda
+            ExprRoot::Lambda
         } else {
             let found = known.iter().find(|(known, _)| *known == &**name);
             found.map(|(_, root)| root.clone()).ok_or_else(|| {
@@ -430,7 +430,7 @@ fn resolve_from(
         };
     }
     let depth = params.len();
-    if let Kind::Lambda(param, _) = &ast.kind {
+    if let AstKind::Lambda(param, _) = &ast.kind {
         params.push(param.clone());
     }
     let mut outcome = Ok(());

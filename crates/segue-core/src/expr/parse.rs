@@ -7,8 +7,8 @@ use minijinja::machinery::{self, ast as jinja};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
 
-use super::ast::{Arg, Arithmetic, Ast, At, Comparison, Kind, Logic};
-use super::{Expr, Piece, Root, Template};
+use super::ast::{Arg, Arithmetic, Ast, AstKind, Comparison, ExprSpan, Logic};
+use super::{Expr, ExprRoot, Template, TemplatePiece};
 use crate::compile::source::Span;
 use crate::limits::Limits;
 use crate::value::{Number, Value};
@@ -17,7 +17,7 @@ use crate::value::{Number, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The place in the template's text.
-    pub at: At,
+    pub at: ExprSpan,
     /// What is wrong.
     pub message: String,
     /// What to do.
@@ -37,9 +37,9 @@ impl ParseError {
     }
 }
 
-fn at(start: usize, end: usize) -> At {
+fn at(start: usize, end: usize) -> ExprSpan {
     let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
-    At { start: clamp(start), end: clamp(end) }
+    ExprSpan { start: clamp(start), end: clamp(end) }
 }
 
 pub(super) fn template(
@@ -54,18 +54,18 @@ pub(super) fn template(
     let mut rest = 0;
     while let Some(open) = text[rest..].find("{{").map(|found| rest + found) {
         if open > rest {
-            pieces.push(Piece::Text(text[rest..open].into()));
+            pieces.push(TemplatePiece::Text(text[rest..open].into()));
         }
         let close = find_close(text, open + 2)?;
         let ast = expression(text, open + 2, close, limits)?;
-        pieces.push(Piece::Expr(Expr { text: text.clone(), site, ast }));
+        pieces.push(TemplatePiece::Expr(Expr { text: text.clone(), site, ast }));
         rest = close + 2;
     }
     if rest < text.len() {
-        pieces.push(Piece::Text(text[rest..].into()));
+        pieces.push(TemplatePiece::Text(text[rest..].into()));
     }
-    match <[Piece; 1]>::try_from(pieces) {
-        Ok([Piece::Expr(expr)]) => Ok(Template::Expr(expr)),
+    match <[TemplatePiece; 1]>::try_from(pieces) {
+        Ok([TemplatePiece::Expr(expr)]) => Ok(Template::Expr(expr)),
         Ok(single) => Ok(Template::Text(single.into())),
         Err(pieces) => Ok(Template::Text(pieces)),
     }
@@ -163,7 +163,7 @@ fn check_depth(text: &str, start: usize, limits: &Limits) -> Result<(), ParseErr
     Err(too_deep(at(start, start + text.len()), limits))
 }
 
-fn too_deep(at: At, limits: &Limits) -> ParseError {
+fn too_deep(at: ExprSpan, limits: &Limits) -> ParseError {
     let message =
         format!("the expression nests deeper than the limit of {}", limits.expression_depth_max);
     ParseError { at, message, help: None, is_limit: true }
@@ -248,7 +248,7 @@ fn plain_path(text: &str, base: usize) -> Option<Ast> {
     if first.is_empty() || keyword || number {
         return None;
     }
-    let name = Kind::Name { name: first.into(), root: Root::Unresolved };
+    let name = AstKind::Name { name: first.into(), root: ExprRoot::Unresolved };
     let mut path = Ast { at: at(base, base + first_len), kind: name };
     let mut rest = first_len;
     while rest < text.len() {
@@ -263,7 +263,7 @@ fn plain_path(text: &str, base: usize) -> Option<Ast> {
         let base_path = Box::new(path);
         let kind = match (opening, part.parse::<u32>()) {
             (_, Ok(index)) => index_kind(base_path, index),
-            (".", Err(_)) if !part.is_empty() => Kind::Field(base_path, part.into()),
+            (".", Err(_)) if !part.is_empty() => AstKind::Field(base_path, part.into()),
             _ => return None,
         };
         rest += 1 + len + usize::from(opening == "[");
@@ -272,11 +272,13 @@ fn plain_path(text: &str, base: usize) -> Option<Ast> {
     Some(path)
 }
 
-fn index_kind(base: Box<Ast>, index: u32) -> Kind {
+fn index_kind(base: Box<Ast>, index: u32) -> AstKind {
     let end = base.at.end;
-    let index =
-        Ast { at: At { start: end, end }, kind: Kind::Const(Value::from(i64::from(index))) };
-    Kind::Index(base, Box::new(index))
+    let index = Ast {
+        at: ExprSpan { start: end, end },
+        kind: AstKind::Const(Value::from(i64::from(index))),
+    };
+    AstKind::Index(base, Box::new(index))
 }
 
 /// A `lambda NAME: body` that was taken out of a text.
@@ -358,7 +360,11 @@ impl Lowering<'_> {
         // operand; ours begin where the first operand does.
         let begins_with_operand = !matches!(
             ast.kind,
-            Kind::Not(_) | Kind::Negate(_) | Kind::List(_) | Kind::Object(_) | Kind::Call(..)
+            AstKind::Not(_)
+                | AstKind::Negate(_)
+                | AstKind::List(_)
+                | AstKind::Object(_)
+                | AstKind::Call(..)
         );
         let mut first = u32::MAX;
         ast.children(&mut |child| first = first.min(child.at.start));
@@ -381,12 +387,12 @@ impl Lowering<'_> {
         expr.map(|expr| self.boxed(expr, depth)).transpose()
     }
 
-    fn kind(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<Kind, ParseError> {
+    fn kind(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<AstKind, ParseError> {
         use jinja::Expr as E;
         Ok(match expr {
-            E::Var(var) => Kind::Name { name: var.id.into(), root: Root::Unresolved },
-            E::Const(constant) => Kind::Const(constant_value(&constant.value)),
-            E::Slice(slice) => Kind::Slice(
+            E::Var(var) => AstKind::Name { name: var.id.into(), root: ExprRoot::Unresolved },
+            E::Const(constant) => AstKind::Const(constant_value(&constant.value)),
+            E::Slice(slice) => AstKind::Slice(
                 self.boxed(&slice.expr, depth)?,
                 [
                     self.optional(slice.start.as_ref(), depth)?,
@@ -397,8 +403,8 @@ impl Lowering<'_> {
             E::UnaryOp(unary) => {
                 let operand = self.boxed(&unary.expr, depth)?;
                 match unary.op {
-                    jinja::UnaryOpKind::Not => Kind::Not(operand),
-                    jinja::UnaryOpKind::Neg => Kind::Negate(operand),
+                    jinja::UnaryOpKind::Not => AstKind::Not(operand),
+                    jinja::UnaryOpKind::Neg => AstKind::Negate(operand),
                 }
             }
             E::BinOp(binary) => self.binary(binary, depth)?,
@@ -408,9 +414,9 @@ impl Lowering<'_> {
                     .iter()
                     .map(|op| Ok((comparison(op.op), self.lower(&op.expr, depth)?)))
                     .collect();
-                Kind::Compare(self.boxed(&compare.expr, depth)?, rest?)
+                AstKind::Compare(self.boxed(&compare.expr, depth)?, rest?)
             }
-            E::IfExpr(branch) => Kind::If {
+            E::IfExpr(branch) => AstKind::If {
                 test: self.boxed(&branch.test_expr, depth)?,
                 then: self.boxed(&branch.true_expr, depth)?,
                 otherwise: self.optional(branch.false_expr.as_ref(), depth)?,
@@ -418,28 +424,28 @@ impl Lowering<'_> {
             E::Filter(filter) => {
                 let Some(input) = &filter.expr else { return Err(self.unsupported(expr)) };
                 let args = self.args(&filter.args, depth)?;
-                Kind::Filter(filter.name.into(), self.boxed(input, depth)?, args)
+                AstKind::Filter(filter.name.into(), self.boxed(input, depth)?, args)
             }
             E::Test(test) => {
                 let args = self.args(&test.args, depth)?;
-                Kind::Test(test.name.into(), self.boxed(&test.expr, depth)?, args)
+                AstKind::Test(test.name.into(), self.boxed(&test.expr, depth)?, args)
             }
-            E::GetAttr(attr) => Kind::Field(self.boxed(&attr.expr, depth)?, attr.name.into()),
+            E::GetAttr(attr) => AstKind::Field(self.boxed(&attr.expr, depth)?, attr.name.into()),
             E::GetItem(item) => {
                 let base = self.boxed(&item.expr, depth)?;
                 let index = self.boxed(&item.subscript_expr, depth)?;
                 match &index.kind {
-                    Kind::Const(Value::String(name)) => Kind::Field(base, name.clone()),
-                    _ => Kind::Index(base, index),
+                    AstKind::Const(Value::String(name)) => AstKind::Field(base, name.clone()),
+                    _ => AstKind::Index(base, index),
                 }
             }
             E::Call(call) => self.call(call, expr, depth)?,
-            E::List(list) => Kind::List(self.all(&list.items, depth)?),
-            E::Tuple(tuple) => Kind::List(self.all(&tuple.items, depth)?),
+            E::List(list) => AstKind::List(self.all(&list.items, depth)?),
+            E::Tuple(tuple) => AstKind::List(self.all(&tuple.items, depth)?),
             E::Map(map) => {
                 let keys = self.all(&map.keys, depth)?;
                 let values = self.all(&map.values, depth)?;
-                Kind::Object(keys.into_iter().zip(values).collect())
+                AstKind::Object(keys.into_iter().zip(values).collect())
             }
         })
     }
@@ -448,13 +454,13 @@ impl Lowering<'_> {
         exprs.iter().map(|expr| self.lower(expr, depth)).collect()
     }
 
-    fn binary(&self, binary: &jinja::BinOp<'_>, depth: usize) -> Result<Kind, ParseError> {
+    fn binary(&self, binary: &jinja::BinOp<'_>, depth: usize) -> Result<AstKind, ParseError> {
         use jinja::BinOpKind as Op;
         let left = self.boxed(&binary.left, depth)?;
         let right = self.boxed(&binary.right, depth)?;
         let compare = |op| {
             let right = (*right).clone();
-            Kind::Compare(left.clone(), vec![(op, right)])
+            AstKind::Compare(left.clone(), vec![(op, right)])
         };
         Ok(match binary.op {
             Op::Eq => compare(Comparison::Equal),
@@ -464,16 +470,16 @@ impl Lowering<'_> {
             Op::Gt => compare(Comparison::Greater),
             Op::Gte => compare(Comparison::GreaterOrEqual),
             Op::In => compare(Comparison::In),
-            Op::ScAnd => Kind::Logic(Logic::And, left, right),
-            Op::ScOr => Kind::Logic(Logic::Or, left, right),
-            Op::Add => Kind::Arithmetic(Arithmetic::Add, left, right),
-            Op::Sub => Kind::Arithmetic(Arithmetic::Subtract, left, right),
-            Op::Mul => Kind::Arithmetic(Arithmetic::Multiply, left, right),
-            Op::Div => Kind::Arithmetic(Arithmetic::Divide, left, right),
-            Op::FloorDiv => Kind::Arithmetic(Arithmetic::FloorDivide, left, right),
-            Op::Rem => Kind::Arithmetic(Arithmetic::Remainder, left, right),
-            Op::Pow => Kind::Arithmetic(Arithmetic::Power, left, right),
-            Op::Concat => Kind::Arithmetic(Arithmetic::Concat, left, right),
+            Op::ScAnd => AstKind::Logic(Logic::And, left, right),
+            Op::ScOr => AstKind::Logic(Logic::Or, left, right),
+            Op::Add => AstKind::Arithmetic(Arithmetic::Add, left, right),
+            Op::Sub => AstKind::Arithmetic(Arithmetic::Subtract, left, right),
+            Op::Mul => AstKind::Arithmetic(Arithmetic::Multiply, left, right),
+            Op::Div => AstKind::Arithmetic(Arithmetic::Divide, left, right),
+            Op::FloorDiv => AstKind::Arithmetic(Arithmetic::FloorDivide, left, right),
+            Op::Rem => AstKind::Arithmetic(Arithmetic::Remainder, left, right),
+            Op::Pow => AstKind::Arithmetic(Arithmetic::Power, left, right),
+            Op::Concat => AstKind::Arithmetic(Arithmetic::Concat, left, right),
         })
     }
 
@@ -482,10 +488,10 @@ impl Lowering<'_> {
         call: &jinja::Call<'_>,
         expr: &jinja::Expr<'_>,
         depth: usize,
-    ) -> Result<Kind, ParseError> {
+    ) -> Result<AstKind, ParseError> {
         match call.identify_call() {
             jinja::CallType::Function(name) => {
-                Ok(Kind::Call(name.into(), self.args(&call.args, depth)?))
+                Ok(AstKind::Call(name.into(), self.args(&call.args, depth)?))
             }
             _ => Err(self
                 .unsupported(expr)
@@ -519,7 +525,7 @@ impl Lowering<'_> {
         };
         match self.lambdas.iter().find(begins) {
             Some(lambda) => {
-                Ok(Ast { at: body.at, kind: Kind::Lambda(lambda.param.clone(), Box::new(body)) })
+                Ok(Ast { at: body.at, kind: AstKind::Lambda(lambda.param.clone(), Box::new(body)) })
             }
             None => Ok(body),
         }

@@ -10,20 +10,20 @@ use crate::diagnostic::Code;
 struct World(Value);
 
 impl Scope for World {
-    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
+    fn lookup(&self, root: &ExprRoot) -> Option<Cow<'_, Value>> {
         match root {
-            Root::InputField(name) => self.0.get(name).map(Cow::Borrowed),
+            ExprRoot::InputField(name) => self.0.get(name).map(Cow::Borrowed),
             _ => None,
         }
     }
 }
 
 fn resolve(ast: &mut Ast, params: &mut Vec<Arc<str>>) {
-    if let Kind::Name { name, root } = &mut ast.kind {
+    if let AstKind::Name { name, root } = &mut ast.kind {
         let is_param = params.contains(name);
-        *root = if is_param { Root::Lambda } else { Root::InputField(name.clone()) };
+        *root = if is_param { ExprRoot::Lambda } else { ExprRoot::InputField(name.clone()) };
     }
-    let param = if let Kind::Lambda(param, _) = &ast.kind { Some(param.clone()) } else { None };
+    let param = if let AstKind::Lambda(param, _) = &ast.kind { Some(param.clone()) } else { None };
     params.extend(param.clone());
     ast.children_mut(&mut |child| resolve(child, params));
     if param.is_some() {
@@ -210,7 +210,7 @@ fn places_point_into_the_text() {
     let mut places = Vec::new();
     template.exprs(&mut |expr| {
         expr.ast().walk(&mut |ast| {
-            if matches!(ast.kind, Kind::Name { .. } | Kind::Field(..)) {
+            if matches!(ast.kind, AstKind::Name { .. } | AstKind::Field(..)) {
                 places.push(&text[ast.at.start as usize..ast.at.end as usize]);
             }
         });
@@ -238,7 +238,7 @@ fn signs_of_several_bytes_stand_anywhere() {
             let mut text = text.to_owned();
             text.insert_str(place, sign);
             if let Err(error) = parse(&text) {
-                let At { start, end } = error.at;
+                let ExprSpan { start, end } = error.at;
                 assert!(text.get(start as usize..end as usize).is_some(), "{text}: {error:?}");
             }
             let _ = eval(&text, r#"{"a":{"b":[{"c-d":1}]},"l":[{"v":2}]}"#);

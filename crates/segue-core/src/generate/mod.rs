@@ -6,11 +6,11 @@
 //!
 //! Not here: writing files (the command line's).
 
+mod identifier;
 mod model;
 mod python;
 mod rust;
 mod typescript;
-mod word;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::value::Value;
 
 /// The tool that a client is for.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct ClientSubject {
     /// The composition's name.
     pub composition: Arc<str>,
     /// What it is called where it is served: `[a-z][a-z0-9_]*`.
@@ -47,7 +47,7 @@ pub enum Language {
 
 /// A file of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Generated {
+pub struct GeneratedFile {
     /// Relative to the client's folder, with `/`.
     pub path: String,
     /// What it holds.
@@ -55,22 +55,22 @@ pub struct Generated {
 }
 
 /// The files of a client.
-pub fn generate(subject: &Subject, language: Language) -> Vec<Generated> {
-    let model = model::Model::of(subject);
+pub fn generate(subject: &ClientSubject, language: Language) -> Vec<GeneratedFile> {
+    let model = model::TypeModel::of(subject);
     let files = match language {
         Language::Rust => rust::files(subject, &model),
         Language::Python => python::files(subject, &model),
         Language::TypeScript => typescript::files(subject, &model),
     };
-    let files = files.into_iter().map(|(path, text)| Generated { path, text });
+    let files = files.into_iter().map(|(path, text)| GeneratedFile { path, text });
     files.collect()
 }
 
 /// An input that the tool takes, from what its schema says.
-fn example(subject: &Subject) -> Value {
+fn example(subject: &ClientSubject) -> Value {
     subject
         .input
-        .stand_in()
+        .sample()
         .filter(|value| value.as_object().is_some())
         .unwrap_or_else(Value::empty_object)
 }

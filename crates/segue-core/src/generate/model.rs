@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Subject;
-use super::word::{Taken, pascal};
+use super::ClientSubject;
+use super::identifier::{UniqueNames, pascal};
 use crate::value::{Map, Value};
 
 /// Types that one client may have; what a schema has beyond that is anything.
@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 8;
 
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Ty {
+pub(super) enum ModelType {
     Any,
     Null,
     Bool,
@@ -28,11 +28,11 @@ pub(super) enum Ty {
     Text,
     /// These values and no others.
     Literals(Vec<Value>),
-    List(Box<Ty>),
-    Map(Box<Ty>),
+    List(Box<ModelType>),
+    Map(Box<ModelType>),
     /// Or null.
-    Maybe(Box<Ty>),
-    Either(Vec<Ty>),
+    Maybe(Box<ModelType>),
+    Either(Vec<ModelType>),
     /// A type with a name.
     Named(usize),
     /// A type with a name that it is a part of itself.
@@ -41,50 +41,50 @@ pub(super) enum Ty {
 
 /// A type with a name.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(super) struct TypeDefinition {
     pub(super) name: String,
     pub(super) doc: String,
-    pub(super) kind: Kind,
+    pub(super) kind: DefinitionKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum DefinitionKind {
     Object {
-        fields: Vec<Field>,
+        fields: Vec<ModelField>,
         /// What other members may be, when there may be others.
-        others: Option<Ty>,
+        others: Option<ModelType>,
     },
     /// One of these words.
     Words(Vec<Arc<str>>),
     /// Another name for a type.
-    Alias(Ty),
+    Alias(ModelType),
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct ModelField {
     /// Its name in JSON.
     pub(super) wire: Arc<str>,
     pub(super) doc: String,
-    pub(super) ty: Ty,
+    pub(super) ty: ModelType,
     pub(super) is_required: bool,
 }
 
 /// The types of a client.
 #[derive(Debug, Default)]
-pub(super) struct Model {
-    definitions: Vec<Option<Definition>>,
+pub(super) struct TypeModel {
+    definitions: Vec<Option<TypeDefinition>>,
     /// Each after those that it is made of.
     order: Vec<usize>,
 }
 
-impl Model {
-    pub(super) fn of(subject: &Subject) -> Model {
-        let mut model = Model::default();
-        let mut taken = Taken::default();
+impl TypeModel {
+    pub(super) fn of(subject: &ClientSubject) -> TypeModel {
+        let mut model = TypeModel::default();
+        let mut taken = UniqueNames::default();
         for (name, doc, schema) in
             [("Input", "arguments", &subject.input), ("Output", "result", &subject.output)]
         {
-            let mut reader = Reader {
+            let mut reader = ModelReader {
                 root: schema.json(),
                 prefix: name,
                 model: &mut model,
@@ -99,12 +99,12 @@ impl Model {
     }
 
     /// The types, each after those that it is made of.
-    pub(super) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &TypeDefinition> {
         self.order.iter().map(|at| self.get(*at))
     }
 
     /// A type by its number.
-    pub(super) fn get(&self, at: usize) -> &Definition {
+    pub(super) fn get(&self, at: usize) -> &TypeDefinition {
         self.definitions[at].as_ref().expect("what was begun is finished")
     }
 
@@ -112,8 +112,10 @@ impl Model {
     fn result_has(&self, name: &str) -> bool {
         let output = self.definitions().find(|definition| definition.name == "Output");
         output.is_some_and(|definition| match &definition.kind {
-            Kind::Object { fields, .. } => fields.iter().any(|field| &*field.wire == name),
-            Kind::Words(_) | Kind::Alias(_) => false,
+            DefinitionKind::Object { fields, .. } => {
+                fields.iter().any(|field| &*field.wire == name)
+            }
+            DefinitionKind::Words(_) | DefinitionKind::Alias(_) => false,
         })
     }
 
@@ -123,34 +125,34 @@ impl Model {
     }
 }
 
-struct Reader<'a> {
+struct ModelReader<'a> {
     /// What references are relative to.
     root: &'a Value,
     /// What the names of types begin with.
     prefix: &'a str,
-    model: &'a mut Model,
-    taken: &'a mut Taken,
+    model: &'a mut TypeModel,
+    taken: &'a mut UniqueNames,
     /// Types that were referred to.
     references: BTreeMap<String, usize>,
     depth: usize,
 }
 
-impl Reader<'_> {
+impl ModelReader<'_> {
     /// The type of the whole, which has a name in any case.
     fn root(&mut self, name: &str, doc: &str) {
         let whole = self.root.clone();
         let words = whole.as_object().map(|words| (**words).clone()).unwrap_or_default();
         let at = self.begin();
         self.references.insert("#".to_owned(), at);
-        let name = self.taken.take(name);
+        let name = self.taken.claim(name);
         let kind = if is_object(&words) {
             self.object(&words, &name)
         } else {
-            Kind::Alias(self.ty(&whole, &format!("{name}Value")))
+            DefinitionKind::Alias(self.ty(&whole, &format!("{name}Value")))
         };
         let own = words.get("description").and_then(Value::as_str).unwrap_or_default();
         let doc = if own.is_empty() { doc.to_owned() } else { format!("{doc}\n\n{own}") };
-        self.finish(at, Definition { name, doc, kind });
+        self.finish(at, TypeDefinition { name, doc, kind });
     }
 
     /// Room for a type that is read next.
@@ -159,16 +161,16 @@ impl Reader<'_> {
         self.model.definitions.len() - 1
     }
 
-    fn finish(&mut self, at: usize, definition: Definition) {
+    fn finish(&mut self, at: usize, definition: TypeDefinition) {
         self.model.definitions[at] = Some(definition);
         self.model.order.push(at);
     }
 
     /// The type of a schema; `name` is what it is called if it needs a name.
-    fn ty(&mut self, schema: &Value, name: &str) -> Ty {
-        let Value::Object(words) = schema else { return Ty::Any };
+    fn ty(&mut self, schema: &Value, name: &str) -> ModelType {
+        let Value::Object(words) = schema else { return ModelType::Any };
         if self.depth >= DEPTH_MAX || self.model.definitions.len() >= DEFINITIONS_MAX {
-            return Ty::Any;
+            return ModelType::Any;
         }
         self.depth += 1;
         let ty = self.ty_of(words, name);
@@ -176,7 +178,7 @@ impl Reader<'_> {
         ty
     }
 
-    fn ty_of(&mut self, words: &Map, name: &str) -> Ty {
+    fn ty_of(&mut self, words: &Map, name: &str) -> ModelType {
         if let Some(target) = words.get("$ref").and_then(Value::as_str) {
             return self.reference(target);
         }
@@ -194,7 +196,7 @@ impl Reader<'_> {
         if let Some(Value::Array(parts)) = words.get("allOf") {
             return match parts.as_slice() {
                 [part] => self.ty(part, name),
-                _ => Ty::Any,
+                _ => ModelType::Any,
             };
         }
         match words.get("type") {
@@ -207,39 +209,39 @@ impl Reader<'_> {
                 one_of(types)
             }
             _ if is_object(words) => self.of_kind("object", words, name),
-            _ => Ty::Any,
+            _ => ModelType::Any,
         }
     }
 
-    fn of_kind(&mut self, kind: &str, words: &Map, name: &str) -> Ty {
+    fn of_kind(&mut self, kind: &str, words: &Map, name: &str) -> ModelType {
         match kind {
-            "null" => Ty::Null,
-            "boolean" => Ty::Bool,
-            "integer" => Ty::Integer,
-            "number" => Ty::Number,
-            "string" => Ty::Text,
+            "null" => ModelType::Null,
+            "boolean" => ModelType::Bool,
+            "integer" => ModelType::Integer,
+            "number" => ModelType::Number,
+            "string" => ModelType::Text,
             "array" => {
                 let item = words.get("items").unwrap_or(&Value::Null);
-                Ty::List(Box::new(self.ty(item, &format!("{name}Item"))))
+                ModelType::List(Box::new(self.ty(item, &format!("{name}Item"))))
             }
             "object" if has_members(words) => {
                 let at = self.begin();
-                let name = self.taken.take(name);
+                let name = self.taken.claim(name);
                 let kind = self.object(words, &name);
-                self.finish(at, Definition { name, doc: doc_of(words), kind });
-                Ty::Named(at)
+                self.finish(at, TypeDefinition { name, doc: doc_of(words), kind });
+                ModelType::Named(at)
             }
             "object" => match words.get("additionalProperties") {
                 Some(others @ Value::Object(_)) => {
-                    Ty::Map(Box::new(self.ty(others, &format!("{name}Value"))))
+                    ModelType::Map(Box::new(self.ty(others, &format!("{name}Value"))))
                 }
-                _ => Ty::Map(Box::new(Ty::Any)),
+                _ => ModelType::Map(Box::new(ModelType::Any)),
             },
-            _ => Ty::Any,
+            _ => ModelType::Any,
         }
     }
 
-    fn object(&mut self, words: &Map, name: &str) -> Kind {
+    fn object(&mut self, words: &Map, name: &str) -> DefinitionKind {
         let required: Vec<&str> = match words.get("required") {
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
@@ -254,18 +256,18 @@ impl Reader<'_> {
                 doc = format!("{doc}{gap}Without it: `{}`.", default.to_json());
             }
             let is_required = required.contains(&&**wire);
-            fields.push(Field { wire: wire.clone(), doc, ty, is_required });
+            fields.push(ModelField { wire: wire.clone(), doc, ty, is_required });
         }
         let others = match words.get("additionalProperties") {
-            Some(Value::Bool(true)) => Some(Ty::Any),
+            Some(Value::Bool(true)) => Some(ModelType::Any),
             Some(schema @ Value::Object(_)) => Some(self.ty(schema, &format!("{name}Other"))),
-            None if fields.is_empty() => Some(Ty::Any),
+            None if fields.is_empty() => Some(ModelType::Any),
             _ => None,
         };
-        Kind::Object { fields, others }
+        DefinitionKind::Object { fields, others }
     }
 
-    fn choice(&mut self, values: &[Value], words: &Map, name: &str) -> Ty {
+    fn choice(&mut self, values: &[Value], words: &Map, name: &str) -> ModelType {
         let is_null = |value: &&Value| value.is_null();
         let texts: Vec<Arc<str>> = values.iter().filter_map(Value::as_str).map(Arc::from).collect();
         let nulls = values.iter().filter(is_null).count();
@@ -273,13 +275,17 @@ impl Reader<'_> {
             return literals(values);
         }
         let at = self.begin();
-        let name = self.taken.take(name);
-        let kind = Kind::Words(texts);
-        self.finish(at, Definition { name, doc: doc_of(words), kind });
-        if nulls > 0 { Ty::Maybe(Box::new(Ty::Named(at))) } else { Ty::Named(at) }
+        let name = self.taken.claim(name);
+        let kind = DefinitionKind::Words(texts);
+        self.finish(at, TypeDefinition { name, doc: doc_of(words), kind });
+        if nulls > 0 {
+            ModelType::Maybe(Box::new(ModelType::Named(at)))
+        } else {
+            ModelType::Named(at)
+        }
     }
 
-    fn either(&mut self, parts: &[Value], name: &str) -> Ty {
+    fn either(&mut self, parts: &[Value], name: &str) -> ModelType {
         let mut types = Vec::new();
         for part in parts {
             types.push(self.ty(part, name));
@@ -288,24 +294,24 @@ impl Reader<'_> {
     }
 
     /// What a reference leads to, read once. A reference to elsewhere is never followed.
-    fn reference(&mut self, target: &str) -> Ty {
+    fn reference(&mut self, target: &str) -> ModelType {
         if let Some(at) = self.references.get(target) {
             let is_open = self.model.definitions[*at].is_none();
-            return if is_open { Ty::Again(*at) } else { Ty::Named(*at) };
+            return if is_open { ModelType::Again(*at) } else { ModelType::Named(*at) };
         }
-        let Some(schema) = pointed(self.root, target).cloned() else { return Ty::Any };
+        let Some(schema) = pointed(self.root, target).cloned() else { return ModelType::Any };
         let at = self.begin();
         self.references.insert(target.to_owned(), at);
         let own = target.rsplit('/').next().unwrap_or_default();
-        let name = self.taken.take(&format!("{}{}", self.prefix, pascal(own)));
+        let name = self.taken.claim(&format!("{}{}", self.prefix, pascal(own)));
         let words = schema.as_object().map(|words| (**words).clone()).unwrap_or_default();
         let kind = if is_object(&words) && has_members(&words) {
             self.object(&words, &name)
         } else {
-            Kind::Alias(self.ty(&schema, &format!("{name}Value")))
+            DefinitionKind::Alias(self.ty(&schema, &format!("{name}Value")))
         };
-        self.finish(at, Definition { name, doc: doc_of(&words), kind });
-        Ty::Named(at)
+        self.finish(at, TypeDefinition { name, doc: doc_of(&words), kind });
+        ModelType::Named(at)
     }
 }
 
@@ -332,32 +338,32 @@ fn has_members(words: &Map) -> bool {
     words.get("properties").and_then(Value::as_object).is_some_and(|members| !members.is_empty())
 }
 
-fn literals(values: &[Value]) -> Ty {
+fn literals(values: &[Value]) -> ModelType {
     let is_plain = |value: &Value| {
         matches!(value, Value::String(_) | Value::Bool(_) | Value::Null) || value.as_i64().is_some()
     };
-    if values.iter().all(is_plain) { Ty::Literals(values.to_vec()) } else { Ty::Any }
+    if values.iter().all(is_plain) { ModelType::Literals(values.to_vec()) } else { ModelType::Any }
 }
 
 /// One of several types; null among them makes the others possibly null.
-fn one_of(types: Vec<Ty>) -> Ty {
-    let has_null = types.contains(&Ty::Null);
-    let mut others: Vec<Ty> = Vec::new();
+fn one_of(types: Vec<ModelType>) -> ModelType {
+    let has_null = types.contains(&ModelType::Null);
+    let mut others: Vec<ModelType> = Vec::new();
     for ty in types {
-        if ty != Ty::Null && !others.contains(&ty) {
+        if ty != ModelType::Null && !others.contains(&ty) {
             others.push(ty);
         }
     }
     let ty = match others.len() {
-        0 => return if has_null { Ty::Null } else { Ty::Any },
+        0 => return if has_null { ModelType::Null } else { ModelType::Any },
         1 => others.swap_remove(0),
-        _ if others.contains(&Ty::Any) => Ty::Any,
-        _ => Ty::Either(others),
+        _ if others.contains(&ModelType::Any) => ModelType::Any,
+        _ => ModelType::Either(others),
     };
     match (has_null, ty) {
-        (true, Ty::Any) => Ty::Any,
-        (true, ty @ Ty::Maybe(_)) => ty,
-        (true, ty) => Ty::Maybe(Box::new(ty)),
+        (true, ModelType::Any) => ModelType::Any,
+        (true, ty @ ModelType::Maybe(_)) => ty,
+        (true, ty) => ModelType::Maybe(Box::new(ty)),
         (false, ty) => ty,
     }
 }

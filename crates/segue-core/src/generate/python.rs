@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Definition, Field, Kind, Model, Ty};
-use super::word::{Taken, lines, snake};
-use super::{Subject, example, filled};
+use super::identifier::{UniqueNames, lines, snake};
+use super::model::{DefinitionKind, ModelField, ModelType, TypeDefinition, TypeModel};
+use super::{ClientSubject, example, filled};
 use crate::value::Value;
 
 const CLIENT: &str = include_str!("templates/client.py.txt");
@@ -40,7 +40,7 @@ const RESERVED: &[&str] = &[
     "validate",
 ];
 
-pub(super) fn files(subject: &Subject, model: &Model) -> Vec<(String, String)> {
+pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, String)> {
     let function = name(&subject.tool);
     let module = format!("segue_{}", subject.tool);
     let types: String = model.definitions().map(|definition| declared(definition, model)).collect();
@@ -97,24 +97,24 @@ fn docstring(text: &str, indent: &str) -> String {
     format!("{indent}\"\"\"{}\"\"\"\n", text.join("\n"))
 }
 
-fn declared(definition: &Definition, model: &Model) -> String {
+fn declared(definition: &TypeDefinition, model: &TypeModel) -> String {
     let own = &definition.name;
     let mut text = String::new();
     let (fields, others) = match &definition.kind {
-        Kind::Alias(ty) => {
+        DefinitionKind::Alias(ty) => {
             let _ = writeln!(text, "{own} = {}", written(ty, model));
             text.push_str(&docstring(&definition.doc, ""));
             text.push_str("\n\n");
             return text;
         }
-        Kind::Words(words) => {
+        DefinitionKind::Words(words) => {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             let _ = writeln!(text, "{own} = Literal[{}]", words.join(", "));
             text.push_str(&docstring(&definition.doc, ""));
             text.push_str("\n\n");
             return text;
         }
-        Kind::Object { fields, others } => (fields, others),
+        DefinitionKind::Object { fields, others } => (fields, others),
     };
     let _ = writeln!(text, "class {own}(BaseModel):");
     text.push_str(&docstring(&definition.doc, "    "));
@@ -124,21 +124,21 @@ fn declared(definition: &Definition, model: &Model) -> String {
         "\n    model_config = ConfigDict(populate_by_name=True, extra=\"{extra}\", \
          protected_namespaces=())"
     );
-    let mut taken = Taken::default();
+    let mut taken = UniqueNames::default();
     // What must be given comes first, as Python wants it.
     let sorted = fields.iter().filter(|field| field.is_required);
     for field in sorted.chain(fields.iter().filter(|field| !field.is_required)) {
-        let called = taken.take(&name(&field.wire));
+        let called = taken.claim(&name(&field.wire));
         text.push_str(&member(field, &called, model));
     }
     text.push_str("\n\n");
     text
 }
 
-fn member(field: &Field, called: &str, model: &Model) -> String {
+fn member(field: &ModelField, called: &str, model: &TypeModel) -> String {
     let ty = written(&field.ty, model);
     let ty = match (&field.ty, field.is_required) {
-        (Ty::Any | Ty::Maybe(_) | Ty::Null, _) | (_, true) => ty,
+        (ModelType::Any | ModelType::Maybe(_) | ModelType::Null, _) | (_, true) => ty,
         (_, false) => format!("Optional[{ty}]"),
     };
     let mut words: Vec<String> = Vec::new();
@@ -155,15 +155,15 @@ fn member(field: &Field, called: &str, model: &Model) -> String {
     format!("\n    {called}: {ty}{value}\n{}", docstring(&field.doc, "    "))
 }
 
-fn written(ty: &Ty, model: &Model) -> String {
+fn written(ty: &ModelType, model: &TypeModel) -> String {
     match ty {
-        Ty::Any => "Any".to_owned(),
-        Ty::Null => "None".to_owned(),
-        Ty::Bool => "bool".to_owned(),
-        Ty::Integer => "int".to_owned(),
-        Ty::Number => "float".to_owned(),
-        Ty::Text => "str".to_owned(),
-        Ty::Literals(values) => {
+        ModelType::Any => "Any".to_owned(),
+        ModelType::Null => "None".to_owned(),
+        ModelType::Bool => "bool".to_owned(),
+        ModelType::Integer => "int".to_owned(),
+        ModelType::Number => "float".to_owned(),
+        ModelType::Text => "str".to_owned(),
+        ModelType::Literals(values) => {
             let literal = |value: &Value| match value {
                 Value::Null => "None".to_owned(),
                 Value::Bool(true) => "True".to_owned(),
@@ -172,15 +172,15 @@ fn written(ty: &Ty, model: &Model) -> String {
             };
             format!("Literal[{}]", values.iter().map(literal).collect::<Vec<_>>().join(", "))
         }
-        Ty::List(item) => format!("List[{}]", written(item, model)),
-        Ty::Map(item) => format!("Dict[str, {}]", written(item, model)),
-        Ty::Maybe(inner) => format!("Optional[{}]", written(inner, model)),
-        Ty::Either(types) => {
+        ModelType::List(item) => format!("List[{}]", written(item, model)),
+        ModelType::Map(item) => format!("Dict[str, {}]", written(item, model)),
+        ModelType::Maybe(inner) => format!("Optional[{}]", written(inner, model)),
+        ModelType::Either(types) => {
             let types: Vec<String> = types.iter().map(|ty| written(ty, model)).collect();
             format!("Union[{}]", types.join(", "))
         }
-        Ty::Named(at) => model.get(*at).name.clone(),
+        ModelType::Named(at) => model.get(*at).name.clone(),
         // Not there yet while it is being made.
-        Ty::Again(at) => format!("\"{}\"", model.get(*at).name),
+        ModelType::Again(at) => format!("\"{}\"", model.get(*at).name),
     }
 }

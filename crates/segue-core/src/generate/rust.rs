@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Definition, Field, Kind, Model, Ty};
-use super::word::{Taken, lines, pascal, snake};
-use super::{Subject, example, filled, pretty};
+use super::identifier::{UniqueNames, lines, pascal, snake};
+use super::model::{DefinitionKind, ModelField, ModelType, TypeDefinition, TypeModel};
+use super::{ClientSubject, example, filled, pretty};
 
 const CLIENT: &str = include_str!("templates/client.rs.txt");
 const TEST: &str = include_str!("templates/test.rs.txt");
@@ -19,7 +19,7 @@ const KEYWORDS: &[&str] = &[
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-pub(super) fn files(subject: &Subject, model: &Model) -> Vec<(String, String)> {
+pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, String)> {
     let function = name(&subject.tool);
     let package = format!("segue-{}", subject.tool.replace('_', "-"));
     let crate_name = package.replace('-', "_");
@@ -67,40 +67,40 @@ fn raw(text: &str) -> String {
     format!("r{marks}\"{text}\"{marks}")
 }
 
-fn declared(definition: &Definition, model: &Model) -> String {
+fn declared(definition: &TypeDefinition, model: &TypeModel) -> String {
     let own = &definition.name;
     let about = if definition.doc.is_empty() { own.clone() } else { definition.doc.clone() };
     let mut text = doc(&about, "/// ", "");
     match &definition.kind {
-        Kind::Alias(ty) => {
+        DefinitionKind::Alias(ty) => {
             let _ = writeln!(text, "pub type {own} = {};\n", written(ty, model));
         }
-        Kind::Words(words) => {
+        DefinitionKind::Words(words) => {
             text.push_str("#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]\n");
             let _ = writeln!(text, "pub enum {own} {{");
-            let mut taken = Taken::default();
+            let mut taken = UniqueNames::default();
             for word in words {
                 let variant = pascal(word);
                 let is_number = variant.starts_with(|first: char| first.is_ascii_digit());
                 let variant = if is_number { format!("N{variant}") } else { variant };
                 // No variant may be called so.
                 let variant = if variant == "Self" { "Self_".to_owned() } else { variant };
-                let variant = taken.take(&variant);
+                let variant = taken.claim(&variant);
                 let _ = writeln!(text, "    /// `{}`", lines(word).join(" "));
                 let _ = writeln!(text, "    #[serde(rename = {})]\n    {variant},", quoted(word));
             }
             text.push_str("}\n\n");
         }
-        Kind::Object { fields, others } => {
+        DefinitionKind::Object { fields, others } => {
             text.push_str("#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]\n");
             let _ = writeln!(text, "pub struct {own} {{");
-            let mut taken = Taken::default();
+            let mut taken = UniqueNames::default();
             for field in fields {
-                let called = taken.take(&name(&field.wire));
+                let called = taken.claim(&name(&field.wire));
                 text.push_str(&member(field, &called, model));
             }
             if let Some(ty) = others {
-                let called = taken.take("other");
+                let called = taken.claim("other");
                 let ty = written(ty, model);
                 text.push_str(
                     "    /// Members without a name of their own.\n    #[serde(flatten)]\n",
@@ -114,7 +114,7 @@ fn declared(definition: &Definition, model: &Model) -> String {
     text
 }
 
-fn member(field: &Field, called: &str, model: &Model) -> String {
+fn member(field: &ModelField, called: &str, model: &TypeModel) -> String {
     let about = if field.doc.is_empty() { format!("`{}`", field.wire) } else { field.doc.clone() };
     let mut text = doc(&about, "/// ", "    ");
     let mut words: Vec<String> = Vec::new();
@@ -136,29 +136,31 @@ fn member(field: &Field, called: &str, model: &Model) -> String {
     text
 }
 
-fn written(ty: &Ty, model: &Model) -> String {
+fn written(ty: &ModelType, model: &TypeModel) -> String {
     match ty {
-        Ty::Any | Ty::Either(_) => "serde_json::Value".to_owned(),
-        Ty::Literals(values) if values.iter().all(|value| value.as_str().is_some()) => {
+        ModelType::Any | ModelType::Either(_) => "serde_json::Value".to_owned(),
+        ModelType::Literals(values) if values.iter().all(|value| value.as_str().is_some()) => {
             "String".to_owned()
         }
-        Ty::Literals(values) if values.iter().all(|value| value.as_i64().is_some()) => {
+        ModelType::Literals(values) if values.iter().all(|value| value.as_i64().is_some()) => {
             "i64".to_owned()
         }
-        Ty::Literals(values) if values.iter().all(|value| value.as_bool().is_some()) => {
+        ModelType::Literals(values) if values.iter().all(|value| value.as_bool().is_some()) => {
             "bool".to_owned()
         }
-        Ty::Literals(_) => "serde_json::Value".to_owned(),
-        Ty::Null => "()".to_owned(),
-        Ty::Bool => "bool".to_owned(),
-        Ty::Integer => "i64".to_owned(),
-        Ty::Number => "f64".to_owned(),
-        Ty::Text => "String".to_owned(),
-        Ty::List(item) => format!("Vec<{}>", written(item, model)),
-        Ty::Map(item) => format!("std::collections::BTreeMap<String, {}>", written(item, model)),
-        Ty::Maybe(inner) => format!("Option<{}>", written(inner, model)),
-        Ty::Named(at) => model.get(*at).name.clone(),
-        Ty::Again(at) => format!("Box<{}>", model.get(*at).name),
+        ModelType::Literals(_) => "serde_json::Value".to_owned(),
+        ModelType::Null => "()".to_owned(),
+        ModelType::Bool => "bool".to_owned(),
+        ModelType::Integer => "i64".to_owned(),
+        ModelType::Number => "f64".to_owned(),
+        ModelType::Text => "String".to_owned(),
+        ModelType::List(item) => format!("Vec<{}>", written(item, model)),
+        ModelType::Map(item) => {
+            format!("std::collections::BTreeMap<String, {}>", written(item, model))
+        }
+        ModelType::Maybe(inner) => format!("Option<{}>", written(inner, model)),
+        ModelType::Named(at) => model.get(*at).name.clone(),
+        ModelType::Again(at) => format!("Box<{}>", model.get(*at).name),
     }
 }
 

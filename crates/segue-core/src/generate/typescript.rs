@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Definition, Field, Kind, Model, Ty};
-use super::word::{camel, lines};
-use super::{Subject, example, filled, pretty};
+use super::identifier::{camel, lines};
+use super::model::{DefinitionKind, ModelField, ModelType, TypeDefinition, TypeModel};
+use super::{ClientSubject, example, filled, pretty};
 use crate::value::Value;
 
 const CLIENT: &str = include_str!("templates/client.ts.txt");
@@ -62,7 +62,7 @@ const KEYWORDS: &[&str] = &[
     "yield",
 ];
 
-pub(super) fn files(subject: &Subject, model: &Model) -> Vec<(String, String)> {
+pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, String)> {
     let function = camel(&subject.tool);
     let is_taken = KEYWORDS.contains(&function.as_str());
     let function = if is_taken { format!("{function}_") } else { function };
@@ -112,18 +112,18 @@ fn doc(text: &str, indent: &str) -> String {
     }
 }
 
-fn declared(definition: &Definition, model: &Model) -> String {
+fn declared(definition: &TypeDefinition, model: &TypeModel) -> String {
     let own = &definition.name;
     let mut text = doc(&definition.doc, "");
     match &definition.kind {
-        Kind::Alias(ty) => {
+        DefinitionKind::Alias(ty) => {
             let _ = writeln!(text, "export type {own} = {};\n", written(ty, model));
         }
-        Kind::Words(words) => {
+        DefinitionKind::Words(words) => {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             let _ = writeln!(text, "export type {own} = {};\n", words.join(" | "));
         }
-        Kind::Object { fields, others } => {
+        DefinitionKind::Object { fields, others } => {
             let _ = writeln!(text, "export interface {own} {{");
             fields.iter().for_each(|field| text.push_str(&member(field, model)));
             if others.is_some() {
@@ -136,7 +136,7 @@ fn declared(definition: &Definition, model: &Model) -> String {
     text
 }
 
-fn member(field: &Field, model: &Model) -> String {
+fn member(field: &ModelField, model: &TypeModel) -> String {
     let wire = &*field.wire;
     let is_plain = wire.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && wire.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
@@ -145,27 +145,27 @@ fn member(field: &Field, model: &Model) -> String {
     format!("{}  {name}{mark}: {};\n", doc(&field.doc, "  "), written(&field.ty, model))
 }
 
-fn written(ty: &Ty, model: &Model) -> String {
+fn written(ty: &ModelType, model: &TypeModel) -> String {
     match ty {
-        Ty::Any => "unknown".to_owned(),
-        Ty::Null => "null".to_owned(),
-        Ty::Bool => "boolean".to_owned(),
-        Ty::Integer | Ty::Number => "number".to_owned(),
-        Ty::Text => "string".to_owned(),
-        Ty::Literals(values) => {
+        ModelType::Any => "unknown".to_owned(),
+        ModelType::Null => "null".to_owned(),
+        ModelType::Bool => "boolean".to_owned(),
+        ModelType::Integer | ModelType::Number => "number".to_owned(),
+        ModelType::Text => "string".to_owned(),
+        ModelType::Literals(values) => {
             let values = values.iter().map(|value| match value {
                 Value::String(text) => quoted(text),
                 other => other.to_json(),
             });
             values.collect::<Vec<_>>().join(" | ")
         }
-        Ty::List(item) => format!("Array<{}>", written(item, model)),
-        Ty::Map(item) => format!("Record<string, {}>", written(item, model)),
-        Ty::Maybe(inner) => format!("{} | null", written(inner, model)),
-        Ty::Either(types) => {
+        ModelType::List(item) => format!("Array<{}>", written(item, model)),
+        ModelType::Map(item) => format!("Record<string, {}>", written(item, model)),
+        ModelType::Maybe(inner) => format!("{} | null", written(inner, model)),
+        ModelType::Either(types) => {
             types.iter().map(|ty| written(ty, model)).collect::<Vec<_>>().join(" | ")
         }
-        Ty::Named(at) | Ty::Again(at) => model.get(*at).name.clone(),
+        ModelType::Named(at) | ModelType::Again(at) => model.get(*at).name.clone(),
     }
 }
 

@@ -8,7 +8,7 @@ use regex_automata::nfa::thompson::{Compiler, Config, NFA, State, WhichCaptures}
 use regex_automata::util::primitives::StateID;
 use regex_syntax::hir::Hir;
 
-use crate::budget::Stop;
+use crate::budget::BudgetExceeded;
 
 /// Bytes that are paid for at a time.
 const BYTES_AT_ONCE: usize = 1_024;
@@ -16,21 +16,21 @@ const BYTES_AT_ONCE: usize = 1_024;
 pub(super) struct Lookahead {
     /// Nothing if there is no room for one: then every search is taken to look at all the rest.
     nfa: Option<NFA>,
-    now: Threads,
-    next: Threads,
+    now: ThreadSet,
+    next: ThreadSet,
     open: Vec<StateID>,
 }
 
 /// The states that an automaton is in, the preferred ones first.
 #[derive(Default)]
-struct Threads {
+struct ThreadSet {
     list: Vec<StateID>,
     /// By state, the last round in which it was added.
     seen: Vec<u64>,
     round: u64,
 }
 
-impl Threads {
+impl ThreadSet {
     fn clear(&mut self) {
         self.list.clear();
         self.round += 1;
@@ -48,7 +48,7 @@ impl Lookahead {
         let config = Config::new().which_captures(WhichCaptures::None);
         let nfa = Compiler::new().configure(config).build_from_hir(hir).ok();
         let states = nfa.as_ref().map_or(0, |nfa| nfa.states().len());
-        let threads = || Threads { list: Vec::new(), seen: vec![0; states], round: 0 };
+        let threads = || ThreadSet { list: Vec::new(), seen: vec![0; states], round: 0 };
         Lookahead { nfa, now: threads(), next: threads(), open: Vec::new() }
     }
 
@@ -57,8 +57,8 @@ impl Lookahead {
         &mut self,
         text: &[u8],
         from: usize,
-        pay: &mut dyn FnMut(usize) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        pay: &mut dyn FnMut(usize) -> Result<(), BudgetExceeded>,
+    ) -> Result<(), BudgetExceeded> {
         let Some(nfa) = self.nfa.clone() else { return pay(text.len() - from) };
         self.now.clear();
         let (mut is_found, mut paid) = (false, from);
@@ -97,7 +97,7 @@ impl Lookahead {
 }
 
 /// Adds states, and those that they lead to without a byte.
-fn enter(nfa: &NFA, open: &mut Vec<StateID>, threads: &mut Threads, text: &[u8], at: usize) {
+fn enter(nfa: &NFA, open: &mut Vec<StateID>, threads: &mut ThreadSet, text: &[u8], at: usize) {
     while let Some(state) = open.pop() {
         if !threads.enter(state) {
             continue;

@@ -12,16 +12,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, plan};
+use crate::code_tools::{CodeTool, ConfirmWhen};
 use crate::compile::compile;
-use crate::compile::document::read_own_json;
+use crate::compile::document::read_trusted_json;
 use crate::compile::source::Source;
-use crate::composed::{AsksWhen, Composed};
-use crate::composition::{Composition, Step, ToolCall, Undo};
+use crate::composition::{Composition, ResolvedRollback, Step, ToolCall};
 use crate::diagnostic::Severity;
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::tool::{Annotations, Backend, Catalog, Confirm, DeclaredRollback, Lookup, ToolSpec};
+use crate::tool::{
+    Annotations, Backend, Catalog, ConfirmPolicy, DeclaredRollback, ToolLookup, ToolSpec,
+};
 use crate::value::{Value, from_value};
 
 /// The number of the form in which bundles are written.
@@ -81,7 +83,7 @@ struct BundledTool {
     output: Value,
     annotations: Annotations,
     rollback: DeclaredRollback,
-    confirm: Confirm,
+    confirm: ConfirmPolicy,
     /// Whether it depends on arguments. Code cannot be packed: until it is found again, every call
     /// asks that may have to.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -111,7 +113,7 @@ struct BundledParts {
 impl Plan {
     /// The plan as text, from which [`unbundle`] makes it again.
     pub fn bundle(&self) -> String {
-        let mut packing = Packing::default();
+        let mut packing = BundleBuilder::default();
         packing.composition(&self.composition);
         let bundle = Bundle {
             format: BUNDLE_FORMAT,
@@ -124,9 +126,9 @@ impl Plan {
 
     /// Goes by the code of tools as they are here, where a bundle could not hold it.
     pub fn bind(&self, here: &Catalog) {
-        for (id, tool) in self.called() {
-            let live = here.get(&id).and_then(|live| live.asks_when.as_ref());
-            if let (Some(asks_when), Some(live)) = (&tool.asks_when, live) {
+        for (id, tool) in self.callable_tools() {
+            let live = here.get(&id).and_then(|live| live.confirm_when.as_ref());
+            if let (Some(asks_when), Some(live)) = (&tool.confirm_when, live) {
                 asks_when.bind(live);
             }
         }
@@ -135,12 +137,12 @@ impl Plan {
 
 /// Everything packed so far. The same tool or composition is known by its address.
 #[derive(Default)]
-struct Packing {
+struct BundleBuilder {
     tools: Vec<(Arc<ToolSpec>, BundledTool)>,
     compositions: Vec<(Arc<Composition>, BundledComposition)>,
 }
 
-impl Packing {
+impl BundleBuilder {
     fn composition(&mut self, composition: &Arc<Composition>) -> usize {
         if let Some(at) = self.compositions.iter().position(|(c, _)| Arc::ptr_eq(c, composition)) {
             return at;
@@ -168,7 +170,7 @@ impl Packing {
             return at;
         }
         let composition = tool.composition.as_ref().map(|inner| self.composition(inner));
-        let composed = tool.composed.as_ref().map(|composed| self.parts(composed));
+        let composed = tool.code_tool.as_ref().map(|composed| self.parts(composed));
         let bundled = BundledTool {
             id: tool.id.clone(),
             description: tool.description.clone(),
@@ -177,20 +179,20 @@ impl Packing {
             annotations: tool.annotations,
             rollback: rollback.clone(),
             confirm: tool.confirm,
-            asks_when: tool.asks_when.is_some(),
+            asks_when: tool.confirm_when.is_some(),
             scopes: tool.scopes.clone(),
             tags: tool.tags.clone(),
             composition,
             composed,
             pin: tool.pin.clone(),
-            behind: tool.behind.clone(),
+            behind: tool.backend_hash.clone(),
         };
         self.tools.push((tool.clone(), bundled));
         self.tools.len() - 1
     }
 
-    fn parts(&mut self, composed: &Composed) -> BundledParts {
-        let Composed { of, atomic, parts, is_destructive } = composed;
+    fn parts(&mut self, composed: &CodeTool) -> BundledParts {
+        let CodeTool { declared_parts: of, atomic, parts, is_destructive } = composed;
         let parts = parts.values().map(|part| self.tool(part, &part.rollback)).collect();
         let (atomic, is_destructive) = (*atomic, *is_destructive);
         BundledParts { of: of.clone(), atomic, is_destructive, parts }
@@ -201,7 +203,7 @@ impl Packing {
 fn tools_of(composition: &Composition) -> Vec<Arc<ToolSpec>> {
     let mut catalog = Catalog::default();
     composition.body.walk(&mut |step| {
-        for call in step.calls().into_iter().chain(undo_calls(step)) {
+        for call in step.calls().into_iter().chain(rollback_calls(step)) {
             if let Some(tool) = &call.tool {
                 catalog.insert(tool.clone());
             }
@@ -210,13 +212,13 @@ fn tools_of(composition: &Composition) -> Vec<Arc<ToolSpec>> {
     catalog.tools().cloned().collect()
 }
 
-fn undos(step: &Step) -> impl Iterator<Item = &Undo> {
-    std::iter::once(&step.undo).chain(&step.fallback_undos)
+fn resolved_rollbacks(step: &Step) -> impl Iterator<Item = &ResolvedRollback> {
+    std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks)
 }
 
-fn undo_calls(step: &Step) -> impl Iterator<Item = &ToolCall> {
-    undos(step).filter_map(|undo| match undo {
-        Undo::Call(call) => Some(call),
+fn rollback_calls(step: &Step) -> impl Iterator<Item = &ToolCall> {
+    resolved_rollbacks(step).filter_map(|undo| match undo {
+        ResolvedRollback::Call(call) => Some(call),
         _ => None,
     })
 }
@@ -232,7 +234,7 @@ fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) ->
         let is_meant = |undo: &&ToolCall| {
             undo.name == *name || undo.tool.as_ref().is_some_and(|tool| tool.id.shared() == name)
         };
-        let undo = undo_calls(step).find(is_meant);
+        let undo = rollback_calls(step).find(is_meant);
         meant = meant.take().or_else(|| undo.and_then(|undo| undo.tool.clone()));
     });
     match (meant, catalog.find(name)) {
@@ -241,7 +243,7 @@ fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) ->
             parameters: parameters.clone(),
         },
         // It could not be used, and must not become usable.
-        (None, Lookup::Found(_)) => DeclaredRollback::Unknown,
+        (None, ToolLookup::Found(_)) => DeclaredRollback::Unknown,
         (None, _) => tool.rollback.clone(),
     }
 }
@@ -249,7 +251,8 @@ fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) ->
 /// The plan that was made into this text.
 pub fn unbundle(text: &str, limits: &Limits) -> Result<Arc<Plan>, BundleError> {
     let unreadable = |message: String| BundleError::Unreadable { message };
-    let written = read_own_json(text).map_err(|finding| unreadable(finding.message))?.to_value();
+    let written =
+        read_trusted_json(text).map_err(|finding| unreadable(finding.message))?.to_value();
     match written.get("format").and_then(Value::as_u64) {
         Some(format) if format == u64::from(BUNDLE_FORMAT) => {}
         format => return Err(unreadable(format!("format {format:?} is not known"))),
@@ -291,7 +294,8 @@ fn unpacked(
     let mut tool = spec(own, compiled)?;
     // The same code, however often the tool stands in the bundle.
     if let Some(known) = tools.iter().flatten().find(|known| known.id == tool.id) {
-        tool.asks_when = tool.asks_when.and_then(|own| known.asks_when.clone().or(Some(own)));
+        tool.confirm_when =
+            tool.confirm_when.and_then(|own| known.confirm_when.clone().or(Some(own)));
     }
     if let Some(composed) = &own.composed {
         let mut parts = BTreeMap::new();
@@ -302,8 +306,8 @@ fn unpacked(
             let part = unpacked(bundled, *part, tools, compiled)?;
             parts.insert(part.id.clone(), part);
         }
-        tool.composed = Some(Composed {
-            of: composed.of.clone(),
+        tool.code_tool = Some(CodeTool {
+            declared_parts: composed.of.clone(),
             atomic: composed.atomic,
             is_destructive: composed.is_destructive,
             parts,
@@ -330,18 +334,18 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         annotations: bundled.annotations,
         rollback: bundled.rollback.clone(),
         confirm: bundled.confirm,
-        asks_when: bundled.asks_when.then(AsksWhen::default),
+        confirm_when: bundled.asks_when.then(ConfirmWhen::default),
         scopes: bundled.scopes.clone(),
         tags: bundled.tags.clone(),
         // Who may call it was decided when it was planned.
         category: None,
         backend: Backend::default(),
         composition,
-        composed: None,
+        code_tool: None,
         // What was observed changes from day to day; a plan is the same all the same.
         observed: None,
         pin: bundled.pin.clone(),
-        behind: bundled.behind.clone(),
+        backend_hash: bundled.behind.clone(),
     })
 }
 

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use crate::tool::Impact;
 use crate::types::{Property, Type};
 use crate::value::Value;
-use crate::view::{After, PlanStepView, PlanView, RollbackView, WayView};
+use crate::view::{PlanStepView, PlanView, RollbackView, TransitionCause, TransitionView};
 
 pub use super::svg::svg;
 
 /// What a step does to the world, in a word.
-pub fn effect_word(effect: Impact) -> &'static str {
+pub fn effect_label(effect: Impact) -> &'static str {
     match effect {
         Impact::None => "nothing",
         Impact::Reads => "reads",
@@ -21,7 +21,7 @@ pub fn effect_word(effect: Impact) -> &'static str {
 }
 
 /// How a step is taken back, in a few words; empty when there is nothing to say.
-pub fn rollback_words(rollback: &RollbackView) -> String {
+pub fn rollback_label(rollback: &RollbackView) -> String {
     match rollback {
         RollbackView::NotNeeded | RollbackView::Inside => String::new(),
         RollbackView::Unknown => "cannot be undone".to_owned(),
@@ -31,7 +31,7 @@ pub fn rollback_words(rollback: &RollbackView) -> String {
 }
 
 /// A plan for a terminal.
-pub fn text(plan: &PlanView) -> String {
+pub fn to_text(plan: &PlanView) -> String {
     let mut out = String::new();
     let count = count(&plan.steps);
     let _ = writeln!(
@@ -39,7 +39,7 @@ pub fn text(plan: &PlanView) -> String {
         "{} · {count} {} · {} · hash {}",
         plan.name,
         if count == 1 { "step" } else { "steps" },
-        effect_word(plan.effect),
+        effect_label(plan.effect),
         &plan.hash[..12]
     );
     if !plan.description.is_empty() {
@@ -63,7 +63,7 @@ pub fn text(plan: &PlanView) -> String {
         let _ = writeln!(out, "may run together: {}", group.join(", "));
     }
     if let Some(ms) = plan.estimated_duration_ms {
-        let _ = writeln!(out, "usually takes: {}", crate::view::duration(ms));
+        let _ = writeln!(out, "usually takes: {}", crate::view::format_duration(ms));
     }
     let handling = &plan.error_handling;
     let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
@@ -110,7 +110,7 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
             notes.push("after failures only".to_owned());
         }
         notes.extend(step.ways.iter().filter_map(way_words));
-        let undo = rollback_words(&step.rollback);
+        let undo = rollback_label(&step.rollback);
         if !undo.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
             notes.push(undo);
         }
@@ -120,7 +120,7 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
         }
         let what = step.tool.as_deref().unwrap_or(step.kind).to_owned();
         let name = format!("{indent}{}", step.id);
-        rows.push([name, what, effect_word(step.effect).to_owned(), notes.join(" · ")]);
+        rows.push([name, what, effect_label(step.effect).to_owned(), notes.join(" · ")]);
         for body in &step.bodies {
             let label = format!("{indent}  [{}]", body.label);
             rows.push([label, String::new(), String::new(), String::new()]);
@@ -131,22 +131,22 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
 
 /// Whether failures of others lead to a step of a program and nothing else does.
 fn is_for_failures(step: &PlanStepView, siblings: &[PlanStepView]) -> bool {
-    let leads = |way: &&WayView| way.to.as_ref() == Some(&step.id);
+    let leads = |way: &&TransitionView| way.to.as_ref() == Some(&step.id);
     let is_first = siblings.first().is_some_and(|first| first.id == step.id);
     let mut ways = siblings.iter().flat_map(|other| &other.ways).filter(leads).peekable();
-    !is_first && ways.peek().is_some() && ways.all(|way| way.after == After::Failure)
+    !is_first && ways.peek().is_some() && ways.all(|way| way.after == TransitionCause::Failure)
 }
 
 /// A way in words, unless it is the one that everybody expects.
-fn way_words(way: &WayView) -> Option<String> {
+fn way_words(way: &TransitionView) -> Option<String> {
     let to = way.to.as_deref();
     match (way.after, way.in_sequence) {
-        (After::Success | After::Skip, true) => None,
-        (After::Success | After::Skip, false) => {
+        (TransitionCause::Success | TransitionCause::Skip, true) => None,
+        (TransitionCause::Success | TransitionCause::Skip, false) => {
             Some(to.map_or_else(|| "then ends".to_owned(), |to| format!("then {to}")))
         }
-        (After::Failure, true) => Some("goes on after a failure".to_owned()),
-        (After::Failure, false) => Some(to.map_or_else(
+        (TransitionCause::Failure, true) => Some("goes on after a failure".to_owned()),
+        (TransitionCause::Failure, false) => Some(to.map_or_else(
             || "ends after a failure".to_owned(),
             |to| format!("after a failure {to}"),
         )),
@@ -219,9 +219,9 @@ fn mermaid_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &
     }
     for Edge { from, to, after } in edges {
         let _ = match after {
-            After::Success => writeln!(out, "{pad}{from} --> {to}"),
-            After::Skip => writeln!(out, "{pad}{from} -. skipped .-> {to}"),
-            After::Failure => writeln!(out, "{pad}{from} -. failed .-> {to}"),
+            TransitionCause::Success => writeln!(out, "{pad}{from} --> {to}"),
+            TransitionCause::Skip => writeln!(out, "{pad}{from} -. skipped .-> {to}"),
+            TransitionCause::Failure => writeln!(out, "{pad}{from} -. failed .-> {to}"),
         };
     }
 }
@@ -230,7 +230,7 @@ fn mermaid_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &
 struct Edge {
     from: String,
     to: String,
-    after: After,
+    after: TransitionCause,
 }
 
 /// The ways of a program, and the node of its end when several ways lead there.
@@ -247,7 +247,7 @@ fn edges(
         None => end.clone(),
         Some(id) => steps.iter().position(|step| step.id == *id).map(|at| nodes[at].clone()),
     };
-    let edge = |(from, way): (&String, &WayView)| {
+    let edge = |(from, way): (&String, &TransitionView)| {
         Some(Edge { from: from.clone(), to: node_of(&way.to)?, after: way.after })
     };
     (ways().filter_map(edge).collect(), end)
@@ -255,7 +255,7 @@ fn edges(
 
 fn label(step: &PlanStepView) -> String {
     let what = step.tool.as_deref().unwrap_or(step.kind);
-    format!("{} · {what} · {}", step.id, effect_word(step.effect))
+    format!("{} · {what} · {}", step.id, effect_label(step.effect))
 }
 
 fn escape(text: &str) -> String {
@@ -297,9 +297,9 @@ fn dot_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &mut 
     }
     for Edge { from, to, after } in edges {
         let style = match after {
-            After::Success => "",
-            After::Skip => " [style=dashed, label=\"skipped\"]",
-            After::Failure => " [style=dashed, label=\"failed\"]",
+            TransitionCause::Success => "",
+            TransitionCause::Skip => " [style=dashed, label=\"skipped\"]",
+            TransitionCause::Failure => " [style=dashed, label=\"failed\"]",
         };
         let _ = writeln!(out, "{pad}{from} -> {to}{style};");
     }

@@ -7,7 +7,7 @@
 //! Not here: deciding when a step runs ([`crate::run`]), drawing ([`explain`]).
 
 pub mod bundle;
-mod declared;
+mod declared_calls;
 pub mod explain;
 mod svg;
 mod text;
@@ -17,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::compile;
 use crate::composition::{
-    Body, Composition, Flow, Next, Step, StepKind, StepRollback, Strategy, Target, ToolCall, Undo,
-    Unresolved, Ways,
+    Body, Composition, Flow, Next, ResolvedRollback, Step, StepKind, StepRollback, Strategy,
+    Target, ToolCall, Transitions, Unresolved,
 };
 use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
@@ -27,9 +27,9 @@ use crate::schema::Schema;
 use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
 
-pub use declared::Declared;
-pub(crate) use declared::Found;
-pub use text::{plan_made, plan_text};
+pub use declared_calls::DeclaredCall;
+pub(crate) use declared_calls::DeclaredCalls;
+pub use text::{plan_composition, plan_text};
 
 /// The position of a body in its plan; the composition's own steps are body 0.
 pub type BodyIndex = u32;
@@ -83,36 +83,36 @@ pub struct PlanStep {
     /// The plans of the compositions that it calls: 0 for its tool, n for its n-th fallback.
     pub nested: BTreeMap<u16, Arc<Plan>>,
     /// The plans of the compositions that take it back, likewise.
-    pub undo_plans: BTreeMap<u16, Arc<Plan>>,
+    pub rollback_plans: BTreeMap<u16, Arc<Plan>>,
 }
 
 /// Tools by id, each with the definition that a run is bound to.
-pub type Pinned = BTreeMap<ToolId, Arc<ToolSpec>>;
+pub type PinnedTools = BTreeMap<ToolId, Arc<ToolSpec>>;
 
 impl Plan {
     /// Every tool that a run may call; compositions are seen through.
-    pub fn called(&self) -> Pinned {
-        let mut found = Pinned::new();
-        self.collect(false, &mut found);
+    pub fn callable_tools(&self) -> PinnedTools {
+        let mut found = PinnedTools::new();
+        self.collect_tools(false, &mut found);
         found
     }
 
     /// Those of them that take steps back.
-    pub fn undoing(&self) -> Pinned {
-        let mut found = Pinned::new();
-        self.collect(true, &mut found);
+    pub fn rollback_tools(&self) -> PinnedTools {
+        let mut found = PinnedTools::new();
+        self.collect_tools(true, &mut found);
         found
     }
 
     /// Whether a run that is ended takes steps back by itself.
-    pub fn reverts(&self) -> bool {
+    pub fn may_roll_back(&self) -> bool {
         let handling = &self.composition.error_handling;
         handling.rollback_on_failure
             || handling.strategy == Strategy::Rollback
-            || self.steps.iter().any(|step| step.nested.values().any(|plan| plan.reverts()))
+            || self.steps.iter().any(|step| step.nested.values().any(|plan| plan.may_roll_back()))
     }
 
-    fn collect(&self, only_undos: bool, found: &mut Pinned) {
+    fn collect_tools(&self, only_undos: bool, found: &mut PinnedTools) {
         let mut add = |tool: &Arc<ToolSpec>| {
             if tool.composition.is_none() {
                 found.insert(tool.id.clone(), tool.clone());
@@ -122,15 +122,15 @@ impl Plan {
             self.tools.values().for_each(&mut add);
         }
         for PlanStep { step, .. } in &self.steps {
-            for undo in std::iter::once(&step.undo).chain(&step.fallback_undos) {
-                if let Undo::Call(ToolCall { tool: Some(tool), .. }) = undo {
+            for undo in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
+                if let ResolvedRollback::Call(ToolCall { tool: Some(tool), .. }) = undo {
                     add(tool);
                 }
             }
         }
         for step in &self.steps {
-            step.nested.values().for_each(|plan| plan.collect(only_undos, found));
-            step.undo_plans.values().for_each(|plan| plan.collect(false, found));
+            step.nested.values().for_each(|plan| plan.collect_tools(only_undos, found));
+            step.rollback_plans.values().for_each(|plan| plan.collect_tools(false, found));
         }
     }
 }
@@ -148,23 +148,23 @@ pub enum PlanError {
 
 /// Plans a composition that came out of [`crate::compile::compile`] without errors.
 pub fn plan(composition: &Arc<Composition>, limits: &Limits) -> Result<Plan, PlanError> {
-    plan_at(composition, limits, 0, &mut Planned::new())
+    plan_at(composition, limits, 0, &mut PlannedCompositions::new())
 }
 
 /// Plans of compositions inside, by the address of the composition: one that is called often is
 /// planned once.
-type Planned = BTreeMap<usize, Arc<Plan>>;
+type PlannedCompositions = BTreeMap<usize, Arc<Plan>>;
 
 fn plan_at(
     composition: &Arc<Composition>,
     limits: &Limits,
     depth: usize,
-    planned: &mut Planned,
+    planned: &mut PlannedCompositions,
 ) -> Result<Plan, PlanError> {
     if depth > limits.nesting_depth_max {
         return Err(PlanError::TooDeep { max: limits.nesting_depth_max });
     }
-    let mut builder = Builder {
+    let mut builder = PlanBuilder {
         steps: Vec::new(),
         bodies: Vec::new(),
         tools: BTreeMap::new(),
@@ -227,16 +227,16 @@ pub fn composition_tool(composition: &Arc<Composition>) -> ToolSpec {
     spec
 }
 
-struct Builder<'a> {
+struct PlanBuilder<'a> {
     steps: Vec<PlanStep>,
     bodies: Vec<PlanBody>,
     tools: BTreeMap<ToolId, Arc<ToolSpec>>,
-    planned: &'a mut Planned,
+    planned: &'a mut PlannedCompositions,
     limits: &'a Limits,
     depth: usize,
 }
 
-impl Builder<'_> {
+impl PlanBuilder<'_> {
     fn body(&mut self, body: &Body, owner: Option<StepIndex>) -> Result<BodyIndex, PlanError> {
         let index = index(self.bodies.len());
         let steps = body.steps.iter().map(|step| step.index).collect();
@@ -248,7 +248,7 @@ impl Builder<'_> {
                 self.pin(call);
             }
             let nested = self.nested(step)?;
-            let undo_plans = self.undo_plans(step)?;
+            let undo_plans = self.rollback_plans(step)?;
             self.steps.push(PlanStep {
                 step: step.clone(),
                 body: index,
@@ -259,7 +259,7 @@ impl Builder<'_> {
                 remaining_ms: 0,
                 effect: Impact::None,
                 nested,
-                undo_plans,
+                rollback_plans: undo_plans,
             });
             let inner: Result<Vec<BodyIndex>, PlanError> = step
                 .kind
@@ -285,8 +285,8 @@ impl Builder<'_> {
     }
 
     fn nested(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
-        for undo in std::iter::once(&step.undo).chain(&step.fallback_undos) {
-            if let Undo::Call(undo) = undo {
+        for undo in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
+            if let ResolvedRollback::Call(undo) = undo {
                 self.pin(undo);
             }
         }
@@ -300,11 +300,12 @@ impl Builder<'_> {
         Ok(nested)
     }
 
-    fn undo_plans(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
+    fn rollback_plans(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
         let mut plans = BTreeMap::new();
-        for (candidate, undo) in (0..).zip(std::iter::once(&step.undo).chain(&step.fallback_undos))
+        for (candidate, undo) in
+            (0..).zip(std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks))
         {
-            if let Undo::Call(call) = undo
+            if let ResolvedRollback::Call(call) = undo
                 && let Some(plan) = self.plan_of(call)?
             {
                 plans.insert(candidate, plan);
@@ -344,7 +345,7 @@ impl Builder<'_> {
         if let StepKind::Tool(call) = &step.kind {
             let nested = planned.nested.get(&0).map(|plan| plan.typical_ms());
             let observed = call.tool.as_ref().and_then(|tool| tool.observed.as_ref());
-            let known = observed.filter(|seen| seen.is_telling()).map(|seen| seen.p50_ms);
+            let known = observed.filter(|seen| seen.has_enough_calls()).map(|seen| seen.p50_ms);
             return known.or(nested).unwrap_or(0);
         }
         let bodies = planned.bodies.iter().map(|body| {
@@ -387,11 +388,11 @@ impl Builder<'_> {
 
 /// What follows each step of a program in passing.
 fn sequence(body: &Body) -> Vec<Option<u32>> {
-    let following = |ways: &Ways| match ways.in_sequence {
+    let following = |ways: &Transitions| match ways.in_sequence {
         Target::Step(position) => Some(position),
         Target::End => None,
     };
-    body.ways().iter().map(following).collect()
+    body.transitions().iter().map(following).collect()
 }
 
 fn index(position: usize) -> u32 {
@@ -497,7 +498,7 @@ impl Plan {
     /// Whether it, or a composition in it, calls a tool of one of these sources, undos included.
     pub fn calls_any_of(&self, sources: &BTreeSet<Arc<str>>) -> bool {
         let inside = |step: &PlanStep| {
-            let mut plans = step.nested.values().chain(step.undo_plans.values());
+            let mut plans = step.nested.values().chain(step.rollback_plans.values());
             plans.any(|plan| plan.calls_any_of(sources))
         };
         self.tools.keys().any(|id| sources.contains(id.namespace()))
@@ -657,5 +658,5 @@ fn kind_meaning(kind: &StepKind) -> Value {
         StepKind::Wait { duration } => duration.to_value(),
         StepKind::Expand(template) => template.to_value(),
     };
-    Value::object([(kind.word(), details)])
+    Value::object([(kind.keyword(), details)])
 }

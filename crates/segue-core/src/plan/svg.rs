@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::explain::effect_word;
+use super::explain::effect_label;
 use crate::tool::Impact;
-use crate::view::{After, PlanStepView, PlanView};
+use crate::view::{PlanStepView, PlanView, TransitionCause};
 
 const CHAR_WIDTH: usize = 8;
 const BOX_HEIGHT: usize = 44;
@@ -40,11 +40,11 @@ struct Picture<'a> {
     width: usize,
     height: usize,
     boxes: Vec<StepBox<'a>>,
-    lines: Vec<Line>,
+    lines: Vec<Arrow>,
 }
 
 /// From which box to which.
-struct Line {
+struct Arrow {
     from: usize,
     to: usize,
     /// Not what is hoped for: after a failure or a skip.
@@ -89,7 +89,7 @@ impl<'a> Picture<'a> {
     }
 
     fn draw(&self, x: usize, y: usize, out: &mut String) {
-        for Line { from, to, dashed, swing } in &self.lines {
+        for Arrow { from, to, dashed, swing } in &self.lines {
             let (from, to) = (&self.boxes[*from], &self.boxes[*to]);
             let curve = if *swing == 0 {
                 let (x1, y1) = (x + from.x + from.width / 2, y + from.y + from.height);
@@ -118,17 +118,17 @@ fn position(steps: &[PlanStepView], id: &str) -> Option<usize> {
     steps.iter().position(|step| &*step.id == id)
 }
 
-fn needs(steps: &[PlanStepView]) -> Vec<Line> {
+fn needs(steps: &[PlanStepView]) -> Vec<Arrow> {
     let lines = steps.iter().enumerate().flat_map(|(to, step)| {
         let from = step.needs.iter().filter_map(|need| position(steps, need));
-        from.map(move |from| Line { from, to, dashed: false, swing: 0 })
+        from.map(move |from| Arrow { from, to, dashed: false, swing: 0 })
     });
     lines.collect()
 }
 
 /// The ways of a program. What does not lead to the next row goes around the boxes, the further the
 /// wider.
-fn ways(steps: &[PlanStepView]) -> Vec<Line> {
+fn ways(steps: &[PlanStepView]) -> Vec<Arrow> {
     let lines = steps.iter().enumerate().flat_map(|(from, step)| {
         let to = step
             .ways
@@ -137,7 +137,7 @@ fn ways(steps: &[PlanStepView]) -> Vec<Line> {
         to.map(move |(after, to)| {
             let rows = from.abs_diff(to).min(8);
             let swing = if to == from + 1 { 0 } else { GAP_X + rows * PAD };
-            Line { from, to, dashed: after != After::Success, swing }
+            Arrow { from, to, dashed: after != TransitionCause::Success, swing }
         })
     });
     lines.collect()
@@ -198,7 +198,7 @@ fn label_width(label: &str) -> usize {
 }
 
 fn subtitle(step: &PlanStepView) -> String {
-    format!("{} · {}", step.tool.as_deref().unwrap_or(step.kind), effect_word(step.effect))
+    format!("{} · {}", step.tool.as_deref().unwrap_or(step.kind), effect_label(step.effect))
 }
 
 /// Not by colour alone: the word stands in the box too.
@@ -213,10 +213,10 @@ fn colours(effect: Impact) -> (&'static str, &'static str) {
 }
 
 /// How many boxes at least are above each; lines go from earlier to later work.
-fn levels(count: usize, lines: &[Line]) -> Vec<usize> {
+fn levels(count: usize, lines: &[Arrow]) -> Vec<usize> {
     let mut below = vec![Vec::new(); count];
     let mut above = vec![0usize; count];
-    for Line { from, to, .. } in lines {
+    for Arrow { from, to, .. } in lines {
         below[*from].push(*to);
         above[*to] += 1;
     }

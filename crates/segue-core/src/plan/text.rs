@@ -30,7 +30,7 @@ pub fn plan_text(
 }
 
 /// Compiles and plans a composition that a run has made, or says why that cannot be done.
-pub fn plan_made(
+pub fn plan_composition(
     document: &Value,
     catalog: &Catalog,
     limits: &Limits,
@@ -46,6 +46,6 @@ pub fn plan_made(
         let help = found.clone().find_map(|finding| finding.help.as_deref());
         let messages: Vec<&str> = found.map(|finding| finding.message.as_str()).collect();
         let message = format!("the composition does not compile: {}", messages.join("; "));
-        Failure { hint: help.map(Into::into), ..Failure::lasting(code, message) }
+        Failure { hint: help.map(Into::into), ..Failure::permanent(code, message) }
     })
 }

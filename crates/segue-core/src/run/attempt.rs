@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use super::forward::{Moment, Outcome, candidate_call, error_value, evaluation, spec};
-use super::frame::Record;
+use super::advance::{
+    StepResult, TurnBuilder, candidate_call, error_value, evaluation_failure, tool_spec,
+};
+use super::frame::StepState;
 use super::journal::{Fact, Failure, NodeId};
-use super::node::Node;
+use super::node::NodeState;
 use super::retry;
 use super::scope::FrameScope;
-use super::settle;
+use super::stopping;
 use super::{Answer, CallId, Effect, TimerId};
 use crate::composition::{FailureAction, ItemFailure, Step, StepKind, Strategy};
 use crate::diagnostic::Code;
@@ -20,29 +22,29 @@ use crate::value::{Map, Shared, Value};
 const STOPS_BY_DEFAULT: &str = "without `on_failure` a failed step stops the chain; `action: continue` goes on, `next` goes \
                                 elsewhere";
 
-impl Moment<'_> {
-    pub(super) fn answered(&mut self, call: CallId, answer: Answer) {
+impl TurnBuilder<'_> {
+    pub(super) fn call_answered(&mut self, call: CallId, answer: Answer) {
         if self.state.status != crate::view::RunStatus::Running {
             return;
         }
         let CallId { node, attempt } = call;
-        let record = self.state.record(node);
-        if matches!(record.node, Node::Undoing { .. }) && record.attempts == attempt {
-            return self.undo_answered(node, answer);
+        let record = self.state.step_state(node);
+        if matches!(record.node, NodeState::RollingBack { .. }) && record.attempts == attempt {
+            return self.rollback_answered(node, answer);
         }
         let (is_probe, candidate) = match record.node {
-            Node::Calling { candidate } if record.attempts == attempt => (false, candidate),
-            Node::Probing { candidate } if record.attempts == attempt => (true, candidate),
-            _ => return self.record(Fact::Late { node, attempt }),
+            NodeState::Calling { candidate } if record.attempts == attempt => (false, candidate),
+            NodeState::Probing { candidate } if record.attempts == attempt => (true, candidate),
+            _ => return self.record(Fact::AnsweredLate { node, attempt }),
         };
         let step = self.state.step(node).clone();
         if is_probe {
             return self.probe_answered(node, &step, candidate, answer);
         }
-        if let Some(why) = self.not_found(node, &answer) {
-            return self.seek_ended(node, candidate, &why);
+        if let Some(why) = self.resume_failure(node, &answer) {
+            return self.resume_failed(node, candidate, &why);
         }
-        let tool = spec(candidate_call(&step, candidate));
+        let tool = tool_spec(candidate_call(&step, candidate));
         match answer {
             Answer::Value(value) => self.attempt_returned(node, &step, candidate, value),
             Answer::Failure(failure) => {
@@ -50,16 +52,16 @@ impl Moment<'_> {
             }
             Answer::TimedOut => {
                 let is_read = tool.annotations.impact() == Impact::Reads;
-                let failure = retry::timed_out(step.timeout_ms.unwrap_or(0), is_read);
+                let failure = retry::timeout_failure(step.timeout_ms.unwrap_or(0), is_read);
                 self.attempt_failed(node, &step, candidate, Arc::new(failure));
             }
-            Answer::Ended if tool.annotations.impact() != Impact::Reads => {
+            Answer::Aborted if tool.annotations.impact() != Impact::Reads => {
                 let message = format!("`{}` did not answer, and was awaited no longer", tool.id);
-                let failure = Arc::new(settle::unanswered(message, None));
+                let failure = Arc::new(stopping::unanswered_failure(message, None));
                 self.attempt_failed(node, &step, candidate, failure);
             }
-            Answer::Ended | Answer::Unsent => {
-                let record = self.state.record(node);
+            Answer::Aborted | Answer::Unsent => {
+                let record = self.state.step_state(node);
                 let in_doubt = record.was_in_doubt || record.has_acted;
                 self.record(Fact::Cancelled { node, in_doubt });
             }
@@ -74,7 +76,7 @@ impl Moment<'_> {
         candidate: u16,
         value: Value,
     ) {
-        let tool = spec(candidate_call(step, candidate));
+        let tool = tool_spec(candidate_call(step, candidate));
         match self.accept(node, step, tool, value) {
             Ok((output, given)) => self.record(Fact::Succeeded { node, output, given }),
             Err(mut failure) => {
@@ -93,40 +95,40 @@ impl Moment<'_> {
         step: &Step,
         tool: &ToolSpec,
         output: Value,
-    ) -> Outcome<(Value, Option<Shared<Map>>)> {
+    ) -> StepResult<(Value, Option<Shared<Map>>)> {
         if let Some(violation) =
             tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next())
         {
             // A composition that was interrupted may have no more than the mark of a value.
-            if let Some(failure) = self.state.forgotten(&output) {
+            if let Some(failure) = self.state.redacted_failure(&output) {
                 return Err(failure);
             }
             let message =
                 format!("the answer of `{}` does not fit its schema: {violation}", tool.id);
-            return Err(Failure::lasting(Code::OutputSchema, message));
+            return Err(Failure::permanent(Code::OutputSchema, message));
         }
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.output = Some(&output);
-        scope.args = Some(&self.state.record(node).args);
+        scope.args = Some(&self.state.step_state(node).args);
         if let Some(expr) = &step.fail_when
-            && self.truth(expr, &scope, "`fail_when`")?
+            && self.eval_condition(expr, &scope, "`fail_when`")?
         {
             let message = format!("`fail_when` holds: {}", expr.text());
-            return Err(Failure::passing(Code::ToolError, message));
+            return Err(Failure::transient(Code::ToolError, message));
         }
         if let Some(expr) = &step.success_when
-            && !self.truth(expr, &scope, "`success_when`")?
+            && !self.eval_condition(expr, &scope, "`success_when`")?
         {
             let message = format!("`success_when` does not hold: {}", expr.text());
-            return Err(Failure::passing(Code::ToolError, message));
+            return Err(Failure::transient(Code::ToolError, message));
         }
-        let given = self.given(node, step, &output)?;
+        let given = self.assigned_names(node, step, &output)?;
         Ok((output, given))
     }
 
     /// Refuses a value that would make those of the run more than can be shown and kept.
-    fn room_for(&self, step: &Step, output: &Value) -> Outcome<()> {
-        let refused = |message: String| Failure::lasting(Code::Limit, message);
+    fn check_value_bytes(&self, step: &Step, output: &Value) -> StepResult<()> {
+        let refused = |message: String| Failure::permanent(Code::Limit, message);
         let sensitive = &self.state.sensitive;
         sensitive.room_for(&step.sensitive, output, self.limits).map_err(refused)?;
         let max = self.limits.run_value_bytes_max;
@@ -137,28 +139,28 @@ impl Moment<'_> {
     }
 
     /// The names that `map_outputs` and `transform` give.
-    pub(super) fn given(
+    pub(super) fn assigned_names(
         &self,
         node: NodeId,
         step: &Step,
         output: &Value,
-    ) -> Outcome<Option<Shared<Map>>> {
-        self.room_for(step, output)?;
+    ) -> StepResult<Option<Shared<Map>>> {
+        self.check_value_bytes(step, output)?;
         if step.on_success.map_outputs.is_empty() && step.on_success.transform.is_empty() {
             return Ok(None);
         }
         let mut given = Map::new();
         for (field, name) in &step.on_success.map_outputs {
-            if let Some(value) = mapped(output, field) {
+            if let Some(value) = mapped_output(output, field) {
                 given.insert(name.clone(), value);
             }
         }
         for (name, template) in &step.on_success.transform {
             let mut scope = FrameScope::new(self.state, node.frame);
             scope.output = Some(output);
-            scope.args = Some(&self.state.record(node).args);
+            scope.args = Some(&self.state.step_state(node).args);
             scope.given = Some(&given);
-            let value = template.eval(&scope, self.limits).map_err(evaluation)?;
+            let value = template.eval(&scope, self.limits).map_err(evaluation_failure)?;
             given.insert(name.clone(), value);
         }
         Ok(Some(given.into()))
@@ -175,10 +177,10 @@ impl Moment<'_> {
         let frame = self.state.frame(node.frame);
         let activation = self.state.activation_of(node.frame);
         let composition = activation.plan.composition.clone();
-        let budget = retry::budget(step, &composition, activation.strategy);
+        let budget = retry::retry_budget(step, &composition, activation.strategy);
         let stopped = frame.stopped.is_some();
-        let tries = self.state.record(node).tries;
-        let tool = spec(candidate_call(step, candidate));
+        let tries = self.state.step_state(node).candidate_attempts;
+        let tool = tool_spec(candidate_call(step, candidate));
         // Whether a read happened is of no consequence: its answer did not reach us, that is all.
         if failure.in_doubt && tool.annotations.impact() == Impact::Reads {
             let failure = Arc::make_mut(&mut failure);
@@ -192,19 +194,22 @@ impl Moment<'_> {
                 step.retry.backoff.as_ref().unwrap_or(&composition.error_handling.backoff);
             let delay = retry::delay_ms(backoff, &failure, tries + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
-            self.record(Fact::Rested { node, failure, until_ms });
-            self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+            self.record(Fact::BackedOff { node, failure, until_ms });
+            self.turn
+                .perform
+                .push(Effect::SetTimer { timer: TimerId::Step(node), at_ms: until_ms });
             return;
         }
-        let failure = exhausted(&failure, step, tries, budget, may_retry).map_or(failure, Arc::new);
-        let in_doubt = failure.in_doubt || self.state.record(node).was_in_doubt;
+        let failure =
+            exhausted_failure(&failure, step, tries, budget, may_retry).map_or(failure, Arc::new);
+        let in_doubt = failure.in_doubt || self.state.step_state(node).was_in_doubt;
         if in_doubt && tool.composition.is_none() {
-            return self.doubt(node, step, candidate, failure);
+            return self.begin_doubt(node, step, candidate, failure);
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();
         let denied = failure.code == Code::Denied;
         // Work that is done is not done a second time by another tool.
-        let acted = failure.acted || self.state.record(node).has_acted;
+        let acted = failure.acted || self.state.step_state(node).has_acted;
         let is_open = in_doubt || acted && tool.composition.is_none();
         if has_fallback && !stopped && !is_open && !denied {
             return self.record(Fact::GaveUp { node, failure });
@@ -220,14 +225,14 @@ impl Moment<'_> {
     /// The same with a failure that is another step's too; it is reported there.
     pub(super) fn fail_with(&mut self, node: NodeId, mut failure: Arc<Failure>) {
         let step = self.state.step(node).clone();
-        let Record { was_in_doubt, has_acted, .. } = *self.state.record(node);
+        let StepState { was_in_doubt, has_acted, .. } = *self.state.step_state(node);
         if (was_in_doubt && !failure.in_doubt) || (has_acted && !failure.acted) {
             let failure = Arc::make_mut(&mut failure);
             failure.in_doubt |= was_in_doubt;
             failure.acted |= has_acted;
         }
         if step.on_failure.action == FailureAction::Continue && !failure.is_final() {
-            match self.stand_in(node, &step, &failure) {
+            match self.default_output(node, &step, &failure) {
                 Ok(output) => return self.record(Fact::Tolerated { node, failure, output }),
                 Err(second) => return self.fail_for_good(node, &step, &Arc::new(second)),
             }
@@ -235,15 +240,15 @@ impl Moment<'_> {
         self.fail_for_good(node, &step, &failure);
     }
 
-    fn stand_in(&self, node: NodeId, step: &Step, failure: &Failure) -> Outcome<Value> {
+    fn default_output(&self, node: NodeId, step: &Step, failure: &Failure) -> StepResult<Value> {
         let Some(default) = &step.on_failure.default else { return Ok(Value::Null) };
         let error = error_value(failure);
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.error = Some(&error);
-        scope.args = Some(&self.state.record(node).args);
+        scope.args = Some(&self.state.step_state(node).args);
         // With a flag of its own: the one that stopped the step must not stop its default, too.
         let own = Interrupt::default();
-        own.stops(|| default.eval(&scope, self.limits)).map_err(evaluation)
+        own.run_interruptible(|| default.eval(&scope, self.limits)).map_err(evaluation_failure)
     }
 
     fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {
@@ -289,7 +294,7 @@ pub(super) fn certain_code(code: Code) -> Code {
 
 /// `map_outputs` looks in the value, then in its `data`; `.` is the whole value, and what is not
 /// an object is also reachable as `value`.
-fn mapped(output: &Value, field: &str) -> Option<Value> {
+fn mapped_output(output: &Value, field: &str) -> Option<Value> {
     let path =
         |value: &Value| field.split('.').try_fold(value.clone(), |at, part| at.get(part).cloned());
     match (output, field) {
@@ -301,7 +306,7 @@ fn mapped(output: &Value, field: &str) -> Option<Value> {
 }
 
 /// The failure of a step all of whose attempts failed.
-fn exhausted(
+fn exhausted_failure(
     failure: &Failure,
     step: &Step,
     tries: u32,

@@ -5,21 +5,21 @@
 
 use std::sync::Arc;
 
-use super::forward::{Moment, candidate_call, spec};
+use super::advance::{TurnBuilder, candidate_call, tool_spec};
 use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::IllegalFact;
-use super::state::State;
+use super::state::RunState;
 use super::{Effect, Overwrites, Question, QuestionId, QuestionKind};
-use crate::composed;
+use crate::code_tools;
 use crate::composition::{Step, ToolCall};
 use crate::diagnostic::Code;
-use crate::plan::{Declared, Plan};
-use crate::tool::{Confirm, ToolSpec};
+use crate::plan::{DeclaredCall, Plan};
+use crate::tool::{ConfirmPolicy, ToolSpec};
 use crate::value::Value;
 
 /// How the one question of a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Consent {
+pub(super) enum RunConsent {
     /// Nobody was asked.
     #[default]
     NotAsked,
@@ -29,12 +29,12 @@ pub(super) enum Consent {
     Given,
 }
 
-impl Consent {
+impl RunConsent {
     /// What follows from a fact.
-    pub(super) fn next(self, entry: &Entry) -> Result<Consent, IllegalFact> {
+    pub(super) fn next(self, entry: &Entry) -> Result<RunConsent, IllegalFact> {
         match (self, &entry.fact) {
-            (Consent::NotAsked, Fact::ConsentAsked) => Ok(Consent::Asked { seq: entry.seq }),
-            (Consent::Asked { .. }, Fact::Consented { .. }) => Ok(Consent::Given),
+            (RunConsent::NotAsked, Fact::ConsentAsked) => Ok(RunConsent::Asked { seq: entry.seq }),
+            (RunConsent::Asked { .. }, Fact::Consented { .. }) => Ok(RunConsent::Given),
             _ => Err(IllegalFact),
         }
     }
@@ -45,31 +45,31 @@ impl NodeId {
     pub const RUN: NodeId = NodeId { frame: u32::MAX, position: u32::MAX };
 }
 
-impl State {
+impl RunState {
     /// Whether nothing begins before somebody has allowed the run.
     pub(super) fn awaits_consent(&self) -> bool {
         let stopped = self.frames.first().is_some_and(|root| root.stopped.is_some());
-        matches!(self.consent, Consent::Asked { .. }) && !stopped
+        matches!(self.consent, RunConsent::Asked { .. }) && !stopped
     }
 
     /// The one question of the run, while it stands.
     pub(super) fn consent_question(&self) -> Option<Question> {
-        let Consent::Asked { seq } = self.consent else { return None };
+        let RunConsent::Asked { seq } = self.consent else { return None };
         let started = self.started.as_ref().filter(|_| self.awaits_consent())?;
         let plan = self.plan_of(0);
         let name = plan.composition.name.clone();
         let kind = QuestionKind::Run {
             composition: name.clone(),
-            input: self.written_input(plan, &started.input),
-            calls: plan.declared(),
+            input: self.redact_input(plan, &started.input),
+            calls: plan.declared_calls(),
         };
         Some(Question { id: QuestionId { node: NodeId::RUN, seq }, step: name, kind })
     }
 
     /// The plan that somebody has allowed as a whole, around a body.
-    fn covering(&self, frame: u32) -> Option<&Arc<Plan>> {
+    fn consented_plan(&self, frame: u32) -> Option<&Arc<Plan>> {
         let given = self.options().is_some_and(|options| options.consented);
-        if given || self.consent == Consent::Given {
+        if given || self.consent == RunConsent::Given {
             return self.activations.first().map(|root| &root.plan);
         }
         let around = self.activation_of(frame).covered_by?;
@@ -78,10 +78,10 @@ impl State {
 
     /// Whether a failure takes back what is done in a body: by the word of its composition, or of one
     /// around it.
-    pub(super) fn may_go_back(&self, frame: u32) -> bool {
+    pub(super) fn rolls_back_on_failure(&self, frame: u32) -> bool {
         let mut at = Some(self.frame(frame).activation);
         while let Some(activation) = at.map(|at| &self.activations[at as usize]) {
-            if activation.takes_back() {
+            if activation.rolls_back_on_failure() {
                 return true;
             }
             at = activation.parent;
@@ -91,10 +91,11 @@ impl State {
 
     /// What would take a step back, where that asks: once it is to be done there may be nobody to
     /// ask, so the step asks for it too.
-    pub(super) fn asking_undo(&self, node: NodeId, candidate: u16) -> Option<&ToolCall> {
+    pub(super) fn rollback_to_confirm(&self, node: NodeId, candidate: u16) -> Option<&ToolCall> {
         let planned = self.planned(node);
-        let asks = self.may_go_back(node.frame) && planned.undo_asks(candidate);
-        planned.unvouched_undo(candidate).filter(|_| asks)
+        let asks = self.rolls_back_on_failure(node.frame)
+            && planned.rollback_needs_confirmation(candidate);
+        planned.untrusted_rollback(candidate).filter(|_| asks)
     }
 
     /// Files that the run may overwrite without asking: those that its own composition names, where
@@ -108,30 +109,30 @@ impl State {
     fn is_approved(&self, frame: u32) -> bool {
         // Whoever allowed a step was told of what takes it back.
         self.options().is_some_and(|options| options.approved)
-            || self.activation_of(frame).is_inside_undo
+            || self.activation_of(frame).is_inside_rollback
     }
 }
 
-impl Moment<'_> {
+impl TurnBuilder<'_> {
     /// Asks once for the whole run, if it is to be asked for.
     pub(super) fn ask_for_consent(&mut self) {
         let is_given = self.state.options().is_some_and(|given| given.approved || given.consented);
-        let takes_back = self.state.may_go_back(0);
-        if !is_given && self.state.plan_of(0).asks_once_within(takes_back) {
+        let takes_back = self.state.rolls_back_on_failure(0);
+        if !is_given && self.state.plan_of(0).needs_run_consent_within(takes_back) {
             self.record(Fact::ConsentAsked);
-            self.repeat_consent();
+            self.ask_consent_again();
         }
     }
 
     /// Puts the one question of the run, again after a restart.
-    pub(super) fn repeat_consent(&mut self) {
+    pub(super) fn ask_consent_again(&mut self) {
         let question = self.state.consent_question();
         self.turn.perform.extend(question.map(Effect::Ask));
     }
 
     /// Somebody has answered the one question of the run.
     pub(super) fn consent_decided(&mut self, seq: u64, granted: bool, by: Arc<str>) {
-        if self.state.consent != (Consent::Asked { seq }) || !self.state.awaits_consent() {
+        if self.state.consent != (RunConsent::Asked { seq }) || !self.state.awaits_consent() {
             return;
         }
         if granted {
@@ -139,66 +140,78 @@ impl Moment<'_> {
         }
         self.record(Fact::Refused { node: None, by });
         let name = &self.state.plan_of(0).composition.name;
-        let failure = denial(format!("`{name}` was not allowed to run"));
+        let failure = denied_failure(format!("`{name}` was not allowed to run"));
         self.stop(0, &Arc::new(failure));
     }
 
     /// Whether nobody is asked about calls of a step.
-    pub(super) fn all_is_allowed(&self, node: NodeId) -> bool {
-        self.state.is_approved(node.frame) || self.state.covering(node.frame).is_some()
+    pub(super) fn covers_parts(&self, node: NodeId) -> bool {
+        self.state.is_approved(node.frame) || self.state.consented_plan(node.frame).is_some()
     }
 
     /// What the call of a step may overwrite.
-    pub(super) fn may_overwrite(&self, node: NodeId, tool: &ToolSpec) -> Overwrites {
-        let is_allowed = self.all_is_allowed(node) || self.state.record(node).is_granted;
-        if is_allowed || tool.confirm == Confirm::Never {
+    pub(super) fn overwrites_for(&self, node: NodeId, tool: &ToolSpec) -> Overwrites {
+        let is_allowed = self.covers_parts(node) || self.state.step_state(node).is_confirmed;
+        if is_allowed || tool.confirm == ConfirmPolicy::Never {
             return Overwrites::Everything;
         }
         Overwrites::Only(self.state.overwrites().to_vec())
     }
 
     /// Why a call is not covered by the yes that was given for everything around it.
-    pub(super) fn not_covered(&self, node: NodeId, tool: &ToolSpec) -> Option<Failure> {
-        let covering = self.state.covering(node.frame)?;
-        let is_covered = self.state.is_approved(node.frame) || covering.declares(&tool.id);
+    pub(super) fn consent_violation(&self, node: NodeId, tool: &ToolSpec) -> Option<Failure> {
+        let covering = self.state.consented_plan(node.frame)?;
+        let is_covered = self.state.is_approved(node.frame) || covering.may_call(&tool.id);
         let message = || format!("`{}` was not declared when the run was allowed", tool.id);
-        (!is_covered).then(|| Failure::lasting(Code::Denied, message()))
+        (!is_covered).then(|| Failure::permanent(Code::Denied, message()))
     }
 
     /// The same for what would take a step back.
-    pub(super) fn undo_not_covered(&self, node: NodeId, candidate: u16) -> Option<Failure> {
-        let undo = self.state.planned(node).unvouched_undo(candidate)?;
-        self.not_covered(node, spec(undo))
+    pub(super) fn rollback_consent_violation(
+        &self,
+        node: NodeId,
+        candidate: u16,
+    ) -> Option<Failure> {
+        let undo = self.state.planned(node).untrusted_rollback(candidate)?;
+        self.consent_violation(node, tool_spec(undo))
     }
 
     /// Whether a call asks a person first. An atomic composition asks once for all of its calls, any
     /// other one for each of them.
-    pub(super) fn asks(&self, node: NodeId, step: &Step, candidate: u16, args: &Value) -> bool {
-        if self.all_is_allowed(node) {
+    pub(super) fn needs_confirmation(
+        &self,
+        node: NodeId,
+        step: &Step,
+        candidate: u16,
+        args: &Value,
+    ) -> bool {
+        if self.covers_parts(node) {
             return false;
         }
         let by_itself = match self.state.planned(node).nested.get(&candidate) {
-            Some(nested) => nested.asks_once_within(self.state.may_go_back(node.frame)),
+            Some(nested) => {
+                nested.needs_run_consent_within(self.state.rolls_back_on_failure(node.frame))
+            }
             None => {
-                let tool = spec(candidate_call(step, candidate));
-                tool.asks_within(args, self.state.overwrites())
+                let tool = tool_spec(candidate_call(step, candidate));
+                tool.must_confirm_within(args, self.state.overwrites())
             }
         };
-        by_itself || self.state.asking_undo(node, candidate).is_some()
+        by_itself || self.state.rollback_to_confirm(node, candidate).is_some()
     }
 }
 
 /// What a call may reach, beside its own tool and what takes it back.
-pub(super) fn declared(state: &State, node: NodeId, candidate: u16) -> Vec<Declared> {
+pub(super) fn declared_calls(state: &RunState, node: NodeId, candidate: u16) -> Vec<DeclaredCall> {
     match state.planned(node).nested.get(&candidate) {
-        Some(nested) => nested.declared(),
-        None => composed::declared(spec(candidate_call(state.step(node), candidate))),
+        Some(nested) => nested.declared_calls(),
+        None => code_tools::reachable_calls(tool_spec(candidate_call(state.step(node), candidate))),
     }
 }
 
 /// A no of whoever was asked.
-pub(super) fn denial(message: String) -> Failure {
-    let mut failure = Failure::lasting(Code::Denied, message);
+pub(super) fn denied_failure(message: String) -> Failure {
+    let mut failure = Failure::permanent(Code::Denied, message);
     failure.hint =
         Some("confirm it when asked, or consent beforehand: `--yes`, or `options.approved`".into());
     failure

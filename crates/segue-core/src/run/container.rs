@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::forward::{Moment, Outcome};
-use super::journal::{Fact, Failure, Item, NodeId};
-use super::node::Node;
+use super::advance::{StepResult, TurnBuilder};
+use super::journal::{Fact, Failure, LoopItem, NodeId};
+use super::node::NodeState;
 use super::scope::FrameScope;
 use super::{CallId, Effect, TimerId, view};
 use crate::compile::dialect::parse_duration;
 use crate::composition::{
-    Case, ItemFailure, LoopStep, Millis, RepeatStep, Silence, Step, StepKind, WaitFor,
+    Case, ItemFailure, LoopStep, Millis, OnApprovalTimeout, RepeatStep, Step, StepKind, WaitFor,
 };
 use crate::diagnostic::Code;
 use crate::expr::Template;
@@ -20,9 +20,9 @@ use crate::view::rfc3339;
 
 use super::admit::admit;
 
-impl Moment<'_> {
+impl TurnBuilder<'_> {
     /// Starts a step that calls no tool.
-    pub(super) fn start_other(&mut self, node: NodeId, step: &Step) {
+    pub(super) fn start_non_tool_step(&mut self, node: NodeId, step: &Step) {
         let outcome = match &step.kind {
             StepKind::Set(names) => self.set(node, step, names),
             StepKind::Wait { duration } => self.wait(node, duration),
@@ -43,19 +43,19 @@ impl Moment<'_> {
             StepKind::Tool(_) => unreachable!("a call is started as such"),
         };
         match outcome {
-            Ok(()) => self.limit_attempt(node),
+            Ok(()) => self.set_attempt_timer(node),
             Err(failure) => self.fail(node, failure),
         }
     }
 
     /// Says when the attempt at hand has taken too long.
-    pub(super) fn limit_attempt(&mut self, node: NodeId) {
+    pub(super) fn set_attempt_timer(&mut self, node: NodeId) {
         let step = self.state.step(node).clone();
         let Some(timeout) = self.attempt_timeout(node, &step) else { return };
-        let record = self.state.record(node);
+        let record = self.state.step_state(node);
         let timer = TimerId::Attempt(CallId { node, attempt: record.attempts });
         let at_ms = record.attempt_ms.min(self.at_ms).saturating_add(timeout);
-        self.turn.perform.push(Effect::Wake { timer, at_ms });
+        self.turn.perform.push(Effect::SetTimer { timer, at_ms });
     }
 
     /// How long the attempt at hand may take where no call says so by itself: the step's own time;
@@ -64,7 +64,7 @@ impl Moment<'_> {
         let more = match &step.kind {
             StepKind::Approve { timeout_ms, .. } => *timeout_ms,
             StepKind::Tool(_) => {
-                let candidate = self.state.record(node).candidate;
+                let candidate = self.state.step_state(node).candidate;
                 let nested = self.state.planned(node).nested.get(&candidate);
                 nested.and_then(|nested| nested.composition.timeout_ms)
             }
@@ -74,12 +74,12 @@ impl Moment<'_> {
     }
 
     /// Has the composition that an earlier step made checked, to run it in this place.
-    fn expand(&mut self, node: NodeId, template: &Template) -> Outcome<()> {
+    fn expand(&mut self, node: NodeId, template: &Template) -> StepResult<()> {
         let document = self.eval(node, template)?;
         let depth = self.state.activation_of(node.frame).depth;
         if depth >= self.limits.nesting_depth_max {
             let message = format!("compositions nest deeper than the limit of {depth}");
-            return Err(Failure::lasting(Code::Recursion, message));
+            return Err(Failure::permanent(Code::Recursion, message));
         }
         self.record(Fact::Expanding { node, document: document.clone() });
         self.turn.perform.push(Effect::Expand { node, document });
@@ -88,41 +88,41 @@ impl Moment<'_> {
 
     /// A composition that was made at run time is checked.
     pub(super) fn expanded(&mut self, node: NodeId, outcome: Result<Arc<Plan>, Failure>) {
-        if !matches!(self.state.record(node).node, Node::Expanding) {
+        if !matches!(self.state.step_state(node).node, NodeState::Expanding) {
             return;
         }
         let plan = match outcome {
             Ok(plan) => plan,
             Err(failure) => return self.fail(node, failure),
         };
-        if let Some(failure) = self.beyond_guards(node, &plan) {
+        if let Some(failure) = self.guard_violation(node, &plan) {
             return self.fail(node, failure);
         }
         // It takes the place of its step, so it is given what the steps around it were given.
         let input = self.state.activation_of(node.frame).input.clone();
-        match self.admitted(&plan, input) {
+        match self.admit_input(&plan, input) {
             Ok(input) => self.record(Fact::Expanded { node, plan, input }),
             Err(failure) => self.fail(node, failure),
         }
     }
 
     /// What was made at run time is held to the guards of the composition that it becomes part of.
-    fn beyond_guards(&self, node: NodeId, plan: &Plan) -> Option<Failure> {
+    fn guard_violation(&self, node: NodeId, plan: &Plan) -> Option<Failure> {
         let around = self.state.plan_of(node.frame);
         let guards = &around.composition.guards;
         let (count, max) = (around.steps.len() + plan.steps.len(), guards.max_steps);
         if let Some(max) = max.filter(|max| count > *max as usize) {
             let message =
                 format!("with this the composition has {count} steps, its guard allows {max}");
-            return Some(Failure::lasting(Code::MaxStepsExceeded, message));
+            return Some(Failure::permanent(Code::MaxStepsExceeded, message));
         }
-        let forbidden = plan.tools.keys().find(|tool| !guards.allow(tool))?;
+        let forbidden = plan.tools.keys().find(|tool| !guards.allows(tool))?;
         let message = format!("`{forbidden}` is not among the tools that may be called");
-        Some(Failure::lasting(Code::ToolNotAllowed, message))
+        Some(Failure::permanent(Code::ToolNotAllowed, message))
     }
 
     /// The input of a composition inside, defaults filled in, or why it does not fit.
-    fn admitted(&self, plan: &Plan, input: Value) -> Outcome<Value> {
+    fn admit_input(&self, plan: &Plan, input: Value) -> StepResult<Value> {
         match admit(plan, input, &self.state.context, self.limits) {
             Ok(input) => Ok(input),
             Err(errors) => {
@@ -131,45 +131,48 @@ impl Moment<'_> {
                     || (Code::InputSchema, "the input does not fit".to_owned()),
                     |error| (error.code, error.message),
                 );
-                Err(Failure::lasting(code, message))
+                Err(Failure::permanent(code, message))
             }
         }
     }
 
     pub(super) fn succeed(&mut self, node: NodeId, output: Value) {
         let step = self.state.step(node).clone();
-        match self.given(node, &step, &output) {
+        match self.assigned_names(node, &step, &output) {
             Ok(given) => self.record(Fact::Succeeded { node, output, given }),
             Err(failure) => self.fail(node, failure),
         }
     }
 
-    fn set(&mut self, node: NodeId, step: &Step, names: &[(Arc<str>, Template)]) -> Outcome<()> {
+    fn set(&mut self, node: NodeId, step: &Step, names: &[(Arc<str>, Template)]) -> StepResult<()> {
         let mut values = Map::with_capacity(names.len());
         for (name, template) in names {
             values.insert(name.clone(), self.eval(node, template)?);
         }
         let mut given = values.clone();
         let output = Value::from(values);
-        if let Some(more) = self.given(node, step, &output)? {
+        if let Some(more) = self.assigned_names(node, step, &output)? {
             given.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
         self.record(Fact::Succeeded { node, output, given: Some(given.into()) });
         Ok(())
     }
 
-    fn wait(&mut self, node: NodeId, duration: &Template) -> Outcome<()> {
+    fn wait(&mut self, node: NodeId, duration: &Template) -> StepResult<()> {
         let value = self.eval(node, duration)?;
         let millis = match &value {
             Value::String(text) => parse_duration(text),
             other => other.as_u64(),
         };
         let Some(millis) = millis.filter(|millis| *millis <= self.limits.duration_ms_max) else {
-            return Err(Failure::lasting(Code::Expression, format!("`{value}` is not a duration")));
+            return Err(Failure::permanent(
+                Code::Expression,
+                format!("`{value}` is not a duration"),
+            ));
         };
         let until_ms = self.at_ms.saturating_add(millis);
         self.record(Fact::Slept { node, until_ms });
-        self.turn.perform.push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+        self.turn.perform.push(Effect::SetTimer { timer: TimerId::Step(node), at_ms: until_ms });
         Ok(())
     }
 
@@ -179,12 +182,12 @@ impl Moment<'_> {
         node: NodeId,
         message: &Template,
         form: Option<&Schema>,
-    ) -> Outcome<()> {
+    ) -> StepResult<()> {
         let message = self.eval(node, message)?;
         self.record(Fact::Asked { node, candidate: 0, args: message });
         let wants_data = form.is_some_and(|form| !form.violations(&Value::Null).is_empty());
         if self.state.options().is_some_and(|options| options.approved) && !wants_data {
-            self.approved(node, true, &"consent given beforehand".into(), Value::Null);
+            self.approval_decided(node, true, &"consent given beforehand".into(), Value::Null);
             return Ok(());
         }
         self.ask(node);
@@ -199,14 +202,20 @@ impl Moment<'_> {
     }
 
     /// An `approve` step has its answer.
-    pub(super) fn approved(&mut self, node: NodeId, granted: bool, by: &Arc<str>, data: Value) {
+    pub(super) fn approval_decided(
+        &mut self,
+        node: NodeId,
+        granted: bool,
+        by: &Arc<str>,
+        data: Value,
+    ) {
         if granted {
             if let StepKind::Approve { schema: Some(schema), .. } = &self.state.step(node).kind
                 && !data.is_null()
                 && let Some(violation) = schema.violations(&data).into_iter().next()
             {
                 let message = format!("the answer of {by} does not fit: {violation}");
-                return self.fail(node, Failure::lasting(Code::InputSchema, message));
+                return self.fail(node, Failure::permanent(Code::InputSchema, message));
             }
             let output = Value::object([
                 ("approved", Value::Bool(true)),
@@ -217,7 +226,7 @@ impl Moment<'_> {
             return self.succeed(node, output);
         }
         let id = self.state.step(node).id.clone();
-        let mut failure = Failure::lasting(Code::Denied, format!("`{id}` was not approved"));
+        let mut failure = Failure::permanent(Code::Denied, format!("`{id}` was not approved"));
         failure.hint = Some(
             "approve it when asked, or consent beforehand: `--yes`, or `options.approved`".into(),
         );
@@ -227,11 +236,11 @@ impl Moment<'_> {
     /// Nobody answered in time; the author said what that means.
     pub(super) fn approval_timed_out(&mut self, node: NodeId, step: &Step) {
         let StepKind::Approve { on_timeout, .. } = &step.kind else { return };
-        let granted = *on_timeout == Silence::Approve;
-        self.approved(node, granted, &"nobody answered in time".into(), Value::Null);
+        let granted = *on_timeout == OnApprovalTimeout::Approve;
+        self.approval_decided(node, granted, &"nobody answered in time".into(), Value::Null);
     }
 
-    fn open_body(&mut self, node: NodeId, which: usize, item: Option<Item>) {
+    fn open_body(&mut self, node: NodeId, which: usize, item: Option<LoopItem>) {
         let body = self.state.planned(node).bodies[which];
         self.record(Fact::Opened { node, body, item });
     }
@@ -245,19 +254,19 @@ impl Moment<'_> {
     /// Begins an attempt at a step that calls a composition.
     pub(super) fn enter_composition(&mut self, node: NodeId, candidate: u16, input: Value) {
         let nested = self.state.planned(node).nested[&candidate].clone();
-        match self.admitted(&nested, input) {
+        match self.admit_input(&nested, input) {
             Ok(input) => {
                 self.record(Fact::Entered { node, candidate, input });
-                self.limit_attempt(node);
+                self.set_attempt_timer(node);
             }
             Err(failure) => self.fail(node, failure),
         }
     }
 
-    fn choose(&mut self, node: NodeId, cases: &[Case], otherwise: bool) -> Outcome<()> {
+    fn choose(&mut self, node: NodeId, cases: &[Case], otherwise: bool) -> StepResult<()> {
         for (which, case) in cases.iter().enumerate() {
             let scope = FrameScope::new(self.state, node.frame);
-            if self.truth(&case.when, &scope, "`when`")? {
+            if self.eval_condition(&case.when, &scope, "`when`")? {
                 self.open_body(node, which, None);
                 return Ok(());
             }
@@ -270,17 +279,17 @@ impl Moment<'_> {
         Ok(())
     }
 
-    fn start_loop(&mut self, node: NodeId, each: &LoopStep) -> Outcome<()> {
+    fn start_loop(&mut self, node: NodeId, each: &LoopStep) -> StepResult<()> {
         let over = self.eval(node, &each.over)?;
         let Value::Array(items) = &over else {
             let message = format!("`over` must be an array, but is {}", over.kind());
-            return Err(Failure::lasting(Code::TypeMismatch, message));
+            return Err(Failure::permanent(Code::TypeMismatch, message));
         };
         let own = each.max_iterations.map_or(usize::MAX, |max| max as usize);
         let max = own.min(self.limits.loop_items_max);
         if items.len() > max {
             let message = format!("the loop has {} items, the limit is {max}", items.len());
-            return Err(Failure::lasting(Code::LoopLimit, message));
+            return Err(Failure::permanent(Code::LoopLimit, message));
         }
         if items.is_empty() {
             self.succeed(node, Value::from(Vec::new()));
@@ -295,19 +304,19 @@ impl Moment<'_> {
     }
 
     fn open_next_item(&mut self, node: NodeId) {
-        let record = self.state.record(node);
+        let record = self.state.step_state(node);
         let index = record.frames.len();
         let items = record.items.as_ref().expect("a loop that runs has its items");
-        let item = Item { value: items[index].clone(), index, length: items.len() };
+        let item = LoopItem { value: items[index].clone(), index, length: items.len() };
         self.open_body(node, 0, Some(item));
     }
 
     /// One of a step's bodies is over.
     pub(super) fn frame_closed(&mut self, node: NodeId, frame: u32) {
-        let Node::Open { candidate } = self.state.record(node).node else { return };
+        let NodeState::Open { candidate } = self.state.step_state(node).node else { return };
         let step = self.state.step(node).clone();
         let is_call = matches!(step.kind, StepKind::Tool(_));
-        if let (false, Some(failure)) = (is_call, self.state.record(node).ended_by.clone()) {
+        if let (false, Some(failure)) = (is_call, self.state.step_state(node).ended_by.clone()) {
             if self.all_closed(node) {
                 self.settle_with(node, Err(failure));
             }
@@ -389,7 +398,7 @@ impl Moment<'_> {
     }
 
     fn branch_closed(&mut self, node: NodeId, frame: u32, names: &[Arc<str>], wait_for: WaitFor) {
-        let frames = self.state.record(node).frames.clone();
+        let frames = self.state.step_state(node).frames.clone();
         let position = frames.iter().position(|other| *other == frame).unwrap_or(0);
         let all_closed = self.all_closed(node);
         let outcome = self.outcome(frame);
@@ -414,7 +423,7 @@ impl Moment<'_> {
             (_, Err(failure)) => Err(failure),
         };
         let over: Arc<Failure> =
-            Arc::new(Failure::lasting(Code::Cancelled, "another branch decided"));
+            Arc::new(Failure::permanent(Code::Cancelled, "another branch decided"));
         self.stop_bodies(node, &over);
         self.settle_with(node, value);
     }
@@ -436,19 +445,19 @@ impl Moment<'_> {
             })
             .collect();
         let message = format!("no branch succeeded: {}", messages.join("; "));
-        let mut failure = Failure::lasting(Code::ToolError, message);
+        let mut failure = Failure::permanent(Code::ToolError, message);
         failure.in_doubt = frames.iter().any(|frame| self.state.has_doubt(*frame));
         Arc::new(failure)
     }
 
     fn all_closed(&self, node: NodeId) -> bool {
-        let record = self.state.record(node);
+        let record = self.state.step_state(node);
         record.closed as usize == record.frames.len()
     }
 
     /// Asks every body of a step that is still under way to end.
     pub(super) fn stop_bodies(&mut self, node: NodeId, failure: &Arc<Failure>) {
-        for frame in self.state.record(node).frames.clone() {
+        for frame in self.state.step_state(node).frames.clone() {
             if !self.state.frame(frame).closed {
                 self.stop(frame, failure);
             }
@@ -461,7 +470,7 @@ impl Moment<'_> {
         {
             self.stop_bodies(node, &failure);
         }
-        let record = self.state.record(node);
+        let record = self.state.step_state(node);
         let stopped = record.has_final_failure
             || (record.has_failed_body && each.on_item_failure == ItemFailure::Stop);
         let more = record.items.as_ref().is_some_and(|items| record.frames.len() < items.len());
@@ -469,7 +478,7 @@ impl Moment<'_> {
             return self.open_next_item(node);
         }
         if self.all_closed(node) {
-            let frames = self.state.record(node).frames.clone();
+            let frames = self.state.step_state(node).frames.clone();
             let values: Result<Vec<Value>, Arc<Failure>> =
                 frames.iter().map(|frame| self.item_value(*frame, each)).collect();
             self.settle_with(node, values.map(Value::from));
@@ -485,7 +494,7 @@ impl Moment<'_> {
                 Some(output) => {
                     let scope = FrameScope::new(self.state, frame);
                     let value = output.eval(&scope, self.limits);
-                    value.map_err(|error| Arc::new(super::forward::evaluation(error)))
+                    value.map_err(|error| Arc::new(super::advance::evaluation_failure(error)))
                 }
             },
         }
@@ -497,14 +506,14 @@ impl Moment<'_> {
             outcome => return self.settle_with(node, outcome),
         };
         let scope = FrameScope::new(self.state, frame);
-        match self.truth(&repeat.until, &scope, "`until`") {
+        match self.eval_condition(&repeat.until, &scope, "`until`") {
             Err(failure) => self.fail(node, failure),
             Ok(true) => self.succeed(node, value),
             Ok(false) => {
-                let rounds = self.state.record(node).frames.len();
+                let rounds = self.state.step_state(node).frames.len();
                 if rounds >= repeat.max_iterations as usize {
                     let message = format!("`until` did not hold within {rounds} rounds");
-                    return self.fail(node, Failure::lasting(Code::LoopLimit, message));
+                    return self.fail(node, Failure::permanent(Code::LoopLimit, message));
                 }
                 if repeat.delay_ms == 0 {
                     return self.open_body(node, 0, None);
@@ -513,7 +522,7 @@ impl Moment<'_> {
                 self.record(Fact::Paused { node, until_ms });
                 self.turn
                     .perform
-                    .push(Effect::Wake { timer: TimerId::Step(node), at_ms: until_ms });
+                    .push(Effect::SetTimer { timer: TimerId::Step(node), at_ms: until_ms });
             }
         }
     }

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use super::forward::{Moment, Outcome, evaluation};
-use super::frame::Record;
+use super::advance::{StepResult, TurnBuilder, evaluation_failure};
+use super::frame::StepState;
 use super::journal::Fact;
-use super::node::Node;
+use super::node::NodeState;
 use super::scope::FrameScope;
-use super::state::State;
+use super::state::RunState;
 use crate::composition::Flow;
 use crate::diagnostic::Code;
 use crate::expr::Template;
 use crate::value::{Map, Value};
 use crate::view::RunStatus;
 
-impl Moment<'_> {
+impl TurnBuilder<'_> {
     /// Nothing more is to be done.
     pub(super) fn finish(&mut self) {
-        if self.state.activation_of(0).back.is_some() {
-            self.finish_back();
+        if self.state.activation_of(0).rollback.is_some() {
+            self.finish_rollback();
         } else {
             self.finish_forward();
         }
@@ -50,8 +50,8 @@ impl Moment<'_> {
             None => {}
         }
         let plan = self.state.plan_of(0);
-        let failed = |record: &Record| {
-            let tolerated = matches!(record.node, Node::Tolerated { .. });
+        let failed = |record: &StepState| {
+            let tolerated = matches!(record.node, NodeState::Tolerated { .. });
             record.node.failure().is_some() && !tolerated
         };
         if !root.nodes.iter().any(failed) {
@@ -63,7 +63,7 @@ impl Moment<'_> {
         // Partial when some step that nobody waits for has its value.
         let mut nodes = self.state.nodes_of(0);
         let is_sink = |node| self.state.planned(node).dependants.is_empty();
-        if nodes.any(|node| is_sink(node) && self.state.record(node).node.output().is_some()) {
+        if nodes.any(|node| is_sink(node) && self.state.step_state(node).node.output().is_some()) {
             RunStatus::Partial
         } else {
             RunStatus::Failed
@@ -72,23 +72,23 @@ impl Moment<'_> {
 
     /// The result of a composition: its `output`, else every output key with its value. When not
     /// everything worked, what cannot be worked out is left away instead of failing again.
-    pub(super) fn result(&self, frame: u32, complete: bool) -> Outcome<Value> {
+    pub(super) fn result(&self, frame: u32, complete: bool) -> StepResult<Value> {
         let plan = self.state.plan_of(frame);
         if let Some(output) = &plan.composition.output {
             let scope = FrameScope::new(self.state, frame);
             return match output.eval(&scope, self.limits) {
                 Ok(value) => Ok(value),
-                Err(_) if !complete => Ok(self.known_part(output, &scope)),
-                Err(error) => Err(evaluation(error)),
+                Err(_) if !complete => Ok(self.partial_output(output, &scope)),
+                Err(error) => Err(evaluation_failure(error)),
             };
         }
         Ok(results(self.state, frame).into())
     }
 }
 
-impl Moment<'_> {
+impl TurnBuilder<'_> {
     /// Of an output that cannot be worked out as a whole, the members that can.
-    fn known_part(&self, output: &Template, scope: &FrameScope<'_>) -> Value {
+    fn partial_output(&self, output: &Template, scope: &FrameScope<'_>) -> Value {
         let Template::Object(members) = output else { return Value::Null };
         let known = members.iter().filter_map(|(name, member)| {
             member.eval(scope, self.limits).ok().map(|value| (name.clone(), value))
@@ -98,11 +98,13 @@ impl Moment<'_> {
 }
 
 /// Every output key of an activation with its value; of a program's step, the last visit's.
-pub(super) fn results(state: &State, frame: u32) -> Map {
+pub(super) fn results(state: &RunState, frame: u32) -> Map {
     let mut results = Map::with_capacity(state.frame(frame).nodes.len());
     for node in state.nodes_of(frame) {
         // What was taken back is no result.
-        if let Node::Done { output } | Node::Tolerated { output, .. } = &state.record(node).node {
+        if let NodeState::Done { output } | NodeState::Tolerated { output, .. } =
+            &state.step_state(node).node
+        {
             let step = state.step(node);
             let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
             results.insert(key.clone(), output.clone());

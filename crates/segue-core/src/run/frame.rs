@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use super::found::Trail;
-use super::journal::{Failure, Item, NodeId};
-use super::node::Node;
+use super::journal::{Failure, LoopItem, NodeId};
+use super::node::NodeState;
+use super::resume::ResumeHandle;
 use crate::composition::Strategy;
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan};
@@ -24,9 +24,9 @@ pub(super) struct Activation {
     /// How many compositions are around it.
     pub(super) depth: usize,
     /// Whether it takes back the step that entered it.
-    pub(super) is_undo: bool,
+    pub(super) is_rollback: bool,
     /// Whether it takes something back, or is inside what does.
-    pub(super) is_inside_undo: bool,
+    pub(super) is_inside_rollback: bool,
     /// The activation that somebody has allowed as a whole: this one, or one around it.
     pub(super) covered_by: Option<u32>,
     /// Steps of this activation, and of those inside it, that hold a slot.
@@ -34,33 +34,33 @@ pub(super) struct Activation {
     pub(super) max_concurrency: u32,
     pub(super) strategy: Strategy,
     /// Steps whose needs are met, the most urgent first.
-    pub(super) ready: BinaryHeap<Ready>,
+    pub(super) ready: BinaryHeap<ReadyStep>,
     /// Whether it is among those that may have a step to start.
-    pub(super) is_awake: bool,
+    pub(super) is_runnable: bool,
     /// Activations of bodies, here and inside, that are not over.
     pub(super) open_frames: u32,
     /// What a chain knows by name.
     pub(super) names: Value,
     /// How it is taken back, once that has begun.
-    pub(super) back: Option<Back>,
+    pub(super) rollback: Option<Rollback>,
 }
 
 /// A composition on its way back.
 #[derive(Debug)]
-pub(super) struct Back {
+pub(super) struct Rollback {
     /// The failure that everything is taken back for.
     pub(super) cause: Arc<Failure>,
     /// What is still to be taken back, the next one last.
-    pub(super) left: Vec<NodeId>,
+    pub(super) remaining: Vec<NodeId>,
     /// What is being taken back.
-    pub(super) at: Option<NodeId>,
+    pub(super) current: Option<NodeId>,
     /// Steps that stay, each with the later one that cannot be taken back.
-    pub(super) kept: BTreeMap<NodeId, NodeId>,
+    pub(super) blocked: BTreeMap<NodeId, NodeId>,
 }
 
 impl Activation {
     /// Whether a failure takes back what it did.
-    pub(super) fn takes_back(&self) -> bool {
+    pub(super) fn rolls_back_on_failure(&self) -> bool {
         let handling = &self.plan.composition.error_handling;
         handling.rollback_on_failure || self.strategy == Strategy::Rollback
     }
@@ -72,16 +72,16 @@ impl Activation {
             strategy: composition.error_handling.strategy,
             running: 0,
             ready: BinaryHeap::new(),
-            is_awake: false,
+            is_runnable: false,
             root,
             parent: None,
             depth: 0,
-            is_undo: false,
-            is_inside_undo: false,
+            is_rollback: false,
+            is_inside_rollback: false,
             covered_by: None,
             open_frames: 0,
             names: Value::Null,
-            back: None,
+            rollback: None,
             input,
             plan,
         }
@@ -91,14 +91,14 @@ impl Activation {
 /// A step whose needs are met. Of two, the one with the longer way to the end goes first when
 /// durations are known; otherwise declaration order decides.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ready {
+pub(super) struct ReadyStep {
     remaining_ms: u64,
     order: Reverse<(u32, u32)>,
 }
 
-impl Ready {
-    pub(super) fn new(node: NodeId, remaining_ms: u64) -> Ready {
-        Ready { remaining_ms, order: Reverse((node.frame, node.position)) }
+impl ReadyStep {
+    pub(super) fn new(node: NodeId, remaining_ms: u64) -> ReadyStep {
+        ReadyStep { remaining_ms, order: Reverse((node.frame, node.position)) }
     }
 
     pub(super) fn node(&self) -> NodeId {
@@ -113,11 +113,11 @@ pub(super) struct Frame {
     pub(super) activation: u32,
     pub(super) body: BodyIndex,
     pub(super) parent: Option<NodeId>,
-    pub(super) item: Option<Item>,
+    pub(super) item: Option<LoopItem>,
     /// How many activations its step had opened before.
     pub(super) ordinal: u32,
     /// The steps of a graph in the order of the text; of a program, in the order of visits.
-    pub(super) nodes: Vec<Record>,
+    pub(super) nodes: Vec<StepState>,
     /// Where a program has been.
     pub(super) visits: Option<Visits>,
     /// Steps that are not settled.
@@ -163,43 +163,43 @@ impl Visits {
 
 /// A step and what is remembered of it.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct StepState {
     /// Which step of the plan it is.
     pub(super) step: StepIndex,
-    pub(super) node: Node,
+    pub(super) node: NodeState,
     /// Needs that are not settled.
     pub(super) waiting: u32,
     pub(super) attempts: u32,
     /// Attempts of the tool or fallback at hand.
-    pub(super) tries: u32,
+    pub(super) candidate_attempts: u32,
     pub(super) started_ms: u64,
     /// When the attempt at hand began.
     pub(super) attempt_ms: u64,
     pub(super) ended_ms: u64,
     /// When its rest or wait is over, and how long it is.
     pub(super) wake_ms: u64,
-    pub(super) rest_ms: u64,
+    pub(super) backoff_ms: u64,
     pub(super) args: Value,
     /// How the call at hand is found again.
-    pub(super) trail: Trail,
-    pub(super) given: Option<Shared<Map>>,
+    pub(super) resume_handle: ResumeHandle,
+    pub(super) assigned_names: Option<Shared<Map>>,
     /// The activations of its bodies.
     pub(super) frames: Vec<u32>,
     /// The activations of compositions that take it back.
-    pub(super) undo_frames: Vec<u32>,
+    pub(super) rollback_frames: Vec<u32>,
     /// When it was settled, in the order of the journal.
     pub(super) settled_seq: u64,
     /// The entry with which it asked a person last.
     pub(super) asked_seq: u64,
     /// Whether a person said yes to the call at hand.
-    pub(super) is_granted: bool,
+    pub(super) is_confirmed: bool,
     /// Which visit of its step it is, in a program.
     pub(super) visit: u32,
     /// Whether its value is that of an earlier run.
     pub(super) is_reused: bool,
     /// Attempts to take it back, and what the last one was given.
-    pub(super) undo_tries: u32,
-    pub(super) undo_args: Value,
+    pub(super) rollback_attempts: u32,
+    pub(super) rollback_args: Value,
     /// Whether an earlier attempt may have done its work although it failed.
     pub(super) was_in_doubt: bool,
     /// Whether an earlier attempt did its work although it failed.
@@ -209,7 +209,7 @@ pub(super) struct Record {
     /// How often the probe was asked.
     pub(super) probes: u32,
     /// How often it was asked about the doubt at hand.
-    pub(super) probe_tries: u32,
+    pub(super) probe_attempts: u32,
     /// 0 when the tool itself was tried last, n when it was the n-th fallback.
     pub(super) candidate: u16,
     /// Why its bodies were ended before they were over.
@@ -228,9 +228,9 @@ pub(super) struct Record {
     pub(super) items: Option<Shared<Vec<Value>>>,
 }
 
-impl Record {
+impl StepState {
     /// An attempt failed and another follows; whether one left something behind is never forgotten.
-    pub(super) fn remember(&mut self, failure: &Arc<Failure>) {
+    pub(super) fn note_failure(&mut self, failure: &Arc<Failure>) {
         self.was_in_doubt |= failure.in_doubt;
         self.has_acted |= failure.acted;
         self.last_failure = Some(failure.clone());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::trace::Trace;
+use super::trace::TraceContext;
 use crate::access::Caller;
 use crate::composition::{Millis, Strategy};
 use crate::diagnostic::Code;
@@ -78,7 +78,7 @@ pub struct Started {
     pub caller: Option<Caller>,
     /// The trace that the run is told of in, so that whoever goes on with it stays in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 /// What a caller may ask for beyond the composition.
@@ -133,7 +133,7 @@ impl Entry {
 
 impl Failure {
     /// A failure that no retry mends.
-    pub fn lasting(code: Code, message: impl Into<Arc<str>>) -> Failure {
+    pub fn permanent(code: Code, message: impl Into<Arc<str>>) -> Failure {
         Failure {
             code,
             message: message.into(),
@@ -146,7 +146,7 @@ impl Failure {
     }
 
     /// Whether it may have left something behind that is to be taken back.
-    pub fn leaves_a_trace(&self) -> bool {
+    pub fn may_have_acted(&self) -> bool {
         self.in_doubt || self.acted
     }
 
@@ -156,14 +156,14 @@ impl Failure {
     }
 
     /// A failure that may pass.
-    pub fn passing(code: Code, message: impl Into<Arc<str>>) -> Failure {
-        Failure { retryable: true, ..Failure::lasting(code, message) }
+    pub fn transient(code: Code, message: impl Into<Arc<str>>) -> Failure {
+        Failure { retryable: true, ..Failure::permanent(code, message) }
     }
 }
 
 /// The item of one round of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Item {
+pub struct LoopItem {
     /// The item.
     pub value: Value,
     /// Counts from zero.
@@ -186,7 +186,7 @@ pub enum Fact {
         body: BodyIndex,
         /// The item, in a loop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        item: Option<Item>,
+        item: Option<LoopItem>,
     },
     /// A step entered the composition that it calls.
     Entered {
@@ -249,14 +249,16 @@ pub enum Fact {
         args: Value,
     },
     /// Whoever was called works on it under a name of its own, by which it can be found again.
-    Followed {
+    #[serde(rename = "followed")]
+    HandleReceived {
         /// The step.
         node: NodeId,
         /// What it takes to find it.
         handle: Value,
     },
     /// The engine stopped while such a call was under way; it is looked for.
-    Sought {
+    #[serde(rename = "sought")]
+    ResumeSent {
         /// The step.
         node: NodeId,
     },
@@ -315,7 +317,8 @@ pub enum Fact {
         node: NodeId,
     },
     /// An attempt failed and will be repeated.
-    Rested {
+    #[serde(rename = "rested")]
+    BackedOff {
         /// The step.
         node: NodeId,
         /// Why it failed.
@@ -439,21 +442,24 @@ pub enum Fact {
         steps: Vec<NodeId>,
     },
     /// The call that takes a step back was announced.
-    UndoCalled {
+    #[serde(rename = "undo_called")]
+    RollbackCalled {
         /// The step.
         node: NodeId,
         /// What it is called with.
         args: Value,
     },
     /// A step is taken back by a composition, which was entered.
-    UndoEntered {
+    #[serde(rename = "undo_entered")]
+    RollbackEntered {
         /// The step.
         node: NodeId,
         /// The composition's input.
         input: Value,
     },
     /// An attempt to take a step back failed and will be repeated.
-    UndoRested {
+    #[serde(rename = "undo_rested")]
+    RollbackBackedOff {
         /// The step.
         node: NodeId,
         /// Why it failed.
@@ -462,26 +468,30 @@ pub enum Fact {
         until_ms: u64,
     },
     /// A step was taken back.
-    Undone {
+    #[serde(rename = "undone")]
+    RolledBack {
         /// The step.
         node: NodeId,
     },
     /// A step was not taken back.
-    UndoFailed {
+    #[serde(rename = "undo_failed")]
+    RollbackFailed {
         /// The step.
         node: NodeId,
         /// Why not.
         failure: Arc<Failure>,
     },
     /// References in a step's arguments have no value, and stay as they were written.
-    Kept {
+    #[serde(rename = "kept")]
+    ReferencesKept {
         /// The step.
         node: NodeId,
         /// The references, braces included.
         references: Vec<Arc<str>>,
     },
     /// An answer came after nobody waited for it any more; it changes nothing.
-    Late {
+    #[serde(rename = "late")]
+    AnsweredLate {
         /// The step.
         node: NodeId,
         /// The attempt that it answers.
@@ -502,7 +512,7 @@ pub enum Fact {
 impl Fact {
     /// Whether it settles something: a run that only begins calls again, looks for them or asks about
     /// them is where it was.
-    pub fn settles(&self) -> bool {
+    pub fn is_progress(&self) -> bool {
         match self {
             Fact::Consented { .. }
             | Fact::Granted { .. }
@@ -510,7 +520,7 @@ impl Fact {
             | Fact::CancelAsked { .. }
             | Fact::Expanded { .. }
             | Fact::Resolved { .. }
-            | Fact::Rested { .. }
+            | Fact::BackedOff { .. }
             | Fact::GaveUp { .. }
             | Fact::Succeeded { .. }
             | Fact::Reused { .. }
@@ -523,9 +533,9 @@ impl Fact {
             | Fact::Closed { .. }
             | Fact::RollbackAsked { .. }
             | Fact::RollbackStarted { .. }
-            | Fact::UndoRested { .. }
-            | Fact::Undone { .. }
-            | Fact::UndoFailed { .. }
+            | Fact::RollbackBackedOff { .. }
+            | Fact::RolledBack { .. }
+            | Fact::RollbackFailed { .. }
             | Fact::Finished { .. } => true,
             Fact::Started(_)
             | Fact::Opened { .. }
@@ -534,8 +544,8 @@ impl Fact {
             | Fact::ConsentAsked
             | Fact::Asked { .. }
             | Fact::Called { .. }
-            | Fact::Followed { .. }
-            | Fact::Sought { .. }
+            | Fact::HandleReceived { .. }
+            | Fact::ResumeSent { .. }
             | Fact::Expanding { .. }
             | Fact::Visited { .. }
             | Fact::Probed { .. }
@@ -544,10 +554,10 @@ impl Fact {
             | Fact::Woke { .. }
             | Fact::Paused { .. }
             | Fact::Slept { .. }
-            | Fact::UndoCalled { .. }
-            | Fact::UndoEntered { .. }
-            | Fact::Kept { .. }
-            | Fact::Late { .. } => false,
+            | Fact::RollbackCalled { .. }
+            | Fact::RollbackEntered { .. }
+            | Fact::ReferencesKept { .. }
+            | Fact::AnsweredLate { .. } => false,
         }
     }
 
@@ -562,13 +572,13 @@ impl Fact {
             | Fact::Asked { node, .. }
             | Fact::Granted { node, .. }
             | Fact::Called { node, .. }
-            | Fact::Followed { node, .. }
-            | Fact::Sought { node }
+            | Fact::HandleReceived { node, .. }
+            | Fact::ResumeSent { node }
             | Fact::Probed { node, .. }
             | Fact::Doubted { node, .. }
             | Fact::Resolved { node, .. }
             | Fact::Lost { node }
-            | Fact::Rested { node, .. }
+            | Fact::BackedOff { node, .. }
             | Fact::Woke { node }
             | Fact::GaveUp { node, .. }
             | Fact::Paused { node, .. }
@@ -580,13 +590,13 @@ impl Fact {
             | Fact::Skipped { node, .. }
             | Fact::Cancelled { node, .. }
             | Fact::TimedOut { node, .. }
-            | Fact::UndoCalled { node, .. }
-            | Fact::UndoEntered { node, .. }
-            | Fact::UndoRested { node, .. }
-            | Fact::Undone { node }
-            | Fact::UndoFailed { node, .. }
-            | Fact::Kept { node, .. }
-            | Fact::Late { node, .. } => Some(*node),
+            | Fact::RollbackCalled { node, .. }
+            | Fact::RollbackEntered { node, .. }
+            | Fact::RollbackBackedOff { node, .. }
+            | Fact::RolledBack { node }
+            | Fact::RollbackFailed { node, .. }
+            | Fact::ReferencesKept { node, .. }
+            | Fact::AnsweredLate { node, .. } => Some(*node),
             Fact::Refused { node, .. } => *node,
             Fact::Started(_)
             | Fact::ConsentAsked

@@ -8,59 +8,59 @@
 //! Not here: clocks and waiting (the driver's), expressions ([`crate::expr`]), storage.
 
 mod admit;
+mod advance;
 mod attempt;
-mod back;
+mod attempts;
 mod consent;
 mod container;
-mod doubt;
-mod dry;
 mod finish;
-mod forward;
-mod found;
 mod frame;
+mod in_doubt;
 mod journal;
 mod node;
-mod place;
+mod path;
+mod preview;
 mod program;
 mod recover;
 mod redact;
 mod rerun;
+mod resume;
 mod retry;
+mod rollback;
 mod schedule;
 mod scope;
-mod settle;
 mod state;
+mod stopping;
 mod trace;
-mod tries;
 mod view;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use admit::admit;
-pub use dry::dry_run;
-pub use journal::{Entry, Fact, Failure, Item, JOURNAL_FORMAT, NodeId, Options, Started};
+pub use journal::{Entry, Fact, Failure, JOURNAL_FORMAT, LoopItem, NodeId, Options, Started};
+pub use preview::dry_run;
 pub use redact::REDACTED;
-pub use rerun::Reused;
+pub use rerun::ReusedStep;
 pub(crate) use retry::delay_ms;
-pub use trace::{SpanId, Spanned, Trace};
+pub use trace::{SpanId, SpanSubject, TraceContext};
 
 use crate::access::Caller;
 use crate::budget;
-use crate::composition::{StepKind, Undo};
+use crate::composition::{ResolvedRollback, StepKind};
 use crate::id::ToolId;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
-use crate::plan::{Declared, Plan};
+use crate::plan::{DeclaredCall, Plan};
 use crate::schema::Schema;
 use crate::tool::{Impact, ToolSpec};
 use crate::value::Value;
 use crate::view::{AttemptView, DecisionView, RunStatus, RunView, StepStatus};
-use state::State;
+use state::RunState;
 
 /// One execution of a plan.
 pub struct Run {
-    state: State,
+    state: RunState,
     limits: Arc<Limits>,
     interrupt: Interrupt,
 }
@@ -82,7 +82,7 @@ pub enum TimerId {
     /// The end of a step's rest or wait.
     Step(NodeId),
     /// The end of a rest between two attempts to take a step back.
-    Undo(NodeId),
+    Rollback(NodeId),
     /// The end of the time that one attempt of a step has, where no call says so by itself; and of
     /// the time that a call is awaited after its run stopped.
     Attempt(CallId),
@@ -109,7 +109,7 @@ pub enum EventKind {
         /// What it is started with.
         started: Box<Started>,
         /// What it takes over.
-        reused: Vec<Reused>,
+        reused: Vec<ReusedStep>,
     },
     /// A call was answered.
     Answered {
@@ -119,7 +119,7 @@ pub enum EventKind {
         answer: Answer,
     },
     /// Whoever was called works on it under a name of its own, by which it can be found again.
-    Followed {
+    HandleReceived {
         /// Which call.
         call: CallId,
         /// What it takes to find it, as whoever was called wants to hear it.
@@ -155,12 +155,12 @@ pub enum EventKind {
         /// Who wants it.
         by: Arc<str>,
         /// Whether what was done is to be taken back, too.
-        rolls_back: bool,
+        roll_back: bool,
     },
     /// The run was paused, or an evaluation that took too long was stopped: it goes on.
     Proceed,
     /// A time has come.
-    Fired(TimerId),
+    TimerFired(TimerId),
     /// Somebody wants the run to end.
     Cancel {
         /// Who.
@@ -178,7 +178,7 @@ pub enum Answer {
     /// Not within its time.
     TimedOut,
     /// It was ended before it answered.
-    Ended,
+    Aborted,
     /// It was ended before it was sent, so it has surely done nothing.
     Unsent,
 }
@@ -192,7 +192,7 @@ pub enum Effect {
     /// what it answers counts. One that has not been sent is not sent.
     Settle(CallId),
     /// End a call that is under way; its answer is awaited nevertheless.
-    End(CallId),
+    Abort(CallId),
     /// Ask a person.
     Ask(Question),
     /// Compile and plan a composition that was made at run time.
@@ -203,7 +203,7 @@ pub enum Effect {
         document: Value,
     },
     /// Say when a time has come.
-    Wake {
+    SetTimer {
         /// What to say.
         timer: TimerId,
         /// When, in milliseconds since 1970.
@@ -236,7 +236,7 @@ pub struct Call {
     pub overwrites: Overwrites,
     /// What finds the call, when it was made before and its answer is still wanted: nothing is sent
     /// again.
-    pub follows: Option<Value>,
+    pub resume_handle: Option<Value>,
 }
 
 /// What a call may overwrite. Whether a call asks is decided before it waits for its turn: what appears
@@ -261,9 +261,9 @@ impl Overwrites {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The step's own work.
-    Do,
+    Work,
     /// Taking the step back.
-    Undo,
+    Rollback,
     /// Finding out whether a call in doubt did its work.
     Probe,
 }
@@ -304,7 +304,7 @@ pub struct Question {
 
 /// A call that would take a step back, once there may be nobody to ask about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UndoCall {
+pub struct RollbackCall {
     /// The tool.
     pub tool: ToolId,
     /// What it would be called with, as it is written.
@@ -323,7 +323,7 @@ pub enum QuestionKind {
         /// What it would run with.
         input: Value,
         /// What it may call.
-        calls: Vec<Declared>,
+        calls: Vec<DeclaredCall>,
     },
     /// Whether a tool may be called.
     Call {
@@ -334,11 +334,11 @@ pub enum QuestionKind {
         /// What that does to the world.
         effect: Impact,
         /// Whether that can be taken back.
-        is_undoable: bool,
+        can_roll_back: bool,
         /// What it may call in turn: its own code, or the steps of an atomic composition.
-        parts: Vec<Declared>,
+        parts: Vec<DeclaredCall>,
         /// What would take it back, where that is asked for too.
-        undo: Option<UndoCall>,
+        rollback: Option<RollbackCall>,
     },
     /// What an `approve` step wants to know.
     Approval {
@@ -378,7 +378,7 @@ pub struct Turn {
 impl Run {
     /// A run that has not begun.
     pub fn new(plan: Arc<Plan>, limits: Arc<Limits>) -> Run {
-        Run { state: State::new(plan), limits, interrupt: Interrupt::default() }
+        Run { state: RunState::new(plan), limits, interrupt: Interrupt::default() }
     }
 
     /// The run that wrote this journal. A journal that no run can have written is refused.
@@ -396,8 +396,8 @@ impl Run {
 
     /// Hides texts that nobody may see, though no composition says so of them: of this run they are not
     /// written down either.
-    pub fn hide(&mut self, texts: impl IntoIterator<Item = String>) {
-        self.state.hide(texts.into_iter().collect());
+    pub fn redact_texts(&mut self, texts: impl IntoIterator<Item = String>) {
+        self.state.add_secret_texts(texts.into_iter().collect());
     }
 
     /// Takes in what happened, and says what to write down and what to do.
@@ -410,19 +410,19 @@ impl Run {
     /// The same in a turn with what happened before it: everything is written before anything of it
     /// is done.
     pub fn handle_into(&mut self, event: Event, turn: &mut Turn) {
-        let mut moment = forward::Moment {
+        let mut builder = advance::TurnBuilder {
             state: &mut self.state,
             limits: &self.limits,
             at_ms: event.at_ms,
             entropy: event.entropy,
-            is_taken_up: false,
+            ends_on_resume: false,
             turn: std::mem::take(turn),
         };
         // A rollback cannot be cancelled: only its budgets end what it evaluates.
-        let goes_back = moment.state.goes_back();
-        let interrupt = if goes_back { Interrupt::default() } else { self.interrupt.clone() };
-        budget::interruptible(&interrupt, || moment.handle(event.kind));
-        *turn = moment.turn;
+        let is_rolling_back = builder.state.is_rolling_back();
+        let interrupt = if is_rolling_back { Interrupt::default() } else { self.interrupt.clone() };
+        budget::interruptible(&interrupt, || builder.handle(event.kind));
+        *turn = builder.turn;
     }
 
     /// The flag that stops this run's evaluations from another thread.
@@ -456,7 +456,7 @@ impl Run {
     }
 
     /// The trace that it is told of in, if it is.
-    pub fn trace(&self) -> Option<&Trace> {
+    pub fn trace(&self) -> Option<&TraceContext> {
         self.state.started.as_ref()?.trace.as_ref()
     }
 
@@ -471,7 +471,7 @@ impl Run {
     }
 
     /// What the run was given: its input, and what its caller brought.
-    pub fn given(&self) -> (&Value, &Value) {
+    pub fn input_and_context(&self) -> (&Value, &Value) {
         const NOTHING: &Value = &Value::Null;
         let started = self.state.started.as_ref();
         started.map_or((NOTHING, NOTHING), |started| (&started.input, &started.context))
@@ -483,7 +483,7 @@ impl Run {
     }
 
     /// How many entries it has recorded.
-    pub fn recorded(&self) -> u64 {
+    pub fn entry_count(&self) -> u64 {
         self.state.seq
     }
 
@@ -493,7 +493,7 @@ impl Run {
     }
 
     /// Whether a question still stands.
-    pub fn is_asked(&self, question: QuestionId) -> bool {
+    pub fn has_open_question(&self, question: QuestionId) -> bool {
         let stands = match question.node {
             NodeId::RUN => self.state.consent_question(),
             node => view::question(&self.state, node),
@@ -507,8 +507,8 @@ impl Run {
     }
 
     /// A value without the texts that must not be written down.
-    pub fn discreet(&self, value: &Value) -> Value {
-        self.state.discreet(value)
+    pub fn redact_value(&self, value: &Value) -> Value {
+        self.state.redact_value(value)
     }
 
     /// Who decided what in the journal of this run, and what it was.
@@ -518,18 +518,18 @@ impl Run {
 
     /// Every attempt that the journal of this run tells of.
     pub fn attempts(&self, journal: &[Entry]) -> Vec<AttemptView> {
-        tries::attempts(&self.state, |node, candidate| self.tool_of(node, candidate), journal)
+        attempts::attempts(&self.state, |node, candidate| self.tool_name(node, candidate), journal)
     }
 
     /// How a fact leaves its step, if it settles one. Every text and event takes it from here: a call
     /// that may have done its work is in doubt, and never cancelled.
-    pub fn settled_as(&self, fact: &Fact) -> Option<StepStatus> {
-        self.state.settled_as(fact)
+    pub fn settled_status(&self, fact: &Fact) -> Option<StepStatus> {
+        self.state.settled_status(fact)
     }
 
     /// The keys of the calls that were announced and are not answered.
-    pub fn open_calls(&self) -> Vec<Arc<str>> {
-        self.state.open_calls()
+    pub fn open_call_keys(&self) -> Vec<Arc<str>> {
+        self.state.open_call_keys()
     }
 
     /// Whether nothing more happens.
@@ -544,14 +544,14 @@ impl Run {
 
     /// The tool that a step calls, or the word for what it does. Candidate 0 is the tool itself,
     /// n the n-th fallback.
-    pub fn tool_of(&self, node: NodeId, candidate: u16) -> String {
+    pub fn tool_name(&self, node: NodeId, candidate: u16) -> String {
         let step = self.state.step(node);
         match &step.kind {
             StepKind::Tool(_) => {
-                let call = forward::candidate_call(step, candidate);
+                let call = advance::candidate_call(step, candidate);
                 call.tool.as_ref().map_or_else(|| call.name.to_string(), |tool| tool.id.to_string())
             }
-            other => other.word().to_owned(),
+            other => other.keyword().to_owned(),
         }
     }
 
@@ -564,11 +564,11 @@ impl Run {
     ) -> Option<&Arc<ToolSpec>> {
         let step = self.state.step(node);
         let call = match purpose {
-            Purpose::Do if !matches!(step.kind, StepKind::Tool(_)) => return None,
-            Purpose::Do => forward::candidate_call(step, candidate),
+            Purpose::Work if !matches!(step.kind, StepKind::Tool(_)) => return None,
+            Purpose::Work => advance::candidate_call(step, candidate),
             Purpose::Probe => &step.probe.as_ref()?.call,
-            Purpose::Undo => match self.state.undo_of(node) {
-                Undo::Call(call) => call,
+            Purpose::Rollback => match self.state.resolved_rollback(node) {
+                ResolvedRollback::Call(call) => call,
                 _ => return None,
             },
         };
@@ -576,18 +576,18 @@ impl Run {
     }
 
     /// What a step's tool is called with as it is written, before names have values.
-    pub fn written(&self, node: NodeId, candidate: u16) -> Value {
+    pub fn args_template(&self, node: NodeId, candidate: u16) -> Value {
         let step = self.state.step(node);
         match &step.kind {
             StepKind::Tool(_) => {
-                forward::candidate_call(step, candidate).parameters.template.to_value()
+                advance::candidate_call(step, candidate).parameters.template.to_value()
             }
             _ => Value::Null,
         }
     }
 
     /// The step whose body this one is in.
-    pub fn around(&self, node: NodeId) -> Option<NodeId> {
+    pub fn parent_step(&self, node: NodeId) -> Option<NodeId> {
         self.state.frame(node.frame).parent
     }
 

@@ -3,39 +3,39 @@
 use std::sync::Arc;
 
 use super::journal::{Fact, Failure, NodeId};
-use super::state::State;
+use super::state::RunState;
 use crate::diagnostic::Code;
 use crate::value::Value;
 use crate::view::StepStatus;
 
 /// How a step of a run stands.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Node {
+pub(super) enum NodeState {
     /// Waits for its needs, or for its turn.
     #[default]
     Pending,
     /// Waits for somebody's yes.
-    Asking { candidate: u16 },
+    AwaitingConfirmation { candidate: u16 },
     /// Has the yes, and waits for its turn.
-    Granted { candidate: u16 },
+    Confirmed { candidate: u16 },
     /// A call is under way.
     Calling { candidate: u16 },
     /// An attempt failed; the next one begins later.
-    Resting { candidate: u16 },
+    Backoff { candidate: u16 },
     /// Has rested, and waits for its turn.
-    Waking { candidate: u16 },
+    RetryReady { candidate: u16 },
     /// All attempts of a tool failed; the next fallback waits for its turn.
-    GivingUp { next: u16 },
+    FallbackReady { next: u16 },
     /// Nobody knows whether its call did its work; the probe is asked.
     Probing { candidate: u16 },
     /// Nobody knows whether its call did its work; a person is asked.
-    Doubtful { candidate: u16 },
+    InDoubt { candidate: u16 },
     /// Waits for a time.
     Sleeping,
     /// Waits until the composition that it was given is checked.
     Expanding,
     /// Rests between two rounds.
-    Paused,
+    BetweenRounds,
     /// Its bodies, or the composition that it calls, are under way.
     Open { candidate: u16 },
     /// Has its value.
@@ -49,18 +49,18 @@ pub(super) enum Node {
     /// Was stopped.
     Cancelled { in_doubt: bool },
     /// Is being taken back; remembers what it returned and how it stood.
-    Undoing { before: Before },
+    RollingBack { before: StateBeforeRollback },
     /// An attempt to take it back failed; the next one begins later.
-    UndoResting { before: Before },
+    RollbackBackoff { before: StateBeforeRollback },
     /// Was taken back.
-    Undone { before: Before },
+    RolledBack { before: StateBeforeRollback },
     /// Could not be taken back.
-    UndoFailed { before: Before, failure: Arc<Failure> },
+    RollbackFailed { before: StateBeforeRollback, failure: Arc<Failure> },
 }
 
 /// What a step was before it was taken back.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Before {
+pub(super) struct StateBeforeRollback {
     output: Option<Value>,
     failure: Option<Arc<Failure>>,
 }
@@ -69,64 +69,66 @@ pub(super) struct Before {
 #[derive(Debug)]
 pub(super) struct IllegalFact;
 
-impl Node {
+impl NodeState {
     /// The state after a fact.
-    pub(super) fn next(self, fact: &Fact) -> Result<Node, IllegalFact> {
-        use {Fact as F, Node as N};
+    pub(super) fn next(self, fact: &Fact) -> Result<NodeState, IllegalFact> {
+        use {Fact as F, NodeState as N};
         Ok(match (self, fact) {
-            (N::Pending | N::GivingUp { .. }, F::Asked { candidate, .. }) => {
-                N::Asking { candidate: *candidate }
+            (N::Pending | N::FallbackReady { .. }, F::Asked { candidate, .. }) => {
+                N::AwaitingConfirmation { candidate: *candidate }
             }
-            (N::Asking { candidate }, F::Granted { .. }) => N::Granted { candidate },
+            (N::AwaitingConfirmation { candidate }, F::Granted { .. }) => {
+                N::Confirmed { candidate }
+            }
             (
-                N::Pending | N::Granted { .. } | N::GivingUp { .. } | N::Waking { .. },
+                N::Pending | N::Confirmed { .. } | N::FallbackReady { .. } | N::RetryReady { .. },
                 F::Called { candidate, .. },
             ) => N::Calling { candidate: *candidate },
             (
-                N::Pending | N::Granted { .. } | N::GivingUp { .. } | N::Waking { .. },
+                N::Pending | N::Confirmed { .. } | N::FallbackReady { .. } | N::RetryReady { .. },
                 F::Entered { candidate, .. },
             ) => N::Open { candidate: *candidate },
-            (N::Resting { candidate }, F::Woke { .. }) => N::Waking { candidate },
+            (N::Backoff { candidate }, F::Woke { .. }) => N::RetryReady { candidate },
             (
                 N::Calling { candidate }
                 | N::Open { candidate }
                 | N::Probing { candidate }
-                | N::Doubtful { candidate },
-                F::Rested { .. },
-            ) => N::Resting { candidate },
+                | N::InDoubt { candidate },
+                F::BackedOff { .. },
+            ) => N::Backoff { candidate },
             (
                 N::Calling { candidate }
                 | N::Open { candidate }
                 | N::Probing { candidate }
-                | N::Doubtful { candidate },
+                | N::InDoubt { candidate },
                 F::GaveUp { .. },
-            ) => N::GivingUp { next: candidate + 1 },
-            (N::Calling { candidate }, F::Lost { .. }) => N::Waking { candidate },
+            ) => N::FallbackReady { next: candidate + 1 },
+            (N::Calling { candidate }, F::Lost { .. }) => N::RetryReady { candidate },
             (
-                N::Calling { candidate } | N::Waking { candidate } | N::Probing { candidate },
+                N::Calling { candidate } | N::RetryReady { candidate } | N::Probing { candidate },
                 F::Probed { .. },
             ) => N::Probing { candidate },
             (
                 N::Calling { candidate }
-                | N::Waking { candidate }
+                | N::RetryReady { candidate }
                 | N::Probing { candidate }
-                | N::Doubtful { candidate },
+                | N::InDoubt { candidate },
                 F::Doubted { .. },
-            ) => N::Doubtful { candidate },
-            (node @ (N::Probing { .. } | N::Doubtful { .. }), F::Resolved { .. }) => node,
+            ) => N::InDoubt { candidate },
+            (node @ (N::Probing { .. } | N::InDoubt { .. }), F::Resolved { .. }) => node,
             (N::Pending, F::Expanding { .. }) => N::Expanding,
             (N::Expanding, F::Expanded { .. }) => N::Open { candidate: 0 },
-            (N::Open { .. }, F::Paused { .. }) => N::Paused,
-            (N::Paused, F::Opened { .. }) => N::Open { candidate: 0 },
+            (N::Open { .. }, F::Paused { .. }) => N::BetweenRounds,
+            (N::BetweenRounds, F::Opened { .. }) => N::Open { candidate: 0 },
             (N::Pending, F::Slept { .. }) => N::Sleeping,
             (N::Pending, F::Looped { .. } | F::Opened { .. }) => N::Open { candidate: 0 },
             (N::Open { candidate }, F::Opened { .. }) => N::Open { candidate },
             (
                 N::Pending
-                | N::Asking { .. }
+                | N::AwaitingConfirmation { .. }
                 | N::Calling { .. }
                 | N::Probing { .. }
-                | N::Doubtful { .. }
+                | N::InDoubt { .. }
                 | N::Sleeping
                 | N::Open { .. },
                 F::Succeeded { output, .. },
@@ -142,43 +144,49 @@ impl Node {
                 N::Skipped { reason: reason.clone(), by_failure: *by_failure }
             }
             (
-                N::Asking { .. }
-                | N::Granted { .. }
+                N::AwaitingConfirmation { .. }
+                | N::Confirmed { .. }
                 | N::Calling { .. }
-                | N::Resting { .. }
-                | N::Waking { .. }
-                | N::GivingUp { .. }
+                | N::Backoff { .. }
+                | N::RetryReady { .. }
+                | N::FallbackReady { .. }
                 | N::Probing { .. }
-                | N::Doubtful { .. }
+                | N::InDoubt { .. }
                 | N::Sleeping
                 | N::Expanding
-                | N::Paused
+                | N::BetweenRounds
                 | N::Open { .. },
                 F::Cancelled { in_doubt, .. },
             ) => N::Cancelled { in_doubt: *in_doubt },
-            (node, F::UndoCalled { .. } | F::UndoEntered { .. }) if node.may_be_undone() => {
-                N::Undoing { before: node.into_before() }
+            (node, F::RollbackCalled { .. } | F::RollbackEntered { .. })
+                if node.can_be_rolled_back() =>
+            {
+                N::RollingBack { before: node.into_before() }
             }
-            (node, F::UndoFailed { failure, .. }) if node.may_be_undone() => {
-                N::UndoFailed { before: node.into_before(), failure: failure.clone() }
+            (node, F::RollbackFailed { failure, .. }) if node.can_be_rolled_back() => {
+                N::RollbackFailed { before: node.into_before(), failure: failure.clone() }
             }
-            (N::Undoing { before }, F::UndoRested { .. }) => N::UndoResting { before },
-            (N::Undoing { before }, F::Undone { .. }) => N::Undone { before },
+            (N::RollingBack { before }, F::RollbackBackedOff { .. }) => {
+                N::RollbackBackoff { before }
+            }
+            (N::RollingBack { before }, F::RolledBack { .. }) => N::RolledBack { before },
             _ => return Err(IllegalFact),
         })
     }
 
     /// Whether it waits to begin or is under way, apart from resting between two attempts.
     fn may_fail(&self) -> bool {
-        !self.is_settled() && !matches!(self, Node::Resting { .. })
+        !self.is_settled() && !matches!(self, NodeState::Backoff { .. })
     }
 
     /// Whether it did something, or may have done something, that could be taken back.
-    fn may_be_undone(&self) -> bool {
+    fn can_be_rolled_back(&self) -> bool {
         // What could not be taken back may be tried again when a person asks for it.
         let again = matches!(
             self,
-            Node::Undoing { .. } | Node::UndoResting { .. } | Node::UndoFailed { .. }
+            NodeState::RollingBack { .. }
+                | NodeState::RollbackBackoff { .. }
+                | NodeState::RollbackFailed { .. }
         );
         again || self.has_acted()
     }
@@ -186,9 +194,11 @@ impl Node {
     /// Whether it is settled and did something, or may have done something.
     pub(super) fn has_acted(&self) -> bool {
         match self {
-            Node::Done { .. } => true,
-            Node::Failed { failure } | Node::Tolerated { failure, .. } => failure.leaves_a_trace(),
-            Node::Cancelled { in_doubt } => *in_doubt,
+            NodeState::Done { .. } => true,
+            NodeState::Failed { failure } | NodeState::Tolerated { failure, .. } => {
+                failure.may_have_acted()
+            }
+            NodeState::Cancelled { in_doubt } => *in_doubt,
             _ => false,
         }
     }
@@ -197,42 +207,46 @@ impl Node {
     pub(super) fn is_busy(&self) -> bool {
         matches!(
             self,
-            Node::Granted { .. }
-                | Node::Calling { .. }
-                | Node::Resting { .. }
-                | Node::Waking { .. }
-                | Node::GivingUp { .. }
-                | Node::Probing { .. }
-                | Node::Sleeping
-                | Node::Expanding
-                | Node::Paused
-                | Node::Undoing { .. }
-                | Node::UndoResting { .. }
+            NodeState::Confirmed { .. }
+                | NodeState::Calling { .. }
+                | NodeState::Backoff { .. }
+                | NodeState::RetryReady { .. }
+                | NodeState::FallbackReady { .. }
+                | NodeState::Probing { .. }
+                | NodeState::Sleeping
+                | NodeState::Expanding
+                | NodeState::BetweenRounds
+                | NodeState::RollingBack { .. }
+                | NodeState::RollbackBackoff { .. }
         )
     }
 
     /// Whether a person is asked.
-    pub(super) fn asks(&self) -> bool {
-        matches!(self, Node::Asking { .. } | Node::Doubtful { .. })
+    pub(super) fn awaits_person(&self) -> bool {
+        matches!(self, NodeState::AwaitingConfirmation { .. } | NodeState::InDoubt { .. })
     }
 
-    fn into_before(self) -> Before {
+    fn into_before(self) -> StateBeforeRollback {
         match self {
-            Node::Done { output } => Before { output: Some(output), failure: None },
-            Node::Tolerated { output, failure } => {
-                Before { output: Some(output), failure: Some(failure) }
+            NodeState::Done { output } => {
+                StateBeforeRollback { output: Some(output), failure: None }
             }
-            Node::Failed { failure } => Before { output: None, failure: Some(failure) },
+            NodeState::Tolerated { output, failure } => {
+                StateBeforeRollback { output: Some(output), failure: Some(failure) }
+            }
+            NodeState::Failed { failure } => {
+                StateBeforeRollback { output: None, failure: Some(failure) }
+            }
             // Taken back or not, nobody knows what it did: that stays in the result.
-            Node::Cancelled { in_doubt: true } => {
-                let failure = Failure::lasting(Code::InDoubt, "it was ended before it answered");
+            NodeState::Cancelled { in_doubt: true } => {
+                let failure = Failure::permanent(Code::InDoubt, "it was ended before it answered");
                 let failure = Arc::new(Failure { in_doubt: true, ..failure });
-                Before { output: None, failure: Some(failure) }
+                StateBeforeRollback { output: None, failure: Some(failure) }
             }
-            Node::Undoing { before }
-            | Node::UndoResting { before }
-            | Node::UndoFailed { before, .. } => before,
-            _ => Before::default(),
+            NodeState::RollingBack { before }
+            | NodeState::RollbackBackoff { before }
+            | NodeState::RollbackFailed { before, .. } => before,
+            _ => StateBeforeRollback::default(),
         }
     }
 
@@ -240,26 +254,26 @@ impl Node {
     pub(super) fn is_settled(&self) -> bool {
         matches!(
             self,
-            Node::Done { .. }
-                | Node::Tolerated { .. }
-                | Node::Failed { .. }
-                | Node::Skipped { .. }
-                | Node::Cancelled { .. }
-                | Node::Undoing { .. }
-                | Node::UndoResting { .. }
-                | Node::Undone { .. }
-                | Node::UndoFailed { .. }
+            NodeState::Done { .. }
+                | NodeState::Tolerated { .. }
+                | NodeState::Failed { .. }
+                | NodeState::Skipped { .. }
+                | NodeState::Cancelled { .. }
+                | NodeState::RollingBack { .. }
+                | NodeState::RollbackBackoff { .. }
+                | NodeState::RolledBack { .. }
+                | NodeState::RollbackFailed { .. }
         )
     }
 
     /// Its value, when it has one.
     pub(super) fn output(&self) -> Option<&Value> {
         match self {
-            Node::Done { output } | Node::Tolerated { output, .. } => Some(output),
-            Node::Undoing { before }
-            | Node::UndoResting { before }
-            | Node::Undone { before }
-            | Node::UndoFailed { before, .. } => before.output.as_ref(),
+            NodeState::Done { output } | NodeState::Tolerated { output, .. } => Some(output),
+            NodeState::RollingBack { before }
+            | NodeState::RollbackBackoff { before }
+            | NodeState::RolledBack { before }
+            | NodeState::RollbackFailed { before, .. } => before.output.as_ref(),
             _ => None,
         }
     }
@@ -267,11 +281,11 @@ impl Node {
     /// How it failed.
     pub(super) fn failure(&self) -> Option<&Arc<Failure>> {
         match self {
-            Node::Failed { failure } | Node::Tolerated { failure, .. } => Some(failure),
-            Node::Undoing { before }
-            | Node::UndoResting { before }
-            | Node::Undone { before }
-            | Node::UndoFailed { before, .. } => before.failure.as_ref(),
+            NodeState::Failed { failure } | NodeState::Tolerated { failure, .. } => Some(failure),
+            NodeState::RollingBack { before }
+            | NodeState::RollbackBackoff { before }
+            | NodeState::RolledBack { before }
+            | NodeState::RollbackFailed { before, .. } => before.failure.as_ref(),
             _ => None,
         }
     }
@@ -279,64 +293,70 @@ impl Node {
     /// Its word.
     pub(super) fn status(&self) -> StepStatus {
         match self {
-            Node::Pending => StepStatus::Pending,
-            Node::Asking { .. }
-            | Node::Granted { .. }
-            | Node::Calling { .. }
-            | Node::Resting { .. }
-            | Node::Waking { .. }
-            | Node::GivingUp { .. }
-            | Node::Probing { .. }
-            | Node::Sleeping
-            | Node::Expanding
-            | Node::Paused
-            | Node::Open { .. } => StepStatus::Running,
-            Node::Doubtful { .. } => StepStatus::InDoubt,
-            Node::Done { .. } => StepStatus::Success,
-            Node::Failed { failure } => failed_as(failure),
-            Node::Tolerated { .. } => StepStatus::Failed,
-            Node::Skipped { .. } => StepStatus::Skipped,
-            Node::Cancelled { in_doubt } => ended_as(*in_doubt),
-            Node::Undoing { .. } | Node::UndoResting { .. } => StepStatus::Running,
-            Node::Undone { .. } => StepStatus::RolledBack,
-            Node::UndoFailed { .. } => StepStatus::RollbackFailed,
+            NodeState::Pending => StepStatus::Pending,
+            NodeState::AwaitingConfirmation { .. }
+            | NodeState::Confirmed { .. }
+            | NodeState::Calling { .. }
+            | NodeState::Backoff { .. }
+            | NodeState::RetryReady { .. }
+            | NodeState::FallbackReady { .. }
+            | NodeState::Probing { .. }
+            | NodeState::Sleeping
+            | NodeState::Expanding
+            | NodeState::BetweenRounds
+            | NodeState::Open { .. } => StepStatus::Running,
+            NodeState::InDoubt { .. } => StepStatus::InDoubt,
+            NodeState::Done { .. } => StepStatus::Success,
+            NodeState::Failed { failure } => failed_status(failure),
+            NodeState::Tolerated { .. } => StepStatus::Failed,
+            NodeState::Skipped { .. } => StepStatus::Skipped,
+            NodeState::Cancelled { in_doubt } => cancelled_status(*in_doubt),
+            NodeState::RollingBack { .. } | NodeState::RollbackBackoff { .. } => {
+                StepStatus::Running
+            }
+            NodeState::RolledBack { .. } => StepStatus::RolledBack,
+            NodeState::RollbackFailed { .. } => StepStatus::RollbackFailed,
         }
     }
 }
 
 /// What a step is that failed for good: in doubt where its call may have done its work.
-fn failed_as(failure: &Failure) -> StepStatus {
+fn failed_status(failure: &Failure) -> StepStatus {
     if failure.in_doubt { StepStatus::InDoubt } else { StepStatus::Failed }
 }
 
 /// What a step is that was ended: in doubt where its call may have done its work.
-fn ended_as(in_doubt: bool) -> StepStatus {
+fn cancelled_status(in_doubt: bool) -> StepStatus {
     if in_doubt { StepStatus::InDoubt } else { StepStatus::Cancelled }
 }
 
-impl State {
+impl RunState {
     /// How a step stands. One that was stopped is in doubt when something inside it is.
     pub(super) fn status_of(&self, node: NodeId) -> StepStatus {
-        let record = self.record(node);
+        let record = self.step_state(node);
         match &record.node {
-            Node::Cancelled { in_doubt } => ended_as(*in_doubt || self.doubts_inside(node)),
+            NodeState::Cancelled { in_doubt } => {
+                cancelled_status(*in_doubt || self.has_doubt_inside(node))
+            }
             other => other.status(),
         }
     }
 
     /// How a fact leaves its step, if it settles one.
-    pub(super) fn settled_as(&self, fact: &Fact) -> Option<StepStatus> {
+    pub(super) fn settled_status(&self, fact: &Fact) -> Option<StepStatus> {
         Some(match fact {
             Fact::Succeeded { .. } | Fact::Reused { .. } => StepStatus::Success,
             Fact::Tolerated { .. } => StepStatus::Failed,
-            Fact::Failed { failure, .. } => failed_as(failure),
+            Fact::Failed { failure, .. } => failed_status(failure),
             Fact::Skipped { .. } => StepStatus::Skipped,
-            Fact::Cancelled { node, in_doubt } => ended_as(*in_doubt || self.doubts_inside(*node)),
+            Fact::Cancelled { node, in_doubt } => {
+                cancelled_status(*in_doubt || self.has_doubt_inside(*node))
+            }
             _ => return None,
         })
     }
 
-    fn doubts_inside(&self, node: NodeId) -> bool {
-        self.record(node).frames.iter().any(|frame| self.has_doubt(*frame))
+    fn has_doubt_inside(&self, node: NodeId) -> bool {
+        self.step_state(node).frames.iter().any(|frame| self.has_doubt(*frame))
     }
 }

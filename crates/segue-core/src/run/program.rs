@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::forward::Moment;
+use super::advance::TurnBuilder;
 use super::journal::{Fact, Failure};
-use super::node::Node;
+use super::node::NodeState;
 use crate::composition::{Next, Target};
 use crate::diagnostic::Code;
 
-impl Moment<'_> {
+impl TurnBuilder<'_> {
     /// Moves the cursor of a program; false when there is none, or when it is at the end.
-    pub(super) fn goes_on(&mut self, frame: u32) -> bool {
+    pub(super) fn advance_program(&mut self, frame: u32) -> bool {
         let Some(position) = self.next_position(frame) else { return false };
-        if let Some(failure) = self.visits_too_many(frame, position) {
+        if let Some(failure) = self.visit_limit_failure(frame, position) {
             self.stop(frame, &Arc::new(failure));
             return true;
         }
@@ -33,9 +33,9 @@ impl Moment<'_> {
         };
         let step = &self.state.plan_of(frame).step(planned.steps[*position as usize]).step;
         let jump: &Option<Next> = match last.node {
-            Node::Done { .. } => &step.on_success.next,
-            Node::Tolerated { .. } => &step.on_failure.next,
-            Node::Skipped { .. } => &None,
+            NodeState::Done { .. } => &step.on_success.next,
+            NodeState::Tolerated { .. } => &step.on_failure.next,
+            NodeState::Skipped { .. } => &None,
             _ => return None,
         };
         match jump.as_ref().map(|next| next.target) {
@@ -45,7 +45,7 @@ impl Moment<'_> {
         }
     }
 
-    fn visits_too_many(&self, frame: u32, position: u32) -> Option<Failure> {
+    fn visit_limit_failure(&self, frame: u32, position: u32) -> Option<Failure> {
         let here = self.state.frame(frame);
         let count = here.visits.as_ref()?.counts[position as usize];
         let message = if count >= self.limits.step_visits_max {
@@ -57,7 +57,7 @@ impl Moment<'_> {
         } else {
             return None;
         };
-        let mut failure = Failure::lasting(Code::LoopLimit, message);
+        let mut failure = Failure::permanent(Code::LoopLimit, message);
         failure.hint = Some("the jumps of a chain must come to an end".into());
         Some(failure)
     }

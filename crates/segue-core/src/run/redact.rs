@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::journal::{Entry, Fact, Failure, NodeId, Started};
-use super::state::State;
+use super::state::RunState;
 use crate::composition::StepKind;
 use crate::diagnostic::Code;
-use crate::expr::{Ast, Kind, Root, Template};
+use crate::expr::{Ast, AstKind, ExprRoot, Template};
 use crate::limits::Limits;
 use crate::plan::{BodyIndex, Plan};
 use crate::schema::escape;
-use crate::secret::Finder;
+use crate::secret::SecretFinder;
 use crate::value::{Map, Shared, Value};
 use crate::view::RunView;
 
@@ -35,17 +35,17 @@ const TEXT_BYTES_MIN: usize = 4;
 
 /// Values that must not be written down.
 #[derive(Debug, Default)]
-pub(super) struct Sensitive {
+pub(super) struct SecretValues {
     texts: BTreeSet<Arc<str>>,
     /// The same, in every form in which they may come back.
-    finder: Finder,
+    finder: SecretFinder,
     /// Numbers, as they are written.
     numbers: BTreeSet<String>,
     /// The size of both.
     bytes: usize,
 }
 
-impl Sensitive {
+impl SecretValues {
     /// Remembers what is pointed at.
     pub(super) fn learn(&mut self, pointers: &[Arc<str>], value: &Value) {
         let mut texts = Vec::new();
@@ -157,44 +157,44 @@ impl Sensitive {
     }
 }
 
-impl State {
+impl RunState {
     /// A value without what must not be written down, to tell the run again with.
-    pub(super) fn discreet(&self, value: &Value) -> Value {
+    pub(super) fn redact_value(&self, value: &Value) -> Value {
         let clean = self.sensitive.value_with(value, &Value::from(0));
         let mark = |text: &str| text.contains(SENSITIVE).then(|| text.replace(SENSITIVE, REDACTED));
         clean.map_texts(&mark).unwrap_or(clean)
     }
 
     /// What may be written of a value that a step was given or returned.
-    pub(super) fn written(&self, node: NodeId, value: &Value) -> Value {
+    pub(super) fn redact_step_value(&self, node: NodeId, value: &Value) -> Value {
         let mut clean = value.clone();
         for pointer in &self.step(node).sensitive {
-            blot(&mut clean, pointer);
+            redact_at(&mut clean, pointer);
         }
         self.sensitive.value(&clean)
     }
 
     /// What may be written of what a composition is given.
-    pub(super) fn written_input(&self, plan: &Plan, input: &Value) -> Value {
+    pub(super) fn redact_input(&self, plan: &Plan, input: &Value) -> Value {
         let mut clean = input.clone();
         if self.has_sensitive {
-            origins(plan).input.iter().for_each(|pointer| blot(&mut clean, pointer));
+            origins(plan).input.iter().for_each(|pointer| redact_at(&mut clean, pointer));
         }
         self.sensitive.value(&clean)
     }
 
     /// The same of what a run is started with.
-    fn written_start(&self, started: &Started) -> Started {
+    fn redact_start(&self, started: &Started) -> Started {
         let mut clean = started.clone();
-        clean.input = self.written_input(&self.plan, &started.input);
+        clean.input = self.redact_input(&self.plan, &started.input);
         let from_context = origins(&self.plan).context;
-        from_context.iter().for_each(|pointer| blot(&mut clean.context, pointer));
+        from_context.iter().for_each(|pointer| redact_at(&mut clean.context, pointer));
         clean.context = self.sensitive.value(&clean.context);
         clean
     }
 
     /// Remembers texts that must not be written down.
-    pub(super) fn hide(&mut self, texts: Vec<String>) {
+    pub(super) fn add_secret_texts(&mut self, texts: Vec<String>) {
         self.has_sensitive |= !texts.is_empty();
         self.sensitive.learn_texts(texts.into_iter().map(Arc::from));
     }
@@ -219,7 +219,7 @@ impl State {
         // What was hidden when the run was begun is missed by whoever goes on with it.
         self.has_sensitive |= is_marked(&started.input) || is_marked(&started.context);
         if self.has_sensitive {
-            let Origins { input, context } = origins(&self.plan);
+            let SensitiveSources { input, context } = origins(&self.plan);
             self.sensitive.learn(&input, &started.input);
             self.sensitive.learn(&context, &started.context);
         }
@@ -232,10 +232,10 @@ impl State {
         }
         let mut results = (*view.results).clone();
         for node in self.nodes_of(0) {
-            let (step, record) = (self.step(node), self.record(node));
+            let (step, record) = (self.step(node), self.step_state(node));
             let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
             if let (Some(shown), Some(output)) = (results.get_mut(key), record.node.output()) {
-                *shown = self.written(node, output);
+                *shown = self.redact_step_value(node, output);
             }
         }
         view.results = Shared::new(self.sensitive.map(&results));
@@ -276,30 +276,30 @@ impl State {
         let node = fact.node();
         let own = |value: &mut Value| {
             if let Some(node) = node {
-                *value = self.written(node, value);
+                *value = self.redact_step_value(node, value);
             }
         };
         match &mut fact {
-            Fact::Started(started) => **started = self.written_start(started),
+            Fact::Started(started) => **started = self.redact_start(started),
             Fact::Entered { node, candidate, input } => {
                 own(input);
                 if let Some(plan) = self.planned(*node).nested.get(candidate) {
-                    *input = self.written_input(plan, input);
+                    *input = self.redact_input(plan, input);
                 }
             }
-            Fact::UndoEntered { node, input } => {
+            Fact::RollbackEntered { node, input } => {
                 own(input);
-                let candidate = self.record(*node).candidate;
-                if let Some(plan) = self.planned(*node).undo_plans.get(&candidate) {
-                    *input = self.written_input(plan, input);
+                let candidate = self.step_state(*node).candidate;
+                if let Some(plan) = self.planned(*node).rollback_plans.get(&candidate) {
+                    *input = self.redact_input(plan, input);
                 }
             }
-            Fact::Expanded { plan, input, .. } => *input = self.written_input(plan, input),
+            Fact::Expanded { plan, input, .. } => *input = self.redact_input(plan, input),
             Fact::Called { args, .. }
             | Fact::Asked { args, .. }
-            | Fact::UndoCalled { args, .. }
+            | Fact::RollbackCalled { args, .. }
             | Fact::Expanding { document: args, .. } => own(args),
-            Fact::Followed { handle, .. } => *handle = self.sensitive.value(handle),
+            Fact::HandleReceived { handle, .. } => *handle = self.sensitive.value(handle),
             Fact::Probed { args, failure: why, .. } => {
                 own(args);
                 *why = failure(why);
@@ -316,15 +316,15 @@ impl State {
                 *items = Shared::new(items.iter().map(|item| self.sensitive.value(item)).collect());
             }
             Fact::Opened { item: Some(item), .. } => item.value = self.sensitive.value(&item.value),
-            Fact::Rested { failure: why, .. }
+            Fact::BackedOff { failure: why, .. }
             | Fact::GaveUp { failure: why, .. }
             | Fact::Doubted { failure: why, .. }
             | Fact::Failed { failure: why, .. }
             | Fact::TimedOut { failure: why, .. }
             | Fact::Stopped { failure: why, .. }
             | Fact::RollbackStarted { failure: why, .. }
-            | Fact::UndoRested { failure: why, .. }
-            | Fact::UndoFailed { failure: why, .. } => *why = failure(why),
+            | Fact::RollbackBackedOff { failure: why, .. }
+            | Fact::RollbackFailed { failure: why, .. } => *why = failure(why),
             Fact::Finished { output, failure: why, .. } => {
                 *output = self.sensitive.value(output);
                 *why = why.as_ref().map(failure);
@@ -335,15 +335,15 @@ impl State {
     }
 
     /// Whether a part of a value was not kept.
-    pub(super) fn is_forgotten(&self, value: &Value) -> bool {
+    pub(super) fn has_redacted_part(&self, value: &Value) -> bool {
         self.has_sensitive && is_marked(value)
     }
 
     /// Why a value cannot be used: a part of it was not kept.
-    pub(super) fn forgotten(&self, value: &Value) -> Option<Failure> {
-        self.is_forgotten(value).then(|| {
+    pub(super) fn redacted_failure(&self, value: &Value) -> Option<Failure> {
+        self.has_redacted_part(value).then(|| {
             let message = "a sensitive value is needed that was not kept when the run stopped";
-            let mut failure = Failure::lasting(Code::PolicyViolation, message);
+            let mut failure = Failure::permanent(Code::PolicyViolation, message);
             failure.hint = Some(FORGOTTEN_HINT.into());
             failure
         })
@@ -371,7 +371,7 @@ pub(super) fn room_for_start(
     if !has_sensitive(plan) {
         return Ok(());
     }
-    let (nothing, origins) = (Sensitive::default(), origins(plan));
+    let (nothing, origins) = (SecretValues::default(), origins(plan));
     nothing.room_for(&origins.input, input, limits)?;
     nothing.room_for(&origins.context, context, limits)
 }
@@ -415,16 +415,16 @@ fn ends_of_number(bytes: &[u8], start: usize) -> [Option<usize>; 4] {
 }
 
 /// The view of a dry run without what must not be shown: what it is given, and what its steps are.
-pub(super) fn redact_dry(plan: &Plan, started: &Started, view: &mut RunView) {
+pub(super) fn redact_preview(plan: &Plan, started: &Started, view: &mut RunView) {
     if !has_sensitive(plan) {
         return;
     }
-    let (mut sensitive, origins) = (Sensitive::default(), origins(plan));
+    let (mut sensitive, origins) = (SecretValues::default(), origins(plan));
     sensitive.learn(&origins.input, &started.input);
     sensitive.learn(&origins.context, &started.context);
     for (step, pointers) in view.steps.iter_mut().zip(shown_pointers(plan, 0)) {
         sensitive.learn(&pointers, &step.input);
-        pointers.iter().for_each(|pointer| blot(&mut step.input, pointer));
+        pointers.iter().for_each(|pointer| redact_at(&mut step.input, pointer));
     }
     for step in &mut view.steps {
         step.input = sensitive.value(&step.input);
@@ -450,22 +450,22 @@ pub(super) fn has_sensitive(plan: &Plan) -> bool {
         return true;
     }
     plan.steps.iter().any(|planned| {
-        let inside = planned.nested.values().chain(planned.undo_plans.values());
+        let inside = planned.nested.values().chain(planned.rollback_plans.values());
         !planned.step.sensitive.is_empty() || inside.into_iter().any(|plan| has_sensitive(plan))
     })
 }
 
 /// Where the sensitive values of a composition come from: JSON Pointers into what it is given.
 #[derive(Default)]
-struct Origins {
+struct SensitiveSources {
     input: Vec<Arc<str>>,
     context: Vec<Arc<str>>,
 }
 
 /// What the schema of a composition's input marks, and what its steps pass on as it is to where it is
 /// sensitive.
-fn origins(plan: &Plan) -> Origins {
-    let mut found = Origins::default();
+fn origins(plan: &Plan) -> SensitiveSources {
+    let mut found = SensitiveSources::default();
     if let Some(schema) = &plan.composition.input {
         found.input.extend_from_slice(schema.sensitive());
     }
@@ -487,24 +487,26 @@ fn origins(plan: &Plan) -> Origins {
     found
 }
 
-impl Origins {
+impl SensitiveSources {
     /// Adds what a plain path into the input or the context leads to.
     fn add(&mut self, path: &Ast) {
         let mut parts = Vec::new();
         let mut at = path;
         let into = loop {
             match &at.kind {
-                Kind::Field(base, name) => {
+                AstKind::Field(base, name) => {
                     parts.push(name.clone());
                     at = base;
                 }
                 // A chain begins with its input as its state.
-                Kind::Name { root: Root::Input | Root::State, .. } => break &mut self.input,
-                Kind::Name { root: Root::InputField(name), .. } => {
+                AstKind::Name { root: ExprRoot::Input | ExprRoot::State, .. } => {
+                    break &mut self.input;
+                }
+                AstKind::Name { root: ExprRoot::InputField(name), .. } => {
                     parts.push(name.clone());
                     break &mut self.input;
                 }
-                Kind::Name { root: Root::Context, .. } => break &mut self.context,
+                AstKind::Name { root: ExprRoot::Context, .. } => break &mut self.context,
                 _ => return,
             }
         };
@@ -555,8 +557,8 @@ fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
 }
 
 /// Puts the mark where a pointer points at.
-fn blot(value: &mut Value, pointer: &str) {
-    value.change_at(pointer, &|_| Value::from(SENSITIVE));
+fn redact_at(value: &mut Value, pointer: &str) {
+    value.replace_at(pointer, &|_| Value::from(SENSITIVE));
 }
 
 fn parts(pointer: &str) -> impl Iterator<Item = String> {
@@ -571,8 +573,8 @@ mod tests {
         Value::from(texts.map(Value::from).collect::<Vec<_>>())
     }
 
-    fn learned(value: &Value) -> Sensitive {
-        let mut sensitive = Sensitive::default();
+    fn learned(value: &Value) -> SecretValues {
+        let mut sensitive = SecretValues::default();
         sensitive.learn(&["/all".into()], &Value::object([("all", value.clone())]));
         sensitive
     }

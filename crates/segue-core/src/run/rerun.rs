@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::Run;
-use super::forward::Moment;
+use super::advance::TurnBuilder;
 use super::journal::{Fact, NodeId, Started};
-use super::node::Node;
+use super::node::NodeState;
 use super::redact::has_sensitive;
 use crate::composition::{Flow, Step};
-use crate::diagnostic::nearest;
-use crate::expr::{Ast, Kind, Root, StepIndex};
+use crate::diagnostic::nearest_name;
+use crate::expr::{Ast, AstKind, ExprRoot, StepIndex};
 use crate::plan::Plan;
 use crate::value::{Map, Shared, Value};
 
 /// A step's value out of an earlier run.
 #[derive(Clone, Debug)]
-pub struct Reused {
+pub struct ReusedStep {
     /// The step's position among the composition's own.
     pub position: u32,
     /// Its value.
@@ -30,7 +30,7 @@ impl Run {
     /// meanwhile; steps are the same when they are called the same. A step whose value is needed and
     /// was not kept is not done a second time behind anybody's back: then there is nothing to take
     /// over, and why.
-    pub fn reusable(&self, plan: &Plan, from: &str) -> Result<Vec<Reused>, String> {
+    pub fn reusable_steps(&self, plan: &Plan, from: &str) -> Result<Vec<ReusedStep>, String> {
         if plan.bodies[0].flow == Flow::Program {
             return Err(
                 "a chain cannot be run from a step on: where it goes depends on how it got there"
@@ -39,7 +39,7 @@ impl Run {
         }
         let ids = || plan.steps_of(0).map(|step| &*step.step.id);
         let Some(start) = ids().position(|id| id == from) else {
-            let near = nearest(from, ids())
+            let near = nearest_name(from, ids())
                 .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             return Err(format!("there is no step `{from}` that a run could begin with{near}"));
         };
@@ -48,10 +48,10 @@ impl Run {
         for (position, step) in plan.steps_of(0).enumerate().filter(|(at, _)| !again[*at]) {
             let known =
                 self.state.nodes_of(0).find(|node| self.state.step(*node).id == step.step.id);
-            let Some(record) = known.map(|node| self.state.record(node)) else { continue };
-            if let Node::Done { output } = &record.node {
-                let given = record.given.iter().flat_map(|given| given.values());
-                let is_forgotten = given.chain([output]).any(|v| self.state.is_forgotten(v));
+            let Some(record) = known.map(|node| self.state.step_state(node)) else { continue };
+            if let NodeState::Done { output } = &record.node {
+                let given = record.assigned_names.iter().flat_map(|given| given.values());
+                let is_forgotten = given.chain([output]).any(|v| self.state.has_redacted_part(v));
                 if is_forgotten && (is_read(plan, position, &again) || !has_sensitive(plan)) {
                     let id = &step.step.id;
                     return Err(format!(
@@ -60,10 +60,10 @@ impl Run {
                     ));
                 }
                 let position = u32::try_from(position).unwrap_or(u32::MAX);
-                reused.push(Reused {
+                reused.push(ReusedStep {
                     position,
                     output: output.clone(),
-                    given: record.given.clone(),
+                    given: record.assigned_names.clone(),
                 });
             }
         }
@@ -71,9 +71,9 @@ impl Run {
     }
 
     /// A member of what this run was given, or of what is made of it, that was not kept.
-    pub fn forgotten_member(&self, given: &Value) -> Option<Arc<str>> {
+    pub fn redacted_member(&self, given: &Value) -> Option<Arc<str>> {
         let members = given.as_object()?.iter();
-        let mut forgotten = members.filter(|(_, member)| self.state.is_forgotten(member));
+        let mut forgotten = members.filter(|(_, member)| self.state.has_redacted_part(member));
         forgotten.next().map(|(name, _)| name.clone())
     }
 }
@@ -89,18 +89,19 @@ fn is_read(plan: &Plan, position: usize, again: &[bool]) -> bool {
     let index = plan.bodies[0].steps[position];
     let mut is_read = false;
     if let Some(output) = &plan.composition.output {
-        output.exprs(&mut |expr| is_read |= names(expr.ast(), index));
+        output.exprs(&mut |expr| is_read |= refers_to(expr.ast(), index));
     }
     is_read
 }
 
 /// Whether an expression names a step, or something that it gave.
-fn names(ast: &Ast, step: StepIndex) -> bool {
-    if let Kind::Name { root: Root::Step(index) | Root::Given(index, _), .. } = &ast.kind {
+fn refers_to(ast: &Ast, step: StepIndex) -> bool {
+    if let AstKind::Name { root: ExprRoot::Step(index) | ExprRoot::Given(index, _), .. } = &ast.kind
+    {
         return *index == step;
     }
     let mut found = false;
-    ast.children(&mut |child| found |= names(child, step));
+    ast.children(&mut |child| found |= refers_to(child, step));
     found
 }
 
@@ -117,14 +118,14 @@ fn downstream(plan: &Plan, start: usize) -> Vec<bool> {
     found
 }
 
-impl Moment<'_> {
+impl TurnBuilder<'_> {
     /// The run begins with values of an earlier one.
-    pub(super) fn start_again(&mut self, started: Box<Started>, reused: Vec<Reused>) {
+    pub(super) fn start_rerun(&mut self, started: Box<Started>, reused: Vec<ReusedStep>) {
         if self.state.started.is_some() {
             return;
         }
         self.start_run(started);
-        for Reused { position, output, given } in reused {
+        for ReusedStep { position, output, given } in reused {
             let node = NodeId { frame: 0, position };
             self.record(Fact::Reused { node, output, given });
         }

@@ -10,7 +10,7 @@ const STRATEGY_RETRIES: u32 = 3;
 
 /// How often a step may be tried again: its own number, else the composition's, else the
 /// strategy's.
-pub(super) fn budget(step: &Step, composition: &Composition, strategy: Strategy) -> u32 {
+pub(super) fn retry_budget(step: &Step, composition: &Composition, strategy: Strategy) -> u32 {
     let by_strategy = if strategy == Strategy::Retry { STRATEGY_RETRIES } else { 0 };
     step.retry.max.or(composition.error_handling.max_retries).unwrap_or(by_strategy)
 }
@@ -41,9 +41,9 @@ pub(crate) fn delay_ms(
 }
 
 /// What a driver reports when a call took longer than it may.
-pub(super) fn timed_out(timeout_ms: u64, is_read_only: bool) -> Failure {
+pub(super) fn timeout_failure(timeout_ms: u64, is_read_only: bool) -> Failure {
     let message = format!("no answer within {timeout_ms} ms");
-    let mut failure = Failure::passing(Code::Timeout, message);
+    let mut failure = Failure::transient(Code::Timeout, message);
     failure.in_doubt = !is_read_only;
     failure.hint = Some("raise `timeout`, or find out why the tool is slow".into());
     failure
@@ -56,7 +56,7 @@ mod tests {
     /// C6, S0-51: delays grow, stay within the cap, and are spread over all of it.
     #[test]
     fn backoff_grows_to_its_cap_and_is_spread() {
-        let failure = Failure::passing(Code::ToolError, "x");
+        let failure = Failure::transient(Code::ToolError, "x");
         let limits = Limits::default();
         let plain = Backoff { jitter: false, ..Backoff::default() };
         let delays: Vec<u64> =
@@ -71,13 +71,13 @@ mod tests {
         assert!(drawn.len() > 80 && drawn.iter().all(|delay| *delay <= 100));
     }
 
-    /// C7: `Retry-After` is honoured up to its cap.
+    /// C7: `Retry-TransitionCause` is honoured up to its cap.
     #[test]
     fn retry_after_is_honoured_and_capped() {
         let limits = Limits::default();
         let wait = |asked| {
             let failure =
-                Failure { retry_after_ms: Some(asked), ..Failure::passing(Code::ToolError, "x") };
+                Failure { retry_after_ms: Some(asked), ..Failure::transient(Code::ToolError, "x") };
             delay_ms(&Backoff::default(), &failure, 2, 0, &limits)
         };
         assert_eq!(wait(2_000), 2_000);

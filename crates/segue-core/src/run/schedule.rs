@@ -2,30 +2,30 @@
 
 use std::cmp::Reverse;
 
-use super::frame::Ready;
+use super::frame::ReadyStep;
 use super::journal::NodeId;
-use super::node::Node;
-use super::state::State;
+use super::node::NodeState;
+use super::state::RunState;
 
-impl State {
+impl RunState {
     pub(super) fn push_ready(&mut self, node: NodeId) {
         let remaining = self.planned(node).remaining_ms;
         let activation = self.frame(node.frame).activation;
-        self.activations[activation as usize].ready.push(Ready::new(node, remaining));
-        self.wake(activation);
+        self.activations[activation as usize].ready.push(ReadyStep::new(node, remaining));
+        self.mark_runnable(activation);
     }
 
     /// An activation may have a step to start.
-    pub(super) fn wake(&mut self, activation: u32) {
-        if !std::mem::replace(&mut self.activations[activation as usize].is_awake, true) {
-            self.awake.push(Reverse(activation));
+    pub(super) fn mark_runnable(&mut self, activation: u32) {
+        if !std::mem::replace(&mut self.activations[activation as usize].is_runnable, true) {
+            self.runnable.push(Reverse(activation));
         }
     }
 
     /// Takes the oldest activation that may have a step to start out of their number.
-    fn lull(&mut self) {
-        if let Some(Reverse(activation)) = self.awake.pop() {
-            self.activations[activation as usize].is_awake = false;
+    fn pop_runnable(&mut self) {
+        if let Some(Reverse(activation)) = self.runnable.pop() {
+            self.activations[activation as usize].is_runnable = false;
         }
     }
 
@@ -46,8 +46,8 @@ impl State {
             around.running -= 1;
             at = around.parent;
         }
-        while let Some(activation) = self.starved.pop() {
-            self.wake(activation);
+        while let Some(activation) = self.blocked_by_concurrency.pop() {
+            self.mark_runnable(activation);
         }
     }
 
@@ -64,13 +64,13 @@ impl State {
     }
 
     pub(super) fn holds_slot(&self, node: NodeId) -> bool {
-        matches!(self.record(node).node, Node::Calling { .. } | Node::Probing { .. })
+        matches!(self.step_state(node).node, NodeState::Calling { .. } | NodeState::Probing { .. })
     }
 
     /// Takes an activation of a body that is over: all settled, or stopped with nothing under way;
     /// and of a composition only when nothing inside it is under way.
-    pub(super) fn next_over(&mut self) -> Option<u32> {
-        while let Some(at) = self.ending.pop_first() {
+    pub(super) fn next_closable_frame(&mut self) -> Option<u32> {
+        while let Some(at) = self.closable_frames.pop_first() {
             let frame = self.frame(at);
             let is_over = frame.unsettled == 0 || (frame.stopped.is_some() && frame.active == 0);
             let is_alone = !self.is_root(at) || self.activation_of(at).open_frames <= 1;
@@ -85,20 +85,23 @@ impl State {
 
     /// Takes the next step whose turn it is; steps of stopped bodies are passed over.
     pub(super) fn next_ready(&mut self) -> Option<NodeId> {
-        while let Some(Reverse(at)) = self.awake.peek().copied() {
+        while let Some(Reverse(at)) = self.runnable.peek().copied() {
             if !self.has_room(at) {
-                self.lull();
-                self.starved.push(at);
+                self.pop_runnable();
+                self.blocked_by_concurrency.push(at);
                 continue;
             }
             let Some(ready) = self.activations[at as usize].ready.pop() else {
-                self.lull();
+                self.pop_runnable();
                 continue;
             };
             let node = ready.node();
             let waits = matches!(
-                self.record(node).node,
-                Node::Pending | Node::Granted { .. } | Node::Waking { .. } | Node::GivingUp { .. }
+                self.step_state(node).node,
+                NodeState::Pending
+                    | NodeState::Confirmed { .. }
+                    | NodeState::RetryReady { .. }
+                    | NodeState::FallbackReady { .. }
             );
             if waits && self.frame(node.frame).stopped.is_none() {
                 return Some(node);

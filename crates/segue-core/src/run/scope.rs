@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::forward::error_value;
+use super::advance::error_value;
 use super::journal::NodeId;
-use super::state::State;
-use crate::expr::{Root, Scope, StepIndex};
+use super::state::RunState;
+use crate::expr::{ExprRoot, Scope, StepIndex};
 use crate::plan::BodyIndex;
 use crate::value::{Map, Value};
 
 /// The names known in one activation of a body, and what the call at hand adds to them.
 pub(super) struct FrameScope<'a> {
-    pub(super) state: &'a State,
+    pub(super) state: &'a RunState,
     pub(super) frame: u32,
     pub(super) output: Option<&'a Value>,
     pub(super) args: Option<&'a Value>,
@@ -21,7 +21,7 @@ pub(super) struct FrameScope<'a> {
 }
 
 impl<'a> FrameScope<'a> {
-    pub(super) fn new(state: &'a State, frame: u32) -> FrameScope<'a> {
+    pub(super) fn new(state: &'a RunState, frame: u32) -> FrameScope<'a> {
         FrameScope { state, frame, output: None, args: None, error: None, given: None }
     }
 
@@ -49,7 +49,7 @@ impl<'a> FrameScope<'a> {
         let outer = self.frame_of(owner.body)?;
         let node =
             NodeId { frame: outer, position: self.state.frame(outer).node_of(owner.position)? };
-        let frames = &self.state.record(node).frames;
+        let frames = &self.state.step_state(node).frames;
         frames.iter().copied().find(|frame| self.state.frame(*frame).body == body)
     }
 
@@ -65,7 +65,7 @@ impl<'a> FrameScope<'a> {
         None
     }
 
-    fn loop_facts(&self, step: StepIndex) -> Option<Value> {
+    fn loop_variables(&self, step: StepIndex) -> Option<Value> {
         let item = self.state.frame(self.item_frame(step)?).item.as_ref()?;
         Some(Value::object([
             ("index", Value::from(item.index)),
@@ -88,49 +88,49 @@ impl<'a> FrameScope<'a> {
     }
 
     fn error_of(&self, step: StepIndex) -> Option<Value> {
-        let failure = self.state.record(self.node(step)?).node.failure()?;
+        let failure = self.state.step_state(self.node(step)?).node.failure()?;
         Some(error_value(failure))
     }
 }
 
 impl Scope for FrameScope<'_> {
-    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
+    fn lookup(&self, root: &ExprRoot) -> Option<Cow<'_, Value>> {
         let activation = self.state.activation_of(self.frame);
         match root {
-            Root::Step(step) => {
-                self.state.record(self.node(*step)?).node.output().map(Cow::Borrowed)
+            ExprRoot::Step(step) => {
+                self.state.step_state(self.node(*step)?).node.output().map(Cow::Borrowed)
             }
-            Root::Input => Some(Cow::Borrowed(&activation.input)),
-            Root::InputField(name) => activation.input.get(name).map(Cow::Borrowed),
-            Root::Context => Some(Cow::Borrowed(&self.state.context)),
-            Root::Given(step, name) => {
+            ExprRoot::Input => Some(Cow::Borrowed(&activation.input)),
+            ExprRoot::InputField(name) => activation.input.get(name).map(Cow::Borrowed),
+            ExprRoot::Context => Some(Cow::Borrowed(&self.state.context)),
+            ExprRoot::Given(step, name) => {
                 if let Some(value) = self.given.and_then(|given| given.get(name)) {
                     return Some(Cow::Borrowed(value));
                 }
-                let given = self.state.record(self.node(*step)?).given.as_ref()?;
+                let given = self.state.step_state(self.node(*step)?).assigned_names.as_ref()?;
                 given.get(name).map(Cow::Borrowed)
             }
-            Root::Item(step) => {
+            ExprRoot::Item(step) => {
                 let item = self.state.frame(self.item_frame(*step)?).item.as_ref()?;
                 Some(Cow::Borrowed(&item.value))
             }
-            Root::Loop(step) => self.loop_facts(*step).map(Cow::Owned),
-            Root::StepStatus(step) => {
-                let status = self.state.record(self.node(*step)?).node.status();
+            ExprRoot::Loop(step) => self.loop_variables(*step).map(Cow::Owned),
+            ExprRoot::StepStatus(step) => {
+                let status = self.state.step_state(self.node(*step)?).node.status();
                 Some(Cow::Owned(Value::from(status.as_str())))
             }
-            Root::StepError(step) => self.error_of(*step).map(Cow::Owned),
-            Root::Run => Some(Cow::Owned(self.state.about_run())),
-            Root::Output => self.output.map(Cow::Borrowed),
-            Root::Args => self.args.map(Cow::Borrowed),
-            Root::Error => self.error.map(Cow::Borrowed),
-            Root::State => Some(self.names(&activation.names)),
-            Root::Unresolved | Root::Lambda => None,
+            ExprRoot::StepError(step) => self.error_of(*step).map(Cow::Owned),
+            ExprRoot::Run => Some(Cow::Owned(self.state.run_info())),
+            ExprRoot::Output => self.output.map(Cow::Borrowed),
+            ExprRoot::Args => self.args.map(Cow::Borrowed),
+            ExprRoot::Error => self.error.map(Cow::Borrowed),
+            ExprRoot::State => Some(self.names(&activation.names)),
+            ExprRoot::Unresolved | ExprRoot::Lambda => None,
         }
     }
 
     fn is_kept(&self, value: &Value) -> bool {
-        !self.state.is_forgotten(value)
+        !self.state.has_redacted_part(value)
     }
 
     fn looks_through(&self) -> bool {

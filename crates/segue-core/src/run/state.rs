@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use super::consent::Consent;
-use super::found::Trail;
-use super::frame::{Activation, Back, Frame, Ready, Record, Visits};
-use super::journal::{Entry, Fact, Failure, Item, NodeId, Options, Started};
-use super::node::{IllegalFact, Node};
-use super::redact::{Sensitive, has_sensitive};
+use super::consent::RunConsent;
+use super::frame::{Activation, Frame, ReadyStep, Rollback, StepState, Visits};
+use super::journal::{Entry, Fact, Failure, LoopItem, NodeId, Options, Started};
+use super::node::{IllegalFact, NodeState};
+use super::redact::{SecretValues, has_sensitive};
+use super::resume::ResumeHandle;
 use crate::composition::{Flow, Step};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
@@ -19,7 +19,7 @@ use crate::view::{RunStatus, rfc3339};
 
 /// The state of a run.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct RunState {
     pub(super) started: Option<Box<Started>>,
     pub(super) started_ms: u64,
     pub(super) ended_ms: u64,
@@ -34,33 +34,33 @@ pub(super) struct State {
     pub(super) value_bytes: usize,
     pub(super) seq: u64,
     /// Whether somebody has allowed the run.
-    pub(super) consent: Consent,
+    pub(super) consent: RunConsent,
     /// Who wants everything to be taken back.
     pub(super) rollback_asked: Option<Arc<str>>,
     /// What must not be written down.
-    pub(super) sensitive: Sensitive,
+    pub(super) sensitive: SecretValues,
     /// Whether there can be anything of that kind.
     pub(super) has_sensitive: bool,
     /// Visits of programs.
     pub(super) visits: u64,
     /// Steps that go on by themselves, and steps that ask a person.
     busy: u32,
-    asking: u32,
+    awaiting_person: u32,
     /// Activations on their way back.
-    going_back: Vec<u32>,
+    rolling_back: Vec<u32>,
     /// Activations that may have a step to start, the oldest first, each once. A heap keeps its
     /// memory when it runs empty, which it does after every step.
-    pub(super) awake: BinaryHeap<Reverse<u32>>,
+    pub(super) runnable: BinaryHeap<Reverse<u32>>,
     /// Activations that have a step to start and no room for it.
-    pub(super) starved: Vec<u32>,
+    pub(super) blocked_by_concurrency: Vec<u32>,
     /// Frames that may be over.
-    pub(super) ending: BTreeSet<u32>,
+    pub(super) closable_frames: BTreeSet<u32>,
     pub(super) plan: Arc<Plan>,
 }
 
-impl State {
-    pub(super) fn new(plan: Arc<Plan>) -> State {
-        State {
+impl RunState {
+    pub(super) fn new(plan: Arc<Plan>) -> RunState {
+        RunState {
             started: None,
             started_ms: 0,
             ended_ms: 0,
@@ -73,17 +73,17 @@ impl State {
             calls: 0,
             value_bytes: 0,
             seq: 0,
-            consent: Consent::NotAsked,
+            consent: RunConsent::NotAsked,
             rollback_asked: None,
-            sensitive: Sensitive::default(),
+            sensitive: SecretValues::default(),
             has_sensitive: has_sensitive(&plan),
             visits: 0,
             busy: 0,
-            asking: 0,
-            going_back: Vec::new(),
-            awake: BinaryHeap::new(),
-            starved: Vec::new(),
-            ending: BTreeSet::new(),
+            awaiting_person: 0,
+            rolling_back: Vec::new(),
+            runnable: BinaryHeap::new(),
+            blocked_by_concurrency: Vec::new(),
+            closable_frames: BTreeSet::new(),
             plan,
         }
     }
@@ -100,17 +100,17 @@ impl State {
         self.frames.get(frame as usize).is_some_and(|frame| frame.closed)
     }
 
-    pub(super) fn record(&self, node: NodeId) -> &Record {
+    pub(super) fn step_state(&self, node: NodeId) -> &StepState {
         &self.frames[node.frame as usize].nodes[node.position as usize]
     }
 
-    pub(super) fn record_mut(&mut self, node: NodeId) -> &mut Record {
+    pub(super) fn step_state_mut(&mut self, node: NodeId) -> &mut StepState {
         &mut self.frames[node.frame as usize].nodes[node.position as usize]
     }
 
     /// Whether the whole run goes back.
-    pub(super) fn goes_back(&self) -> bool {
-        self.activations.first().is_some_and(|root| root.back.is_some())
+    pub(super) fn is_rolling_back(&self) -> bool {
+        self.activations.first().is_some_and(|root| root.rollback.is_some())
     }
 
     pub(super) fn activation_of(&self, frame: u32) -> &Activation {
@@ -126,7 +126,7 @@ impl State {
     }
 
     pub(super) fn step_index(&self, node: NodeId) -> StepIndex {
-        self.record(node).step
+        self.step_state(node).step
     }
 
     /// Whether an activation of a body is that of a composition's own steps.
@@ -136,7 +136,7 @@ impl State {
 
     /// Whether nothing goes on by itself and a person is asked.
     pub(super) fn is_waiting(&self) -> bool {
-        let asks = self.busy == 0 && self.asking > 0;
+        let asks = self.busy == 0 && self.awaiting_person > 0;
         self.status == RunStatus::Running && (asks || self.awaits_consent())
     }
 
@@ -180,7 +180,7 @@ impl State {
         }
     }
 
-    pub(super) fn about_run(&self) -> Value {
+    pub(super) fn run_info(&self) -> Value {
         let text = |text: &Arc<str>| Value::String(text.clone());
         let id = self.started.as_ref().map_or(Value::Null, |started| text(&started.run_id));
         Value::object([
@@ -192,7 +192,7 @@ impl State {
 
     /// The only function that changes a run. A fact that does not fit changes nothing.
     pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), IllegalFact> {
-        self.fits(entry)?;
+        self.check_fact(entry)?;
         self.seq = entry.seq + 1;
         match &entry.fact {
             Fact::Started(started) => self.begin(started, entry.at_ms),
@@ -206,17 +206,17 @@ impl State {
             }
             Fact::Looped { node, items } => {
                 self.advance(*node, entry)?;
-                self.record_mut(*node).items = Some(items.clone());
+                self.step_state_mut(*node).items = Some(items.clone());
             }
             Fact::Entered { node, candidate, input } => {
                 self.begin_attempt(*node, *candidate, input, entry)?;
                 let nested = self.planned(*node).nested.get(candidate).cloned();
                 self.enter(*node, nested.ok_or(IllegalFact)?, input, false);
-                self.cover();
+                self.mark_covered();
             }
             Fact::Expanding { node, document } => {
                 self.advance(*node, entry)?;
-                self.record_mut(*node).args = document.clone();
+                self.step_state_mut(*node).args = document.clone();
             }
             Fact::Expanded { node, plan, input } => {
                 self.advance(*node, entry)?;
@@ -227,7 +227,7 @@ impl State {
             Fact::Asked { node, args, .. } => {
                 self.advance(*node, entry)?;
                 self.learn(*node, args);
-                let record = self.record_mut(*node);
+                let record = self.step_state_mut(*node);
                 record.args = args.clone();
                 record.asked_seq = entry.seq;
             }
@@ -235,66 +235,68 @@ impl State {
                 self.begin_attempt(*node, *candidate, args, entry)?;
                 self.calls += 1;
             }
-            Fact::Followed { node, handle } => self.follow(*node, handle)?,
-            Fact::Sought { node } => self.seek(*node)?,
+            Fact::HandleReceived { node, handle } => self.set_resume_handle(*node, handle)?,
+            Fact::ResumeSent { node } => self.begin_resume(*node)?,
             Fact::Probed { node, failure, .. } => {
                 self.advance(*node, entry)?;
-                let record = self.record_mut(*node);
+                let record = self.step_state_mut(*node);
                 record.attempts += 1;
                 record.probes += 1;
-                record.probe_tries += 1;
+                record.probe_attempts += 1;
                 record.doubt = Some(failure.clone());
                 self.calls += 1;
             }
             Fact::Doubted { node, failure } => {
                 self.advance(*node, entry)?;
-                let record = self.record_mut(*node);
+                let record = self.step_state_mut(*node);
                 record.doubt = Some(failure.clone());
                 record.asked_seq = entry.seq;
             }
             Fact::Resolved { node, done, .. } => {
                 self.advance(*node, entry)?;
-                let record = self.record_mut(*node);
+                let record = self.step_state_mut(*node);
                 record.was_in_doubt &= *done;
                 record.doubt = None;
-                record.probe_tries = 0;
+                record.probe_attempts = 0;
             }
             Fact::Lost { node } => {
                 self.advance(*node, entry)?;
                 let step = self.step(*node).clone();
-                let record = self.record_mut(*node);
+                let record = self.step_state_mut(*node);
                 // The engine's own end is no attempt of the tool.
-                record.tries -= 1;
+                record.candidate_attempts -= 1;
                 // What was never answered may have been done.
-                let tool =
-                    super::forward::spec(super::forward::candidate_call(&step, record.candidate));
+                let tool = super::advance::tool_spec(super::advance::candidate_call(
+                    &step,
+                    record.candidate,
+                ));
                 record.was_in_doubt |= tool.annotations.impact() != crate::tool::Impact::Reads;
                 self.push_ready(*node);
             }
-            Fact::Rested { node, failure, until_ms } => {
+            Fact::BackedOff { node, failure, until_ms } => {
                 self.advance(*node, entry)?;
-                let record = self.record_mut(*node);
+                let record = self.step_state_mut(*node);
                 // A probe that is asked again is no failed attempt of the tool.
                 let is_attempt = record.doubt.is_none();
                 if is_attempt {
-                    record.remember(failure);
+                    record.note_failure(failure);
                 }
                 record.wake_ms = *until_ms;
-                record.rest_ms = until_ms.saturating_sub(entry.at_ms);
+                record.backoff_ms = until_ms.saturating_sub(entry.at_ms);
                 if is_attempt {
                     self.count_retry(*node);
                 }
             }
             Fact::GaveUp { node, failure } => {
                 self.advance(*node, entry)?;
-                let record = self.record_mut(*node);
-                record.remember(failure);
-                record.is_granted = false;
+                let record = self.step_state_mut(*node);
+                record.note_failure(failure);
+                record.is_confirmed = false;
                 self.push_ready(*node);
             }
             Fact::Granted { node, .. } => {
                 self.advance(*node, entry)?;
-                self.record_mut(*node).is_granted = true;
+                self.step_state_mut(*node).is_confirmed = true;
                 self.push_ready(*node);
             }
             Fact::Woke { node } => {
@@ -303,15 +305,15 @@ impl State {
             }
             Fact::Slept { node, until_ms } | Fact::Paused { node, until_ms } => {
                 self.advance(*node, entry)?;
-                let record = self.record_mut(*node);
+                let record = self.step_state_mut(*node);
                 record.wake_ms = *until_ms;
-                record.rest_ms = until_ms.saturating_sub(entry.at_ms);
+                record.backoff_ms = until_ms.saturating_sub(entry.at_ms);
             }
             Fact::Reused { node, given, output } => {
                 self.settle(*node, entry)?;
                 self.learn(*node, output);
-                let record = self.record_mut(*node);
-                record.given.clone_from(given);
+                let record = self.step_state_mut(*node);
+                record.assigned_names.clone_from(given);
                 record.is_reused = true;
             }
             Fact::Succeeded { node, given, output } => {
@@ -321,13 +323,13 @@ impl State {
                 for (name, value) in given.iter().flat_map(|given| given.iter()) {
                     self.name(node.frame, name.clone(), value.clone());
                 }
-                self.record_mut(*node).given.clone_from(given);
+                self.step_state_mut(*node).assigned_names.clone_from(given);
             }
             Fact::TimedOut { node, failure } => {
-                if !matches!(self.record(*node).node, Node::Open { .. }) {
+                if !matches!(self.step_state(*node).node, NodeState::Open { .. }) {
                     return Err(IllegalFact);
                 }
-                self.record_mut(*node).ended_by = Some(failure.clone());
+                self.step_state_mut(*node).ended_by = Some(failure.clone());
             }
             Fact::Tolerated { node, .. }
             | Fact::Failed { node, .. }
@@ -335,7 +337,7 @@ impl State {
             | Fact::Cancelled { node, .. } => self.settle(*node, entry)?,
             Fact::Stopped { frame, failure } => {
                 self.frames[*frame as usize].stopped = Some(failure.clone());
-                self.ending.insert(*frame);
+                self.closable_frames.insert(*frame);
             }
             Fact::Closed { frame, failed, is_final } => self.close(*frame, *failed, *is_final),
             // What follows from them comes after them.
@@ -346,42 +348,42 @@ impl State {
                 self.ended_ms = 0;
             }
             Fact::RollbackStarted { frame, failure, steps } => {
-                self.begin_back(*frame, failure, steps);
+                self.begin_rollback(*frame, failure, steps);
             }
-            Fact::UndoCalled { node, args } => {
-                self.move_back(*node, entry)?;
-                let record = self.record_mut(*node);
+            Fact::RollbackCalled { node, args } => {
+                self.advance_rollback(*node, entry)?;
+                let record = self.step_state_mut(*node);
                 record.attempts += 1;
-                record.undo_tries += 1;
-                record.undo_args = args.clone();
-                record.trail = Trail::default();
+                record.rollback_attempts += 1;
+                record.rollback_args = args.clone();
+                record.resume_handle = ResumeHandle::default();
                 self.calls += 1;
             }
-            Fact::UndoEntered { node, input } => {
-                self.move_back(*node, entry)?;
-                let record = self.record_mut(*node);
+            Fact::RollbackEntered { node, input } => {
+                self.advance_rollback(*node, entry)?;
+                let record = self.step_state_mut(*node);
                 record.attempts += 1;
-                record.undo_tries += 1;
-                record.undo_args = input.clone();
-                record.trail = Trail::default();
+                record.rollback_attempts += 1;
+                record.rollback_args = input.clone();
+                record.resume_handle = ResumeHandle::default();
                 record.attempt_ms = entry.at_ms;
                 let candidate = record.candidate;
-                let plan = self.planned(*node).undo_plans.get(&candidate).cloned();
+                let plan = self.planned(*node).rollback_plans.get(&candidate).cloned();
                 self.enter(*node, plan.ok_or(IllegalFact)?, input, true);
             }
-            Fact::UndoRested { node, until_ms, .. } => {
-                self.move_back(*node, entry)?;
-                let record = self.record_mut(*node);
+            Fact::RollbackBackedOff { node, until_ms, .. } => {
+                self.advance_rollback(*node, entry)?;
+                let record = self.step_state_mut(*node);
                 record.wake_ms = *until_ms;
-                record.rest_ms = until_ms.saturating_sub(entry.at_ms);
+                record.backoff_ms = until_ms.saturating_sub(entry.at_ms);
             }
-            Fact::Undone { node } | Fact::UndoFailed { node, .. } => {
-                self.move_back(*node, entry)?;
+            Fact::RolledBack { node } | Fact::RollbackFailed { node, .. } => {
+                self.advance_rollback(*node, entry)?;
             }
-            Fact::Kept { node, references } => {
-                self.record_mut(*node).kept.extend(references.iter().cloned());
+            Fact::ReferencesKept { node, references } => {
+                self.step_state_mut(*node).kept.extend(references.iter().cloned());
             }
-            Fact::Late { .. } => {}
+            Fact::AnsweredLate { .. } => {}
             Fact::Finished { status, output, failure } => {
                 self.status = *status;
                 self.output = output.clone();
@@ -393,7 +395,7 @@ impl State {
     }
 
     /// Whether an entry is the next one, about something that exists, of a run that is not over.
-    fn fits(&self, entry: &Entry) -> Result<(), IllegalFact> {
+    fn check_fact(&self, entry: &Entry) -> Result<(), IllegalFact> {
         let is_next = entry.seq == self.seq;
         let begins = matches!(entry.fact, Fact::Started(_));
         let frame = entry.fact.frame().map(|frame| self.frames.get(frame as usize));
@@ -441,15 +443,15 @@ impl State {
         args: &Value,
         entry: &Entry,
     ) -> Result<(), IllegalFact> {
-        let again = matches!(self.record(node).node, Node::Waking { .. });
+        let again = matches!(self.step_state(node).node, NodeState::RetryReady { .. });
         self.advance(node, entry)?;
-        let record = self.record_mut(node);
+        let record = self.step_state_mut(node);
         record.args = args.clone();
-        record.trail = Trail::default();
+        record.resume_handle = ResumeHandle::default();
         record.candidate = candidate;
         record.attempts += 1;
         record.attempt_ms = entry.at_ms;
-        record.tries = if again { record.tries + 1 } else { 1 };
+        record.candidate_attempts = if again { record.candidate_attempts + 1 } else { 1 };
         self.learn(node, args);
         Ok(())
     }
@@ -461,8 +463,8 @@ impl State {
         let activation = Activation {
             parent: Some(parent),
             depth: around.depth + 1,
-            is_undo,
-            is_inside_undo: is_undo || around.is_inside_undo,
+            is_rollback: is_undo,
+            is_inside_rollback: is_undo || around.is_inside_rollback,
             covered_by: around.covered_by,
             ..self.activation(plan, input)
         };
@@ -473,7 +475,7 @@ impl State {
 
     /// An atomic composition is not entered before it is allowed as a whole. One that was made at run
     /// time is: nobody was asked about it.
-    fn cover(&mut self) {
+    fn mark_covered(&mut self) {
         let at = index(self.activations.len() - 1);
         let entered = &mut self.activations[at as usize];
         if entered.plan.composition.atomic {
@@ -486,7 +488,7 @@ impl State {
         activation: u32,
         body: BodyIndex,
         parent: Option<NodeId>,
-        item: Option<Item>,
+        item: Option<LoopItem>,
     ) {
         let frame = index(self.frames.len());
         let plan = self.activations[activation as usize].plan.clone();
@@ -496,28 +498,32 @@ impl State {
         match planned.flow {
             Flow::Program => {
                 visits = Some(Visits::new(planned.steps.len()));
-                self.ending.insert(frame);
+                self.closable_frames.insert(frame);
             }
             Flow::Graph => {
                 nodes.reserve_exact(planned.steps.len());
                 for (position, planned) in plan.steps_of(body).enumerate() {
                     let waiting = index(planned.step.needs.len());
-                    nodes.push(Record { step: planned.step.index, waiting, ..Record::default() });
+                    nodes.push(StepState {
+                        step: planned.step.index,
+                        waiting,
+                        ..StepState::default()
+                    });
                     if waiting == 0 {
                         let node = NodeId { frame, position: index(position) };
-                        let ready = Ready::new(node, planned.remaining_ms);
+                        let ready = ReadyStep::new(node, planned.remaining_ms);
                         self.activations[activation as usize].ready.push(ready);
                     }
                 }
             }
         }
-        self.wake(activation);
+        self.mark_runnable(activation);
         self.count_open(activation, |open| *open += 1);
         let unsettled = index(nodes.len());
-        let is_undo = self.takes_back(activation, body);
+        let is_undo = self.body_rolls_back(activation, body);
         let opened = parent.map(|parent| {
-            let record = self.record_mut(parent);
-            let frames = if is_undo { &mut record.undo_frames } else { &mut record.frames };
+            let record = self.step_state_mut(parent);
+            let frames = if is_undo { &mut record.rollback_frames } else { &mut record.frames };
             frames.push(frame);
             frames.len() - 1
         });
@@ -537,8 +543,8 @@ impl State {
     }
 
     /// Whether a body is what a composition takes a step back with.
-    pub(super) fn takes_back(&self, activation: u32, body: BodyIndex) -> bool {
-        self.activations[activation as usize].is_undo && body == 0
+    pub(super) fn body_rolls_back(&self, activation: u32, body: BodyIndex) -> bool {
+        self.activations[activation as usize].is_rollback && body == 0
     }
 
     /// Counts an activation of a body, in its composition and in those around it.
@@ -561,7 +567,7 @@ impl State {
         *count += 1;
         let plan = &self.activations[here.activation as usize].plan;
         let step = plan.bodies[here.body as usize].steps[position as usize];
-        here.nodes.push(Record { step, visit: *count, ..Record::default() });
+        here.nodes.push(StepState { step, visit: *count, ..StepState::default() });
         here.unsettled += 1;
         let node = NodeId { frame, position: index(here.nodes.len() - 1) };
         self.push_ready(node);
@@ -572,7 +578,7 @@ impl State {
         if self.is_root(node.frame) {
             let position = self.frame(node.frame).step_position(node.position);
             let name = format!("step_{position}_retry_count").into();
-            let tries = self.record(node).tries;
+            let tries = self.step_state(node).candidate_attempts;
             self.name(node.frame, name, Value::from(u64::from(tries)));
         }
     }
@@ -583,8 +589,8 @@ impl State {
         let frame = &mut self.frames[node.frame as usize];
         let record = &mut frame.nodes[node.position as usize];
         let before = std::mem::take(&mut record.node);
-        let was_pending = matches!(before, Node::Pending);
-        let (was_busy, asked) = (before.is_busy(), before.asks());
+        let was_pending = matches!(before, NodeState::Pending);
+        let (was_busy, asked) = (before.is_busy(), before.awaits_person());
         record.node = before.next(&entry.fact)?;
         if was_pending {
             record.started_ms = entry.at_ms;
@@ -595,9 +601,9 @@ impl State {
             (false, true) => frame.active -= 1,
             _ => {}
         }
-        let (is_busy, asks) = (record.node.is_busy(), record.node.asks());
+        let (is_busy, asks) = (record.node.is_busy(), record.node.awaits_person());
         self.busy = self.busy + u32::from(is_busy) - u32::from(was_busy);
-        self.asking = self.asking + u32::from(asks) - u32::from(asked);
+        self.awaiting_person = self.awaiting_person + u32::from(asks) - u32::from(asked);
         match (held, self.holds_slot(node)) {
             (false, true) => self.take_slot(node.frame),
             (true, false) => self.free_slot(node.frame),
@@ -606,37 +612,38 @@ impl State {
         Ok(())
     }
 
-    fn begin_back(&mut self, frame: u32, cause: &Arc<Failure>, steps: &[NodeId]) {
+    fn begin_rollback(&mut self, frame: u32, cause: &Arc<Failure>, steps: &[NodeId]) {
         let left: Vec<NodeId> = steps.iter().rev().copied().collect();
-        let kept = self.kept(&left);
+        let kept = self.blocked_rollbacks(&left);
         let activation = self.frame(frame).activation;
-        let back = Back { cause: cause.clone(), left, at: None, kept };
-        self.activations[activation as usize].back = Some(back);
-        if !self.going_back.contains(&activation) {
-            self.going_back.push(activation);
+        let back = Rollback { cause: cause.clone(), remaining: left, current: None, blocked: kept };
+        self.activations[activation as usize].rollback = Some(back);
+        if !self.rolling_back.contains(&activation) {
+            self.rolling_back.push(activation);
         }
-        self.ending.insert(frame);
+        self.closable_frames.insert(frame);
     }
 
     /// Moves a settled step along its table; nobody waits for that.
-    fn move_back(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
-        let record = self.record_mut(node);
+    fn advance_rollback(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
+        let record = self.step_state_mut(node);
         let before = std::mem::take(&mut record.node);
         let was_busy = before.is_busy();
         record.node = before.next(&entry.fact)?;
         let is_busy = record.node.is_busy();
-        let is_over = matches!(record.node, Node::Undone { .. } | Node::UndoFailed { .. });
+        let is_over =
+            matches!(record.node, NodeState::RolledBack { .. } | NodeState::RollbackFailed { .. });
         self.busy = self.busy + u32::from(is_busy) - u32::from(was_busy);
-        for activation in &self.going_back {
+        for activation in &self.rolling_back {
             let activation = &mut self.activations[*activation as usize];
-            let Some(back) = &mut activation.back else { continue };
-            if back.left.last() == Some(&node) {
-                back.left.pop();
-            } else if back.at != Some(node) {
+            let Some(back) = &mut activation.rollback else { continue };
+            if back.remaining.last() == Some(&node) {
+                back.remaining.pop();
+            } else if back.current != Some(node) {
                 continue;
             }
-            back.at = (!is_over).then_some(node);
-            self.ending.insert(activation.root);
+            back.current = (!is_over).then_some(node);
+            self.closable_frames.insert(activation.root);
             return Ok(());
         }
         Err(IllegalFact)
@@ -645,16 +652,16 @@ impl State {
     /// A step's last fact: whoever waits for it waits for one less.
     fn settle(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
         self.advance(node, entry)?;
-        let record = self.record_mut(node);
+        let record = self.step_state_mut(node);
         record.ended_ms = entry.at_ms;
         record.settled_seq = entry.seq;
         let frame = &mut self.frames[node.frame as usize];
         frame.unsettled -= 1;
         if frame.unsettled == 0 || frame.stopped.is_some() {
-            self.ending.insert(node.frame);
+            self.closable_frames.insert(node.frame);
         }
         let at = frame.activation;
-        self.wake(at);
+        self.mark_runnable(at);
         let frame = &mut self.frames[node.frame as usize];
         if let Some(visits) = &mut frame.visits {
             let position = visits.order[node.position as usize];
@@ -670,7 +677,7 @@ impl State {
             if record.waiting == 0 {
                 let ready = NodeId { frame: node.frame, position: *dependant };
                 let step = plan.bodies[frame.body as usize].steps[*dependant as usize];
-                activation.ready.push(Ready::new(ready, plan.step(step).remaining_ms));
+                activation.ready.push(ReadyStep::new(ready, plan.step(step).remaining_ms));
             }
         }
         Ok(())
@@ -681,8 +688,8 @@ impl State {
         closed.closed = true;
         let (activation, body) = (closed.activation, closed.body);
         let parent = closed.parent;
-        if let Some(parent) = parent.filter(|_| !self.takes_back(activation, body)) {
-            let record = self.record_mut(parent);
+        if let Some(parent) = parent.filter(|_| !self.body_rolls_back(activation, body)) {
+            let record = self.step_state_mut(parent);
             record.closed += 1;
             record.has_failed_body |= failed;
             record.has_final_failure |= is_final;
@@ -692,7 +699,7 @@ impl State {
         let mut at = Some(activation);
         while let Some(activation) = at {
             let around = &self.activations[activation as usize];
-            self.ending.insert(around.root);
+            self.closable_frames.insert(around.root);
             at = around.parent;
         }
     }

@@ -17,13 +17,13 @@ use super::journal::NodeId;
 /// parent of zeros there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Trace {
+pub struct TraceContext {
     /// The trace.
     pub trace_id: [u8; 16],
     /// The span of whoever asked for the run.
     pub parent: Option<SpanId>,
     /// Whether anybody keeps what is told.
-    pub is_kept: bool,
+    pub is_sampled: bool,
 }
 
 /// The name of a span within its trace.
@@ -31,7 +31,7 @@ pub type SpanId = [u8; 8];
 
 /// What a span is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spanned {
+pub enum SpanSubject {
     /// The run; not from 0 on when it was over and taken up again to be taken back.
     Run(u32),
     /// A step.
@@ -40,24 +40,24 @@ pub enum Spanned {
     Attempt(CallId),
 }
 
-impl Trace {
+impl TraceContext {
     /// The trace of a run that nobody asked for within one: it has the run's own id.
-    pub fn of_run(run_id: &str) -> Trace {
+    pub fn of_run(run_id: &str) -> TraceContext {
         let digits = run_id.replace('-', "");
         let hashed = || {
             let digest = Sha256::digest(run_id.as_bytes());
             std::array::from_fn(|at| digest[at])
         };
         let trace_id = bytes::<16>(&digits).unwrap_or_else(hashed);
-        Trace { trace_id, parent: None, is_kept: true }
+        TraceContext { trace_id, parent: None, is_sampled: true }
     }
 
     /// The trace that a caller's `traceparent` names; nothing when it cannot be read.
-    pub fn parse(traceparent: &str) -> Option<Trace> {
-        Trace::read(traceparent).filter(|trace| trace.parent.is_some())
+    pub fn parse(traceparent: &str) -> Option<TraceContext> {
+        TraceContext::read(traceparent).filter(|trace| trace.parent.is_some())
     }
 
-    fn read(text: &str) -> Option<Trace> {
+    fn read(text: &str) -> Option<TraceContext> {
         let mut parts = text.trim().split('-');
         let (version, trace_id) = (bytes::<1>(parts.next()?)?, bytes::<16>(parts.next()?)?);
         let (parent, flags) = (bytes::<8>(parts.next()?)?, bytes::<1>(parts.next()?)?);
@@ -69,18 +69,18 @@ impl Trace {
         let is_named = trace_id != [0; 16];
         let parent = Some(parent).filter(|parent| *parent != [0; 8]);
         let is_kept = flags[0] & 1 == 1;
-        (is_readable && is_named).then_some(Trace { trace_id, parent, is_kept })
+        (is_readable && is_named).then_some(TraceContext { trace_id, parent, is_sampled: is_kept })
     }
 
     /// The name of a span of this run.
-    pub fn span(&self, run_id: &str, of: Spanned) -> SpanId {
+    pub fn span(&self, run_id: &str, of: SpanSubject) -> SpanId {
         let name = match of {
-            Spanned::Run(0) => format!("{run_id}/run"),
-            Spanned::Run(nth) => format!("{run_id}/run/{nth}"),
-            Spanned::Step(NodeId { frame, position }) => {
+            SpanSubject::Run(0) => format!("{run_id}/run"),
+            SpanSubject::Run(nth) => format!("{run_id}/run/{nth}"),
+            SpanSubject::Step(NodeId { frame, position }) => {
                 format!("{run_id}/step/{frame}/{position}")
             }
-            Spanned::Attempt(CallId { node: NodeId { frame, position }, attempt }) => {
+            SpanSubject::Attempt(CallId { node: NodeId { frame, position }, attempt }) => {
                 format!("{run_id}/attempt/{frame}/{position}/{attempt}")
             }
         };
@@ -93,30 +93,30 @@ impl Trace {
 
     /// What is sent along with a call, so that whoever is called goes on in the same trace.
     pub fn traceparent(&self, span: SpanId) -> Arc<str> {
-        Trace { parent: Some(span), ..self.clone() }.to_string().into()
+        TraceContext { parent: Some(span), ..self.clone() }.to_string().into()
     }
 }
 
-impl fmt::Display for Trace {
+impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("00-")?;
         self.trace_id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         f.write_str("-")?;
         self.parent.unwrap_or_default().iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, "-{:02x}", u8::from(self.is_kept))
+        write!(f, "-{:02x}", u8::from(self.is_sampled))
     }
 }
 
-impl TryFrom<String> for Trace {
+impl TryFrom<String> for TraceContext {
     type Error = &'static str;
 
-    fn try_from(text: String) -> Result<Trace, &'static str> {
-        Trace::read(&text).ok_or("no trace context")
+    fn try_from(text: String) -> Result<TraceContext, &'static str> {
+        TraceContext::read(&text).ok_or("no trace context")
     }
 }
 
-impl From<Trace> for String {
-    fn from(trace: Trace) -> String {
+impl From<TraceContext> for String {
+    fn from(trace: TraceContext) -> String {
         trace.to_string()
     }
 }
@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn what_a_caller_gives_is_read_and_carried_on() {
-        let trace = Trace::parse(GIVEN).unwrap();
+        let trace = TraceContext::parse(GIVEN).unwrap();
         assert_eq!(trace.to_string(), GIVEN);
-        assert!(trace.is_kept);
+        assert!(trace.is_sampled);
         let sent = trace.traceparent([1; 8]);
         assert_eq!(&*sent, "00-0af7651916cd43dd8448eb211c80319c-0101010101010101-01");
-        assert!(!Trace::parse(&GIVEN.replace("-01", "-00")).unwrap().is_kept);
+        assert!(!TraceContext::parse(&GIVEN.replace("-01", "-00")).unwrap().is_sampled);
         // A later version may say more.
-        assert!(Trace::parse(&format!("cc{}-more", &GIVEN[2..])).is_some());
+        assert!(TraceContext::parse(&format!("cc{}-more", &GIVEN[2..])).is_some());
     }
 
     #[test]
@@ -165,31 +165,31 @@ mod tests {
             &GIVEN.replace("b7ad6b7169203331", &zeros[..16]),
             "00-é",
         ] {
-            assert_eq!(Trace::parse(wrong), None, "{wrong}");
+            assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn a_run_of_its_own_has_the_trace_of_its_id() {
         let run_id = "0199e2c4-0000-7000-8000-0123456789ab";
-        let trace = Trace::of_run(run_id);
+        let trace = TraceContext::of_run(run_id);
         assert_eq!(
             trace.to_string(),
             "00-0199e2c4000070008000".to_owned() + "0123456789ab-0000000000000000-01"
         );
         let json = serde_json::to_string(&trace).unwrap();
-        assert_eq!(serde_json::from_str::<Trace>(&json).unwrap(), trace);
+        assert_eq!(serde_json::from_str::<TraceContext>(&json).unwrap(), trace);
         let node = NodeId { frame: 0, position: 1 };
         let spans = [
-            Spanned::Run(0),
-            Spanned::Run(1),
-            Spanned::Step(node),
-            Spanned::Attempt(CallId { node, attempt: 1 }),
-            Spanned::Attempt(CallId { node, attempt: 2 }),
+            SpanSubject::Run(0),
+            SpanSubject::Run(1),
+            SpanSubject::Step(node),
+            SpanSubject::Attempt(CallId { node, attempt: 1 }),
+            SpanSubject::Attempt(CallId { node, attempt: 2 }),
         ];
         let named: std::collections::BTreeSet<SpanId> =
             spans.iter().map(|of| trace.span(run_id, *of)).collect();
         assert_eq!(named.len(), spans.len());
-        assert_eq!(Trace::of_run("named by somebody").trace_id.len(), 16);
+        assert_eq!(TraceContext::of_run("named by somebody").trace_id.len(), 16);
     }
 }

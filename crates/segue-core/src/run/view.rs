@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::consent::declared;
+use super::advance::{candidate_call, tool_spec};
+use super::consent::declared_calls;
 use super::finish::results;
-use super::forward::{candidate_call, spec};
-use super::frame::Record;
+use super::frame::StepState;
 use super::journal::{Entry, Fact, Failure, NodeId};
-use super::node::Node;
-use super::state::State;
-use super::{Question, QuestionId, QuestionKind, UndoCall};
+use super::node::NodeState;
+use super::state::RunState;
+use super::{Question, QuestionId, QuestionKind, RollbackCall};
 use crate::composition::{StepKind, ToolCall};
 use crate::id::ToolId;
-use crate::plan::Declared;
+use crate::plan::DeclaredCall;
 use crate::tool::Impact;
 use crate::value::{Map, Shared, Value};
 use crate::view::{
@@ -21,7 +21,7 @@ use crate::view::{
 };
 
 /// What to do about a call in doubt.
-fn resolve_doubt(state: &State) -> String {
+fn resolve_doubt(state: &RunState) -> String {
     let run = state.started.as_ref().map_or("RUN", |started| &*started.run_id);
     format!(
         "find out whether it did its work, then `segue resume {run} --assume done` or \
@@ -29,7 +29,7 @@ fn resolve_doubt(state: &State) -> String {
     )
 }
 
-pub(super) fn run_view(state: &State) -> RunView {
+pub(super) fn run_view(state: &RunState) -> RunView {
     let Some(started) = &state.started else { return RunView::default() };
     let composition = &state.plan_of(0).composition;
     let mut view = RunView {
@@ -71,7 +71,7 @@ pub(super) fn run_view(state: &State) -> RunView {
 }
 
 /// Every output key with its value. Where a composition says nothing else, that is its output.
-fn shared_results(state: &State) -> Shared<Map> {
+fn shared_results(state: &RunState) -> Shared<Map> {
     let has_own_output = state.plan_of(0).composition.output.is_some();
     match &state.output {
         Value::Object(output) if state.ended_ms > 0 && !has_own_output => output.clone(),
@@ -80,7 +80,7 @@ fn shared_results(state: &State) -> Shared<Map> {
 }
 
 /// The questions that stand.
-pub(super) fn questions(state: &State) -> impl Iterator<Item = Question> {
+pub(super) fn questions(state: &RunState) -> impl Iterator<Item = Question> {
     let frames = 0..u32::try_from(state.frames.len()).unwrap_or(u32::MAX);
     let nodes = frames.flat_map(|frame| state.nodes_of(frame));
     let of_steps = nodes.filter_map(|node| question(state, node));
@@ -88,56 +88,65 @@ pub(super) fn questions(state: &State) -> impl Iterator<Item = Question> {
 }
 
 /// What a step asks a person, if it does.
-pub(super) fn question(state: &State, node: NodeId) -> Option<Question> {
-    let (record, step) = (state.record(node), state.step(node));
-    let tool = |candidate| spec(candidate_call(step, candidate)).id.clone();
-    let args = state.written(node, &record.args);
+pub(super) fn question(state: &RunState, node: NodeId) -> Option<Question> {
+    let (record, step) = (state.step_state(node), state.step(node));
+    let tool = |candidate| tool_spec(candidate_call(step, candidate)).id.clone();
+    let args = state.redact_step_value(node, &record.args);
     let kind = match (&record.node, &step.kind) {
-        (Node::Asking { .. }, StepKind::Approve { schema, .. }) => {
+        (NodeState::AwaitingConfirmation { .. }, StepKind::Approve { schema, .. }) => {
             QuestionKind::Approval { message: args.to_string().into(), schema: schema.clone() }
         }
-        (Node::Asking { candidate }, _) => call_question(state, node, *candidate, args),
-        (Node::Doubtful { candidate }, _) => {
+        (NodeState::AwaitingConfirmation { candidate }, _) => {
+            call_question(state, node, *candidate, args)
+        }
+        (NodeState::InDoubt { candidate }, _) => {
             let message = record.doubt.as_ref().map_or_else(|| "".into(), |d| d.message.clone());
             let message = state.sensitive.text(&message).map_or(message, Arc::from);
             QuestionKind::Doubt { tool: tool(*candidate), args, message }
         }
         _ => return None,
     };
-    let id = QuestionId { node, seq: state.record(node).asked_seq };
+    let id = QuestionId { node, seq: state.step_state(node).asked_seq };
     Some(Question { id, step: state.path(node), kind })
 }
 
 /// Whether a tool may be called, and everything that a yes to it covers.
-fn call_question(state: &State, node: NodeId, candidate: u16, args: Value) -> QuestionKind {
-    let tool = spec(candidate_call(state.step(node), candidate));
-    let parts = declared(state, node, candidate);
+fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) -> QuestionKind {
+    let tool = tool_spec(candidate_call(state.step(node), candidate));
+    let parts = declared_calls(state, node, candidate);
     let (effect, planned) = (tool.annotations.impact(), state.planned(node));
     // What a composition did is taken back by its own steps.
     let can_be_undone = match tool.composition {
-        Some(_) => parts.iter().all(|part| part.is_undoable),
-        None => planned.can_be_undone(candidate),
+        Some(_) => parts.iter().all(|part| part.can_roll_back),
+        None => planned.can_roll_back(candidate),
     };
     QuestionKind::Call {
         tool: tool.id.clone(),
         args,
         effect,
-        is_undoable: effect <= Impact::Reads || can_be_undone,
+        can_roll_back: effect <= Impact::Reads || can_be_undone,
         parts,
-        undo: state.asking_undo(node, candidate).map(undo_call),
+        rollback: state.rollback_to_confirm(node, candidate).map(rollback_call),
     }
 }
 
 /// Everything that a yes to a question covers, what it calls first.
 fn covers(question: &QuestionKind) -> Vec<CoveredView> {
-    let of = |declared: &Declared| {
-        let Declared { tool, effect, arguments, is_undoable, takes_back, .. } = declared.clone();
+    let of = |declared: &DeclaredCall| {
+        let DeclaredCall {
+            tool,
+            effect,
+            arguments,
+            can_roll_back: is_undoable,
+            is_rollback: takes_back,
+            ..
+        } = declared.clone();
         let with = |arguments| CoveredView {
             tool: tool.shared().clone(),
             effect,
             arguments,
-            can_be_undone: is_undoable,
-            takes_back,
+            can_roll_back: is_undoable,
+            is_rollback: takes_back,
         };
         if arguments.is_empty() {
             return vec![with(None)];
@@ -146,20 +155,27 @@ fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     };
     match question {
         QuestionKind::Run { calls, .. } => calls.iter().flat_map(of).collect(),
-        QuestionKind::Call { tool, args, effect, is_undoable, parts, undo } => {
+        QuestionKind::Call {
+            tool,
+            args,
+            effect,
+            can_roll_back: is_undoable,
+            parts,
+            rollback: undo,
+        } => {
             let own = CoveredView {
                 tool: tool.shared().clone(),
                 effect: *effect,
                 arguments: Some(args.clone()),
-                can_be_undone: *is_undoable,
-                takes_back: false,
+                can_roll_back: *is_undoable,
+                is_rollback: false,
             };
-            let undo = undo.as_ref().map(|UndoCall { tool, args, effect }| CoveredView {
+            let undo = undo.as_ref().map(|RollbackCall { tool, args, effect }| CoveredView {
                 tool: tool.shared().clone(),
                 effect: *effect,
                 arguments: Some(args.clone()),
-                can_be_undone: true,
-                takes_back: true,
+                can_roll_back: true,
+                is_rollback: true,
             });
             std::iter::once(own).chain(parts.iter().flat_map(of)).chain(undo).collect()
         }
@@ -168,13 +184,13 @@ fn covers(question: &QuestionKind) -> Vec<CoveredView> {
 }
 
 /// A call that would take a step back, as it is written: what it reads is not known yet.
-fn undo_call(call: &ToolCall) -> UndoCall {
-    let (tool, args) = (spec(call), call.parameters.template.to_value());
-    UndoCall { tool: tool.id.clone(), args, effect: tool.annotations.impact() }
+fn rollback_call(call: &ToolCall) -> RollbackCall {
+    let (tool, args) = (tool_spec(call), call.parameters.template.to_value());
+    RollbackCall { tool: tool.id.clone(), args, effect: tool.annotations.impact() }
 }
 
 /// Who decided what and when, in the order of the journal.
-pub(super) fn decisions(state: &State, journal: &[Entry]) -> Vec<DecisionView> {
+pub(super) fn decisions(state: &RunState, journal: &[Entry]) -> Vec<DecisionView> {
     let decision = |entry: &Entry| match &entry.fact {
         Fact::Consented { by } => Some((by.clone(), "allowed the run".to_owned())),
         Fact::Granted { node, by } => {
@@ -218,10 +234,10 @@ fn wait_view(question: &Question) -> WaitView {
             covers,
             step,
         },
-        QuestionKind::Call { tool, args, undo, .. } => WaitView {
+        QuestionKind::Call { tool, args, rollback: undo, .. } => WaitView {
             message: match undo {
                 None => format!("may `{tool}` be called?").into(),
-                Some(UndoCall { tool: undo, args, .. }) => {
+                Some(RollbackCall { tool: undo, args, .. }) => {
                     let last = format!("and `{undo}` with {args} to take it back");
                     format!("may `{tool}` be called, {last}?").into()
                 }
@@ -259,7 +275,7 @@ fn wait_view(question: &Question) -> WaitView {
 /// A failure is reported once, at the step that it began with: what contains that step comes later.
 /// Branches that lost a race that was won do not count.
 fn add_steps(
-    state: &State,
+    state: &RunState,
     frame: u32,
     counts: bool,
     said: &mut Vec<Arc<Failure>>,
@@ -267,7 +283,7 @@ fn add_steps(
 ) {
     for position in 0..state.frame(frame).nodes.len() {
         let node = NodeId { frame, position: u32::try_from(position).unwrap_or(u32::MAX) };
-        let record = state.record(node);
+        let record = state.step_state(node);
         let step = step_view(state, node, record);
         if counts {
             count(&step, record, view);
@@ -275,10 +291,10 @@ fn add_steps(
         let error = step.error.clone();
         let said_before = said.len();
         view.steps.push(step);
-        if let Some(given) = &record.given {
+        if let Some(given) = &record.assigned_names {
             merge(&mut view.state, given);
         }
-        let counted = state.counted(node);
+        let counted = state.outcome_frames(node);
         let all_count = counted.len() == record.frames.len();
         for inner in &record.frames {
             let inner_counts = counts && (all_count || counted.contains(inner));
@@ -291,17 +307,18 @@ fn add_steps(
             view.errors.push(call_error(state, node, record, failure));
         }
         // Also in a branch that lost its race: its effect stands all the same.
-        let is_open = matches!(record.node, Node::UndoFailed { .. } | Node::Doubtful { .. });
+        let is_open =
+            matches!(record.node, NodeState::RollbackFailed { .. } | NodeState::InDoubt { .. });
         view.errors.extend(error.filter(|_| is_open));
         warn_of_doubt(state, node, record, view);
-        warn_of_absence(state, node, record, view);
+        warn_of_kept_references(state, node, record, view);
     }
 }
 
 /// A call that was ended before it answered may have done its work; where nothing takes it back,
 /// somebody should look.
-fn warn_of_doubt(state: &State, node: NodeId, record: &Record, view: &mut RunView) {
-    if matches!(record.node, Node::Cancelled { in_doubt: true }) {
+fn warn_of_doubt(state: &RunState, node: NodeId, record: &StepState, view: &mut RunView) {
+    if matches!(record.node, NodeState::Cancelled { in_doubt: true }) {
         let path = state.path(node);
         let message = format!("`{path}` was ended before it answered; it may have done its work");
         view.warnings.push(message);
@@ -309,13 +326,14 @@ fn warn_of_doubt(state: &State, node: NodeId, record: &Record, view: &mut RunVie
 }
 
 /// References and fields that led nowhere, where the run went on nevertheless.
-fn warn_of_absence(state: &State, node: NodeId, record: &Record, view: &mut RunView) {
+fn warn_of_kept_references(state: &RunState, node: NodeId, record: &StepState, view: &mut RunView) {
     let path = state.path(node);
     for reference in &record.kept {
         let message = format!("`{path}`: {reference} has no value and was kept as it is written");
         view.warnings.push(message);
     }
-    let Some(given) = record.given.as_ref().filter(|_| record.node.output().is_some()) else {
+    let Some(given) = record.assigned_names.as_ref().filter(|_| record.node.output().is_some())
+    else {
         return;
     };
     for (field, name) in &state.step(node).on_success.map_outputs {
@@ -330,7 +348,7 @@ fn merge(into: &mut Map, given: &Map) {
     into.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
 }
 
-fn count(step: &StepView, record: &Record, view: &mut RunView) {
+fn count(step: &StepView, record: &StepState, view: &mut RunView) {
     if record.is_reused {
         return;
     }
@@ -341,7 +359,7 @@ fn count(step: &StepView, record: &Record, view: &mut RunView) {
         usize::from(matches!(step.status, StepStatus::Failed | StepStatus::InDoubt));
 }
 
-fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
+fn step_view(state: &RunState, node: NodeId, record: &StepState) -> StepView {
     let step = state.step(node);
     let tool = match &step.kind {
         StepKind::Tool(call) => call.tool.as_ref().map(|tool| tool.id.shared().clone()),
@@ -352,12 +370,16 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
     let began = record.started_ms > 0;
     StepView {
         id: path.clone(),
-        kind: step.kind.word(),
+        kind: step.kind.keyword(),
         error: match &record.node {
-            Node::UndoFailed { failure, .. } => {
-                Some(error_view(Some(path), tool.clone(), failure, record.undo_tries, "rollback"))
-            }
-            Node::Doubtful { .. } => {
+            NodeState::RollbackFailed { failure, .. } => Some(error_view(
+                Some(path),
+                tool.clone(),
+                failure,
+                record.rollback_attempts,
+                "rollback",
+            )),
+            NodeState::InDoubt { .. } => {
                 let doubt = record.doubt.as_ref();
                 doubt.map(|doubt| ErrorView {
                     hint: Some(resolve_doubt(state)),
@@ -370,10 +392,10 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
         tool,
         status,
         attempts: attempts_of(record),
-        input: state.written(node, &record.args),
-        output: record.node.output().map(|o| state.written(node, o)).unwrap_or_default(),
+        input: state.redact_step_value(node, &record.args),
+        output: record.node.output().map(|o| state.redact_step_value(node, o)).unwrap_or_default(),
         reason: match &record.node {
-            Node::Skipped { reason, .. } => Some(reason.to_string()),
+            NodeState::Skipped { reason, .. } => Some(reason.to_string()),
             _ if record.is_reused => Some("its value is that of an earlier run".to_owned()),
             _ => None,
         },
@@ -385,7 +407,7 @@ fn step_view(state: &State, node: NodeId, record: &Record) -> StepView {
 }
 
 /// How a step failed on the way forward.
-fn call_error(state: &State, node: NodeId, record: &Record, failure: &Failure) -> ErrorView {
+fn call_error(state: &RunState, node: NodeId, record: &StepState, failure: &Failure) -> ErrorView {
     let tool = match &state.step(node).kind {
         StepKind::Tool(_) => {
             let call = candidate_call(state.step(node), record.candidate);
@@ -397,8 +419,8 @@ fn call_error(state: &State, node: NodeId, record: &Record, failure: &Failure) -
 }
 
 /// The calls that do the step's work: neither those that take it back nor its probes.
-fn attempts_of(record: &Record) -> u32 {
-    record.attempts - record.undo_tries - record.probes
+fn attempts_of(record: &StepState) -> u32 {
+    record.attempts - record.rollback_attempts - record.probes
 }
 
 fn error_view(

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::pattern::Weight;
+use crate::pattern::PatternCost;
 use crate::value::{Map, Value};
 
 /// Schemas in one schema, those behind references counted wherever they are named.
@@ -43,7 +43,7 @@ const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// What is known of a schema that may be compiled.
 #[derive(Clone, Copy)]
-pub(super) struct Cost {
+pub(super) struct SchemaCost {
     /// Places of its dearest pattern.
     pub(super) places: u64,
     /// Of the patterns that a name is held against in one go: how many, and their places.
@@ -51,12 +51,13 @@ pub(super) struct Cost {
 }
 
 /// What a schema costs, or why it is refused.
-pub(super) fn cost(schema: &Value) -> Result<Cost, String> {
+pub(super) fn cost(schema: &Value) -> Result<SchemaCost, String> {
     let mut names = BTreeMap::new();
-    let mut found = Found { schemas: 0, cost: Cost { places: 1, names: (1, 1) } };
+    let mut found = SchemaCount { schemas: 0, cost: SchemaCost { places: 1, names: (1, 1) } };
     found.look_through(schema, &mut names)?;
-    let mut counting = Counting { root: schema, names, known: BTreeMap::new() };
-    let Measured { schemas, same_value, patterns, compilation } = counting.measure(schema, 0)?;
+    let mut counting = CostCounter { root: schema, names, known: BTreeMap::new() };
+    let SubschemaCost { schemas, same_value, patterns, compilation } =
+        counting.measure(schema, 0)?;
     let max = (found.schemas.saturating_mul(GROWTH_MAX)).clamp(SCHEMAS_FREE, SCHEMAS_MAX);
     if schemas > max {
         return Err(format!("with its references written out it has more than {max} schemas"));
@@ -101,11 +102,13 @@ impl Patterns {
 
     /// Counts one; says how many places it has.
     fn add(&mut self, pattern: &str) -> Result<u64, String> {
-        let Weight { places, compilation } = match Weight::of(pattern) {
+        let PatternCost { places, compilation } = match PatternCost::of(pattern) {
             Ok(weight) => weight,
             Err(error) if error.is_limit => return Err(error.message),
             // Schemas have words of their own for some patterns, which the compiler translates.
-            Err(_) => Weight { places: rough_places(pattern), compilation: rough_places(pattern) },
+            Err(_) => {
+                PatternCost { places: rough_places(pattern), compilation: rough_places(pattern) }
+            }
         };
         self.count += 1;
         self.compilation = self.compilation.saturating_add(compilation);
@@ -115,12 +118,12 @@ impl Patterns {
 }
 
 /// What stands in a schema as it is written.
-struct Found {
+struct SchemaCount {
     schemas: u64,
-    cost: Cost,
+    cost: SchemaCost,
 }
 
-impl Found {
+impl SchemaCount {
     /// Counts schemas and patterns, and finds what has a name.
     fn look_through<'a>(
         &mut self,
@@ -175,54 +178,55 @@ fn file_of(address: &str) -> &str {
 }
 
 #[derive(Clone, Copy)]
-struct Measured {
+struct SubschemaCost {
     schemas: u64,
     same_value: usize,
     patterns: u64,
     compilation: u64,
 }
 
-impl Measured {
-    const NOTHING: Measured = Measured { schemas: 0, same_value: 0, patterns: 0, compilation: 0 };
+impl SubschemaCost {
+    const NOTHING: SubschemaCost =
+        SubschemaCost { schemas: 0, same_value: 0, patterns: 0, compilation: 0 };
 
     /// Adds what is compiled with it.
-    fn add(&mut self, other: &Measured) {
+    fn add(&mut self, other: &SubschemaCost) {
         self.schemas = self.schemas.saturating_add(other.schemas);
         self.patterns = self.patterns.saturating_add(other.patterns);
         self.compilation = self.compilation.saturating_add(other.compilation);
     }
 }
 
-struct Counting<'a> {
+struct CostCounter<'a> {
     root: &'a Value,
     names: BTreeMap<&'a str, &'a Value>,
     /// By address; nothing for what is being counted, which a circle leads back to.
-    known: BTreeMap<usize, Option<Measured>>,
+    known: BTreeMap<usize, Option<SubschemaCost>>,
 }
 
-impl<'a> Counting<'a> {
-    fn measure(&mut self, value: &'a Value, depth: usize) -> Result<Measured, String> {
+impl<'a> CostCounter<'a> {
+    fn measure(&mut self, value: &'a Value, depth: usize) -> Result<SubschemaCost, String> {
         if depth > NESTING_MAX {
             return Err(format!("it nests more than {NESTING_MAX} schemas, references followed"));
         }
         let members = match value {
             Value::Object(members) => members,
             Value::Array(items) => {
-                return items.iter().try_fold(Measured::NOTHING, |mut sum, item| {
+                return items.iter().try_fold(SubschemaCost::NOTHING, |mut sum, item| {
                     let item = self.measure(item, depth + 1)?;
                     sum.add(&item);
-                    Ok(Measured { same_value: sum.same_value.max(item.same_value), ..sum })
+                    Ok(SubschemaCost { same_value: sum.same_value.max(item.same_value), ..sum })
                 });
             }
-            _ => return Ok(Measured::NOTHING),
+            _ => return Ok(SubschemaCost::NOTHING),
         };
         let place = std::ptr::from_ref(&**members) as usize;
         if let Some(known) = self.known.get(&place) {
-            return Ok(known.unwrap_or(Measured { schemas: 1, ..Measured::NOTHING }));
+            return Ok(known.unwrap_or(SubschemaCost { schemas: 1, ..SubschemaCost::NOTHING }));
         }
         self.known.insert(place, None);
         let Patterns { count, compilation, .. } = Patterns::of(members)?;
-        let mut sum = Measured { schemas: 1, same_value: 1, patterns: count, compilation };
+        let mut sum = SubschemaCost { schemas: 1, same_value: 1, patterns: count, compilation };
         for (keyword, member) in members.iter() {
             let (target, applies) = match member {
                 Value::String(reference) if REFERENCES.contains(&&**keyword) => {

@@ -7,24 +7,24 @@ use std::sync::Arc;
 use jsonschema::json::{Array, Json, JsonNumber, Node, NodeIdentity, Object};
 use jsonschema::types::JsonType;
 
-use super::cost::Cost;
-use crate::budget::{BYTES_PER_OPERATION, tick};
+use super::cost::SchemaCost;
+use crate::budget::{BYTES_PER_OPERATION, spend_or_unwind};
 use crate::value::{Map, Number, Value};
 
 thread_local! {
     /// What texts and names cost in the validation at hand.
-    static COST: Cell<Cost> = const { Cell::new(Cost { places: 1, names: (1, 1) }) };
+    static COST: Cell<SchemaCost> = const { Cell::new(SchemaCost { places: 1, names: (1, 1) }) };
 }
 
 /// Does something while texts and names cost this much.
-pub(super) fn with_cost<T>(cost: Cost, work: impl FnOnce() -> T) -> T {
-    let _before = Before(COST.replace(cost));
+pub(super) fn with_cost<T>(cost: SchemaCost, work: impl FnOnce() -> T) -> T {
+    let _before = RestoreCost(COST.replace(cost));
     work()
 }
 
-struct Before(Cost);
+struct RestoreCost(SchemaCost);
 
-impl Drop for Before {
+impl Drop for RestoreCost {
     fn drop(&mut self) {
         COST.set(self.0);
     }
@@ -37,20 +37,20 @@ fn pay_for_text(text: &str) {
 
 /// Pays for a look at a name with all patterns that it is held against in one go.
 fn pay_for_name(name: &str) {
-    let Cost { places, names: (patterns, of_names) } = COST.get();
-    tick(patterns - 1);
+    let SchemaCost { places, names: (patterns, of_names) } = COST.get();
+    spend_or_unwind(patterns - 1);
     pay_for_places(places.max(of_names), name);
 }
 
 fn pay_for_places(places: u64, text: &str) {
     let steps = places.saturating_mul(text.len() as u64);
-    tick(1 + steps / BYTES_PER_OPERATION as u64);
+    spend_or_unwind(1 + steps / BYTES_PER_OPERATION as u64);
 }
 
 /// The representation that [`jsonschema`] is told about.
-pub(super) struct Shared;
+pub(super) struct SharedJson;
 
-impl Json for Shared {
+impl Json for SharedJson {
     type Node<'a> = &'a Value;
     type PreparedKey = Arc<str>;
     type StringBuffer = Value;
@@ -65,13 +65,13 @@ impl Json for Shared {
     }
 }
 
-impl<'a> Node<'a, Shared> for &'a Value {
+impl<'a> Node<'a, SharedJson> for &'a Value {
     type Object = &'a Map;
     type Array = &'a [Value];
     type Number = &'a Number;
 
     fn as_object(&self) -> Option<&'a Map> {
-        tick(1);
+        spend_or_unwind(1);
         match self {
             Value::Object(members) => Some(members),
             _ => None,
@@ -79,7 +79,7 @@ impl<'a> Node<'a, Shared> for &'a Value {
     }
 
     fn as_array(&self) -> Option<&'a [Value]> {
-        tick(1);
+        spend_or_unwind(1);
         match self {
             Value::Array(items) => Some(items),
             _ => None,
@@ -112,7 +112,7 @@ impl<'a> Node<'a, Shared> for &'a Value {
     }
 
     fn json_type(&self) -> JsonType {
-        tick(1);
+        spend_or_unwind(1);
         match self {
             Value::Null => JsonType::Null,
             Value::Bool(_) => JsonType::Boolean,
@@ -124,7 +124,7 @@ impl<'a> Node<'a, Shared> for &'a Value {
     }
 
     fn to_value(&self) -> Cow<'a, serde_json::Value> {
-        tick((self.size() / BYTES_PER_OPERATION) as u64);
+        spend_or_unwind((self.size() / BYTES_PER_OPERATION) as u64);
         Cow::Owned(serde_json::Value::from(*self))
     }
 
@@ -164,7 +164,7 @@ impl JsonNumber for &Number {
     }
 }
 
-impl<'a> Object<'a, Shared> for &'a Map {
+impl<'a> Object<'a, SharedJson> for &'a Map {
     type Node = &'a Value;
     type MemberName = &'a str;
     type MembersIter = std::iter::Map<
@@ -187,7 +187,7 @@ impl<'a> Object<'a, Shared> for &'a Map {
     }
 }
 
-impl<'a> Array<'a, Shared> for &'a [Value] {
+impl<'a> Array<'a, SharedJson> for &'a [Value] {
     type Node = &'a Value;
     type ElementsIter = std::slice::Iter<'a, Value>;
 

@@ -23,24 +23,24 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// Needles that are looked for together.
 #[derive(Clone)]
-pub(super) struct Index {
+pub(super) struct SecretIndex {
     /// By length and hash: the longest needle that the prefix begins with.
     prefixes: BTreeMap<(u32, u64), u32>,
     /// Powers of the base by 1, 2, 4, … up to the longest needle.
     powers: Vec<u64>,
-    starts: Starts,
+    starts: FirstBytes,
     longest: usize,
 }
 
-impl Index {
-    pub(super) fn new(needles: &[Vec<u8>]) -> Index {
+impl SecretIndex {
+    pub(super) fn new(needles: &[Vec<u8>]) -> SecretIndex {
         let lengths = || needles.iter().map(Vec::len);
         let longest = lengths().max().unwrap_or(0);
         let bits = (usize::BITS - longest.leading_zeros()) as usize;
         let powers = std::iter::successors(Some(BASE), |power| Some(times(*power, *power)));
         let powers = powers.take(bits).collect();
-        let starts = Starts::new(needles, lengths().min().unwrap_or(0));
-        let mut index = Index { prefixes: BTreeMap::new(), powers, starts, longest };
+        let starts = FirstBytes::new(needles, lengths().min().unwrap_or(0));
+        let mut index = SecretIndex { prefixes: BTreeMap::new(), powers, starts, longest };
         for needle in needles {
             let hashes = Hashes::new(needle);
             for length in index.halves(needle.len()) {
@@ -135,16 +135,16 @@ impl Index {
 
 /// Which bytes needles begin with: most places of most texts are passed over without a lookup.
 #[derive(Clone)]
-struct Starts {
+struct FirstBytes {
     /// How many bytes are looked at.
     width: usize,
     bits: Vec<u64>,
 }
 
-impl Starts {
-    fn new(needles: &[Vec<u8>], shortest: usize) -> Starts {
+impl FirstBytes {
+    fn new(needles: &[Vec<u8>], shortest: usize) -> FirstBytes {
         let words = (needles.len() / 4).next_power_of_two();
-        let mut starts = Starts { width: shortest.min(8), bits: vec![0; words] };
+        let mut starts = FirstBytes { width: shortest.min(8), bits: vec![0; words] };
         for needle in needles {
             if let Some((word, bit)) = starts.place(needle) {
                 starts.bits[word] |= bit;
@@ -231,7 +231,7 @@ mod tests {
             text in "[abc]{0,40}[ab]{0,60}a{0,60}",
         ) {
             let needles: Vec<Vec<u8>> = needles.into_iter().map(Into::into).collect();
-            let found = Index::new(&needles).find(text.as_bytes());
+            let found = SecretIndex::new(&needles).find(text.as_bytes());
             prop_assert_eq!(found, slowly(&needles, text.as_bytes()));
         }
     }
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_long_text_is_searched_as_a_whole() {
         let needles = [b"needle".to_vec(), vec![b'x'; CHUNK_BYTES + 10], b"xy".to_vec()];
-        let index = Index::new(&needles);
+        let index = SecretIndex::new(&needles);
         for before in (CHUNK_BYTES - 8..CHUNK_BYTES + 2).chain([0, 3 * CHUNK_BYTES]) {
             let mut text = vec![b'-'; before];
             text.extend_from_slice(b"needle");

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Canned, ExpectedCall, Mock, Name, Placed, Says, Test, TestFile, fits, test_tool};
+use super::{
+    ExpectedCall, Located, LocatedName, MockOutcome, MockResponse, Test, TestFile, ToolMock, fits,
+    test_tool,
+};
 use crate::compile::document::Node;
 use crate::compile::read_header;
 use crate::compile::source::{Source, Span};
 use crate::composition::StepKind;
-use crate::diagnostic::{Code, Diagnostic, nearest};
-use crate::id::{ToolId, means_step, without_iterations};
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::id::{ToolId, refers_to_step, without_iterations};
 use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::schema::Schema;
-use crate::tool::{Catalog, Lookup, ToolSpec};
+use crate::tool::{Catalog, ToolLookup, ToolSpec};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -34,7 +37,7 @@ pub fn catalog_for(
     }
     let mocks = || file.mocks.iter().chain(file.tests.iter().flat_map(|test| &test.mocks));
     for mock in mocks() {
-        if let Lookup::Found(tool) = known.find(&mock.name.what)
+        if let ToolLookup::Found(tool) = known.find(&mock.name.value)
             && tool.composition.is_some()
         {
             catalog.insert(Arc::new(ToolSpec { composition: None, ..(**tool).clone() }));
@@ -44,9 +47,9 @@ pub fn catalog_for(
     header.body.walk(&mut |step| {
         for call in step.calls() {
             let name = &*call.name;
-            let is_unknown = matches!(catalog.find(name), Lookup::Missing { .. });
+            let is_unknown = matches!(catalog.find(name), ToolLookup::Missing { .. });
             let is_mocked =
-                mocks().any(|mock| *mock.name.what == *name || *mock.name.what == *step.id);
+                mocks().any(|mock| *mock.name.value == *name || *mock.name.value == *step.id);
             if is_unknown && is_mocked {
                 catalog.insert(Arc::new(test_tool(name, Schema::any_object())));
             }
@@ -60,7 +63,8 @@ pub fn catalog_for(
 pub fn check(file: &TestFile, plan: &Plan, catalog: &Catalog, pure: &[ToolId]) -> Vec<Diagnostic> {
     let mut steps = BTreeMap::new();
     add_steps(plan, 0, "", &mut steps);
-    let mut check = Check { steps, is_open: plan.expands(), catalog, pure, findings: Vec::new() };
+    let mut check =
+        Check { steps, is_open: plan.has_expand_step(), catalog, pure, findings: Vec::new() };
     file.mocks.iter().for_each(|mock| check.mock(mock));
     file.tests.iter().for_each(|test| check.test(test));
     check.findings
@@ -93,7 +97,7 @@ struct Check<'a> {
 }
 
 /// What a name leads to.
-enum Meant {
+enum NameTarget {
     /// A tool, or a step that calls one.
     Tool(Arc<ToolSpec>),
     /// A step that makes no call of its own, or of which nothing is known.
@@ -108,57 +112,57 @@ impl Check<'_> {
     }
 
     /// The step of a name: an iteration counts as its step.
-    fn step(&self, name: &str) -> Option<Meant> {
+    fn step(&self, name: &str) -> Option<NameTarget> {
         let plain = without_iterations(name);
-        let (_, tool) = self.steps.iter().find(|(path, _)| means_step(&plain, path))?;
-        Some(tool.clone().map_or(Meant::Step, Meant::Tool))
+        let (_, tool) = self.steps.iter().find(|(path, _)| refers_to_step(&plain, path))?;
+        Some(tool.clone().map_or(NameTarget::Step, NameTarget::Tool))
     }
 
     /// What a name of a tool or a step means; unknown ones are found.
-    fn meant(&mut self, name: &Name) -> Option<Meant> {
-        match (self.step(&name.what), self.catalog.find(&name.what)) {
-            (Some(tool @ Meant::Tool(_)), _) => return Some(tool),
-            (_, Lookup::Found(tool)) => return Some(Meant::Tool(tool.clone())),
-            (Some(step @ Meant::Step), _) => return Some(step),
-            (None, _) if self.is_open => return Some(Meant::Step),
+    fn meant(&mut self, name: &LocatedName) -> Option<NameTarget> {
+        match (self.step(&name.value), self.catalog.find(&name.value)) {
+            (Some(tool @ NameTarget::Tool(_)), _) => return Some(tool),
+            (_, ToolLookup::Found(tool)) => return Some(NameTarget::Tool(tool.clone())),
+            (Some(step @ NameTarget::Step), _) => return Some(step),
+            (None, _) if self.is_open => return Some(NameTarget::Step),
             (None, _) => {}
         }
         let tools = self.steps.values().flatten().map(|tool| tool.id.as_str());
         let names = tools.chain(self.steps.keys().map(String::as_str));
-        let near = nearest(&name.what, names).map(|near| format!("did you mean `{near}`?"));
-        let message = format!("there is no step and no tool `{}`", name.what);
+        let near = nearest_name(&name.value, names).map(|near| format!("did you mean `{near}`?"));
+        let message = format!("there is no step and no tool `{}`", name.value);
         self.error(Code::NotFound, name.span, message, near);
         None
     }
 
-    fn known_step(&mut self, name: &Name) {
-        if self.step(&name.what).is_some() || self.is_open {
+    fn known_step(&mut self, name: &LocatedName) {
+        if self.step(&name.value).is_some() || self.is_open {
             return;
         }
         let steps = self.steps.keys().map(String::as_str);
-        let near = nearest(&name.what, steps).map(|near| format!("did you mean `{near}`?"));
-        let message = format!("there is no step `{}`", name.what);
+        let near = nearest_name(&name.value, steps).map(|near| format!("did you mean `{near}`?"));
+        let message = format!("there is no step `{}`", name.value);
         self.error(Code::UnknownStep, name.span, message, near);
     }
 
-    fn mock(&mut self, mock: &Mock) {
+    fn mock(&mut self, mock: &ToolMock) {
         match self.meant(&mock.name) {
-            Some(Meant::Tool(tool)) => {
-                mock.answers.iter().for_each(|answer| self.answer(answer, &tool));
+            Some(NameTarget::Tool(tool)) => {
+                mock.responses.iter().for_each(|answer| self.answer(answer, &tool));
             }
-            Some(Meant::Step) if !self.is_open => {
-                let message = format!("step `{}` makes no call of its own", mock.name.what);
+            Some(NameTarget::Step) if !self.is_open => {
+                let message = format!("step `{}` makes no call of its own", mock.name.value);
                 self.error(Code::InvalidField, mock.name.span, message, None);
             }
-            Some(Meant::Step) | None => {}
+            Some(NameTarget::Step) | None => {}
         }
     }
 
-    fn answer(&mut self, answer: &Canned, tool: &ToolSpec) {
+    fn answer(&mut self, answer: &MockResponse, tool: &ToolSpec) {
         if let Some(when) = &answer.when {
             self.arguments(when, tool);
         }
-        if let (Says::Value(value), Some(schema)) = (&answer.says, &tool.output) {
+        if let (MockOutcome::Value(value), Some(schema)) = (&answer.outcome, &tool.output) {
             self.fits(value, schema, tool);
         }
     }
@@ -166,7 +170,7 @@ impl Check<'_> {
     /// A tool never answers what its own schema forbids.
     fn fits(&mut self, value: &Node, schema: &Schema, tool: &ToolSpec) {
         for violation in schema.violations(&value.to_value()) {
-            let span = value.pointed(&violation.pointer).span;
+            let span = value.at_pointer(&violation.pointer).span;
             let message = format!("`{}` does not answer so: {violation}", tool.id);
             let help = format!("`segue tools show {}` shows what it answers", tool.id);
             self.error(Code::OutputSchema, span, message, Some(help));
@@ -174,14 +178,15 @@ impl Check<'_> {
     }
 
     /// Arguments that the tool does not have are never given to it.
-    fn arguments(&mut self, arguments: &Placed<Value>, tool: &ToolSpec) {
-        let (Type::Object(known), Value::Object(given)) = (tool.input.ty(), &arguments.what) else {
+    fn arguments(&mut self, arguments: &Located<Value>, tool: &ToolSpec) {
+        let (Type::Object(known), Value::Object(given)) = (tool.input.ty(), &arguments.value)
+        else {
             return;
         };
         let is_closed = tool.input.json().get("additionalProperties") == Some(&Value::Bool(false));
         for name in given.keys().filter(|name| is_closed && !known.properties.contains_key(*name)) {
             let names = known.properties.keys().map(|name| &**name);
-            let near = nearest(name, names).map(|near| format!("did you mean `{near}`?"));
+            let near = nearest_name(name, names).map(|near| format!("did you mean `{near}`?"));
             let message = format!("`{}` has no argument `{name}`", tool.id);
             self.error(Code::UnknownParameter, arguments.span, message, near);
         }
@@ -191,25 +196,25 @@ impl Check<'_> {
         test.mocks.iter().for_each(|mock| self.mock(mock));
         for real in &test.real {
             let is_pure =
-                |tool: &&ToolId| fits(&real.what, tool.name()) || fits(&real.what, tool.as_str());
+                |tool: &&ToolId| fits(&real.value, tool.name()) || fits(&real.value, tool.as_str());
             if !self.pure.iter().any(|tool| is_pure(&tool)) {
                 let names: Vec<&str> = self.pure.iter().map(ToolId::name).collect();
-                let message = format!("`{}` is no tool that tests may really call", real.what);
+                let message = format!("`{}` is no tool that tests may really call", real.value);
                 let help = format!("tools that touch nothing: {}", names.join(", "));
                 self.error(Code::InvalidField, real.span, message, Some(help));
             }
         }
         test.confirm.steps.iter().chain(&test.doubts).for_each(|(step, _)| self.known_step(step));
         let expect = &test.expect;
-        let calls = expect.calls.iter().flat_map(|calls| &calls.what);
+        let calls = expect.calls.iter().flat_map(|calls| &calls.value);
         calls.for_each(|call| self.call(call));
         for name in expect.order.iter().chain(&expect.not_called) {
             self.meant(name);
         }
         expect.steps.iter().for_each(|(step, _)| self.known_step(step));
-        let back = expect.rolled_back.iter().flat_map(|steps| &steps.what);
+        let back = expect.rolled_back.iter().flat_map(|steps| &steps.value);
         back.for_each(|step| self.known_step(step));
-        let errors = expect.errors.iter().flat_map(|errors| &errors.what);
+        let errors = expect.errors.iter().flat_map(|errors| &errors.value);
         errors.filter_map(|error| error.step.as_ref()).for_each(|step| self.known_step(step));
     }
 
@@ -218,17 +223,17 @@ impl Check<'_> {
             self.known_step(step);
         }
         let Some(name) = &call.tool else { return };
-        let tool = match self.catalog.find(&name.what) {
-            Lookup::Found(tool) => tool.clone(),
-            Lookup::Ambiguous(ids) => {
+        let tool = match self.catalog.find(&name.value) {
+            ToolLookup::Found(tool) => tool.clone(),
+            ToolLookup::Ambiguous(ids) => {
                 let ids: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
                 let help = Some(format!("write one of `{}`", ids.join("`, `")));
-                let message = format!("several tools are called `{}`", name.what);
+                let message = format!("several tools are called `{}`", name.value);
                 return self.error(Code::AmbiguousTool, name.span, message, help);
             }
-            Lookup::Missing { nearest } => {
+            ToolLookup::Missing { nearest } => {
                 let help = nearest.map(|near| format!("did you mean `{near}`?"));
-                let message = format!("Tool not found in registry: {}", name.what);
+                let message = format!("Tool not found in registry: {}", name.value);
                 return self.error(Code::UnknownTool, name.span, message, help);
             }
         };

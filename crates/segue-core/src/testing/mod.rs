@@ -1,17 +1,17 @@
 //! Tests of compositions: a run with mocked tools, in time that is only counted, and what was
 //! expected of it.
 //!
-//! `text → TestFile → check → Play → Played → verdict`. Everything that is decided about a test is
+//! `text → TestFile → check → TestRun → TestRunResult → verdict`. Everything that is decided about a test is
 //! decided here; whoever runs it only lends real tools to those calls that ask for them. A recorded
 //! run takes the way back: what its tools answered becomes a text ([`record`]).
 //!
 //! Not here: finding the files and telling people (the command line's).
 
 mod check;
-mod play;
-mod record;
-mod script;
-mod verdict;
+mod compare;
+mod mocks;
+mod recording;
+mod test_run;
 
 use std::sync::Arc;
 
@@ -26,31 +26,31 @@ use crate::value::Value;
 use crate::view::RunStatus;
 
 pub use check::{catalog_for, check};
-pub use play::{Made, Play, Played};
-pub use record::{Recorded, Recording, record};
-pub use verdict::{Difference, Miss, verdict};
+pub use compare::{Difference, UnmetExpectation, compare};
+pub use recording::{RecordedCall, Recording, record};
+pub use test_run::{TestCall, TestRun, TestRunResult};
 
 /// Something with the place where it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Placed<T> {
+pub struct Located<T> {
     /// What.
-    pub what: T,
+    pub value: T,
     /// Where.
     pub span: Span,
 }
 
 /// A name with its place.
-pub type Name = Placed<Arc<str>>;
+pub type LocatedName = Located<Arc<str>>;
 
 /// The tests of one file.
 #[derive(Clone, Debug, Default)]
 pub struct TestFile {
     /// The composition: a file, seen from this one, or a name.
-    pub composition: Option<Name>,
+    pub composition: Option<LocatedName>,
     /// Tools that only the tests know.
     pub declared: Vec<Arc<ToolSpec>>,
     /// Answers that every test has.
-    pub mocks: Vec<Mock>,
+    pub mocks: Vec<ToolMock>,
     /// The tests, in the order of the text.
     pub tests: Vec<Test>,
 }
@@ -59,7 +59,7 @@ pub struct TestFile {
 #[derive(Clone, Debug)]
 pub struct Test {
     /// What it shows.
-    pub name: Name,
+    pub name: LocatedName,
     /// The input.
     pub input: Value,
     /// What the caller brings along.
@@ -67,37 +67,37 @@ pub struct Test {
     /// What the caller asks for beyond the composition.
     pub options: Options,
     /// What tools answer.
-    pub mocks: Vec<Mock>,
+    pub mocks: Vec<ToolMock>,
     /// Patterns of tools that are really called.
-    pub real: Vec<Name>,
+    pub real: Vec<LocatedName>,
     /// What people answer.
-    pub confirm: Confirm,
+    pub confirm: MockDecisions,
     /// What people say of calls that were never answered, by step.
-    pub doubts: Vec<(Name, Word)>,
+    pub doubts: Vec<(LocatedName, MockDecision)>,
     /// Whether what nobody expects fails the test.
     pub is_strict: bool,
     /// What is expected.
-    pub expect: Expect,
+    pub expect: Expectations,
 }
 
 /// What a tool, or the calls of a step, are answered with.
 #[derive(Clone, Debug)]
-pub struct Mock {
+pub struct ToolMock {
     /// The tool or the step.
-    pub name: Name,
+    pub name: LocatedName,
     /// In the order in which they are used.
-    pub answers: Vec<Canned>,
+    pub responses: Vec<MockResponse>,
 }
 
 /// One answer that is ready.
 #[derive(Clone, Debug)]
-pub struct Canned {
+pub struct MockResponse {
     /// Where it was written.
     pub span: Span,
     /// Members that the arguments must have.
-    pub when: Option<Placed<Value>>,
+    pub when: Option<Located<Value>>,
     /// What is said.
-    pub says: Says,
+    pub outcome: MockOutcome,
     /// How long it takes.
     pub delay_ms: u64,
     /// How many calls it is for; absent means any.
@@ -106,27 +106,27 @@ pub struct Canned {
 
 /// What a mocked tool says.
 #[derive(Clone, Debug)]
-pub enum Says {
+pub enum MockOutcome {
     /// A value, with its place.
     Value(Node),
     /// A failure.
     Failure(Failure),
     /// Nothing, ever.
-    Nothing,
+    NoAnswer,
 }
 
 /// What people answer when they are asked.
 #[derive(Clone, Debug, Default)]
-pub struct Confirm {
+pub struct MockDecisions {
     /// To everything that has no word of its own.
-    pub all: Word,
+    pub all: MockDecision,
     /// By step.
-    pub steps: Vec<(Name, Word)>,
+    pub steps: Vec<(LocatedName, MockDecision)>,
 }
 
 /// An answer of a person.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Word {
+pub enum MockDecision {
     /// Yes.
     #[default]
     Yes,
@@ -140,29 +140,29 @@ pub enum Word {
 
 /// What is expected of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Expect {
+pub struct Expectations {
     /// Where it was written; the test's name when it was not.
     pub span: Span,
     /// How it ends.
-    pub status: Option<Placed<RunStatus>>,
+    pub status: Option<Located<RunStatus>>,
     /// Whether everything worked.
-    pub success: Option<Placed<bool>>,
+    pub success: Option<Located<bool>>,
     /// The output, exactly.
-    pub output: Option<Placed<Value>>,
+    pub output: Option<Located<Value>>,
     /// What the output has.
-    pub output_includes: Option<Placed<Value>>,
+    pub output_includes: Option<Located<Value>>,
     /// The calls.
-    pub calls: Option<Placed<Vec<ExpectedCall>>>,
+    pub calls: Option<Located<Vec<ExpectedCall>>>,
     /// What is called one after the other.
-    pub order: Vec<Name>,
+    pub order: Vec<LocatedName>,
     /// What is not called.
-    pub not_called: Vec<Name>,
+    pub not_called: Vec<LocatedName>,
     /// How steps end.
-    pub steps: Vec<(Name, Name)>,
+    pub steps: Vec<(LocatedName, LocatedName)>,
     /// The steps that are taken back.
-    pub rolled_back: Option<Placed<Vec<Name>>>,
+    pub rolled_back: Option<Located<Vec<LocatedName>>>,
     /// What goes wrong.
-    pub errors: Option<Placed<Vec<ExpectedError>>>,
+    pub errors: Option<Located<Vec<ExpectedError>>>,
 }
 
 /// A call that is expected.
@@ -171,13 +171,13 @@ pub struct ExpectedCall {
     /// Where it was written.
     pub span: Span,
     /// The tool.
-    pub tool: Option<Name>,
+    pub tool: Option<LocatedName>,
     /// The step.
-    pub step: Option<Name>,
+    pub step: Option<LocatedName>,
     /// Its arguments, exactly.
-    pub arguments: Option<Placed<Value>>,
+    pub arguments: Option<Located<Value>>,
     /// What its arguments have.
-    pub arguments_include: Option<Placed<Value>>,
+    pub arguments_include: Option<Located<Value>>,
     /// How often.
     pub times: u32,
 }
@@ -188,7 +188,7 @@ pub struct ExpectedError {
     /// Where it was written.
     pub span: Span,
     /// The step.
-    pub step: Option<Name>,
+    pub step: Option<LocatedName>,
     /// Its code.
     pub code: Option<Code>,
     /// A part of its message.
@@ -231,7 +231,7 @@ pub(crate) fn mocked_failure(
     Failure {
         retryable: retryable.unwrap_or(passes),
         in_doubt: code == Code::InDoubt,
-        ..Failure::lasting(code, message.clone())
+        ..Failure::permanent(code, message.clone())
     }
 }
 

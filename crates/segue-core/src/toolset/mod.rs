@@ -7,7 +7,7 @@
 //! Not here: what a toolset looks like to a model ([`crate::expose`]), and how compositions are held to
 //! one ([`crate::tool::Catalog::restrict`]).
 
-mod rule;
+mod filter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::diagnostic::Code;
 use crate::id::ToolId;
 use crate::tool::{COMPOSITION, Catalog, ToolSpec};
 
-pub use rule::{Filter, Pattern, Policy, Predicate};
+pub use filter::{Filter, Policy, Predicate, ToolPattern};
 
 /// A toolset was built without saying where its tools come from.
 ///
 /// More likely a slip than a wish for nothing; an empty list is a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the toolset `{toolset}` has no source")]
-pub struct NoSource {
+pub struct NoToolSourceError {
     /// Which toolset.
     pub toolset: Arc<str>,
 }
 
-impl NoSource {
+impl NoToolSourceError {
     /// The permanent name of this error.
     pub fn code(&self) -> Code {
         Code::NoSource
@@ -39,7 +39,7 @@ impl NoSource {
 
 /// Bounds of whatever is made of a toolset's tools; absent means none of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Guards {
+pub struct ToolsetGuards {
     /// Steps of a composition, bodies included.
     pub max_steps: Option<usize>,
     /// Calls that a run may make, attempts included.
@@ -55,7 +55,7 @@ pub struct ToolsetBuilder {
     source: Option<Vec<Arc<ToolSpec>>>,
     filters: Vec<Filter>,
     policy: Policy,
-    guards: Guards,
+    guards: ToolsetGuards,
     is_whole: bool,
 }
 
@@ -110,20 +110,20 @@ impl ToolsetBuilder {
 
     /// Sets the bounds of what is made of its tools.
     #[must_use]
-    pub fn guards(mut self, guards: Guards) -> ToolsetBuilder {
+    pub fn guards(mut self, guards: ToolsetGuards) -> ToolsetBuilder {
         self.guards = guards;
         self
     }
 
     /// Has compositions come whole: one that is chosen may call what is not.
     #[must_use]
-    pub fn with_whole_compositions(mut self) -> ToolsetBuilder {
+    pub fn with_inner_tools(mut self) -> ToolsetBuilder {
         self.is_whole = true;
         self
     }
 
     /// Whether a tool passes its filters and its policy.
-    pub fn chooses(&self, tool: &ToolSpec) -> bool {
+    pub fn selects(&self, tool: &ToolSpec) -> bool {
         self.filters.iter().all(|filter| filter.keeps(tool)) && self.policy.allows(tool)
     }
 
@@ -134,8 +134,8 @@ impl ToolsetBuilder {
         filters.extend(more.map(|more| Filter::Chosen(Box::new(more.clone()))));
         Toolset::builder(INLINE)
             .filter(Filter::Any(filters))
-            .guards(more.map_or_else(Guards::default, |more| more.guards))
-            .with_whole_compositions()
+            .guards(more.map_or_else(ToolsetGuards::default, |more| more.guards))
+            .with_inner_tools()
     }
 
     /// The toolset of compositions that a run makes for a principal who may not compose: the served
@@ -143,12 +143,14 @@ impl ToolsetBuilder {
     pub fn served() -> ToolsetBuilder {
         Toolset::builder(SERVED)
             .filter(Filter::Namespaces(vec![COMPOSITION.into()]))
-            .with_whole_compositions()
+            .with_inner_tools()
     }
 
     /// The toolset.
-    pub fn build(self) -> Result<Toolset, NoSource> {
-        let Some(source) = self.source else { return Err(NoSource { toolset: self.name }) };
+    pub fn build(self) -> Result<Toolset, NoToolSourceError> {
+        let Some(source) = self.source else {
+            return Err(NoToolSourceError { toolset: self.name });
+        };
         let mut tools: BTreeMap<ToolId, Arc<ToolSpec>> =
             source.into_iter().map(|tool| (tool.id.clone(), tool)).collect();
         tools.retain(|_, tool| self.filters.iter().all(|filter| filter.keeps(tool)));
@@ -162,13 +164,13 @@ impl ToolsetBuilder {
         });
         let (tools, denied) = (Arc::new(tools), Arc::new(denied));
         let (name, guards, is_whole) = (self.name, self.guards, self.is_whole);
-        Ok(Toolset { name, tools, denied, guards, is_whole })
+        Ok(Toolset { name, tools, denied, guards, allows_inner_tools: is_whole })
     }
 }
 
 /// What a toolset says of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ToolAccess {
     /// It may be used.
     Allowed,
     /// It does not belong to the toolset.
@@ -183,8 +185,8 @@ pub struct Toolset {
     name: Arc<str>,
     tools: Arc<BTreeMap<ToolId, Arc<ToolSpec>>>,
     denied: Arc<BTreeSet<ToolId>>,
-    guards: Guards,
-    is_whole: bool,
+    guards: ToolsetGuards,
+    allows_inner_tools: bool,
 }
 
 impl Toolset {
@@ -195,7 +197,7 @@ impl Toolset {
             source: None,
             filters: Vec::new(),
             policy: Policy::AllowAll,
-            guards: Guards::default(),
+            guards: ToolsetGuards::default(),
             is_whole: false,
         }
     }
@@ -206,7 +208,7 @@ impl Toolset {
     }
 
     /// The bounds of what is made of its tools.
-    pub fn guards(&self) -> Guards {
+    pub fn guards(&self) -> ToolsetGuards {
         self.guards
     }
 
@@ -236,25 +238,25 @@ impl Toolset {
     }
 
     /// What it says of a tool. One that nobody knows is outside.
-    pub fn verdict(&self, id: &ToolId) -> Verdict {
+    pub fn access(&self, id: &ToolId) -> ToolAccess {
         if self.tools.contains_key(id) {
-            Verdict::Allowed
+            ToolAccess::Allowed
         } else if self.denied.contains(id) {
-            Verdict::Denied
+            ToolAccess::Denied
         } else {
-            Verdict::Outside
+            ToolAccess::Outside
         }
     }
 
     /// Why a tool may not be used, when it may not: a code and what to say.
-    pub fn refusal(&self, id: &ToolId) -> Option<(Code, String)> {
+    pub fn access_error(&self, id: &ToolId) -> Option<(Code, String)> {
         let name = &self.name;
-        match self.verdict(id) {
-            Verdict::Allowed => None,
-            Verdict::Outside => {
+        match self.access(id) {
+            ToolAccess::Allowed => None,
+            ToolAccess::Outside => {
                 Some((Code::ToolNotAllowed, format!("`{id}` is not in the toolset `{name}`")))
             }
-            Verdict::Denied => Some((
+            ToolAccess::Denied => Some((
                 Code::PolicyViolation,
                 format!("the policy of the toolset `{name}` does not allow `{id}`"),
             )),
@@ -262,15 +264,15 @@ impl Toolset {
     }
 
     /// Whether what its tools are made of may be used, although it is not in it.
-    pub fn is_whole(&self) -> bool {
-        self.is_whole
+    pub fn allows_inner_tools(&self) -> bool {
+        self.allows_inner_tools
     }
 
     /// The same tools, with these bounds where they are narrower.
     #[must_use]
-    pub fn bounded_by(mut self, other: Guards) -> Toolset {
+    pub fn bounded_by(mut self, other: ToolsetGuards) -> Toolset {
         let own = self.guards;
-        self.guards = Guards {
+        self.guards = ToolsetGuards {
             max_steps: own.max_steps.into_iter().chain(other.max_steps).min(),
             max_tool_calls: own.max_tool_calls.into_iter().chain(other.max_tool_calls).min(),
             timeout_ms: own.timeout_ms.into_iter().chain(other.timeout_ms).min(),
@@ -280,12 +282,12 @@ impl Toolset {
 
     /// Why a composition may not be run with it, when it may not: for its size, or for something that it
     /// or a composition inside it calls. What is not run is not offered either, by the same answer.
-    pub fn refusal_to_run(&self, composition: &Composition) -> Option<(Code, String)> {
-        self.refused_size(composition).or_else(|| self.refused_inside(composition))
+    pub fn run_error(&self, composition: &Composition) -> Option<(Code, String)> {
+        self.size_error(composition).or_else(|| self.inner_tools_error(composition))
     }
 
     /// Why a composition has too many steps, when it has.
-    pub(crate) fn refused_size(&self, composition: &Composition) -> Option<(Code, String)> {
+    pub(crate) fn size_error(&self, composition: &Composition) -> Option<(Code, String)> {
         let (max, mut count) = (self.guards.max_steps?, 0);
         composition.body.walk(&mut |_| count += 1);
         let name = &self.name;
@@ -297,15 +299,15 @@ impl Toolset {
     }
 
     /// Why something that a composition calls may not be used, when it may not.
-    pub(crate) fn refused_inside(&self, composition: &Composition) -> Option<(Code, String)> {
+    pub(crate) fn inner_tools_error(&self, composition: &Composition) -> Option<(Code, String)> {
         let mut refusal = None;
-        if self.is_whole {
+        if self.allows_inner_tools {
             return None;
         }
         composition.body.walk_calls(&mut |call| {
             if let (None, Some(tool)) = (&refusal, &call.tool) {
-                let inside = || self.refused_inside(tool.composition.as_ref()?);
-                refusal = self.refusal(&tool.id).or_else(inside);
+                let inside = || self.inner_tools_error(tool.composition.as_ref()?);
+                refusal = self.access_error(&tool.id).or_else(inside);
             }
         });
         refusal

@@ -26,20 +26,20 @@ thread_local! {
 
 /// A type out of a value: the inverse of serialising it. Values in it are shared, not copied.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
-    T::deserialize(Reader(value))
+    T::deserialize(ValueDeserializer(value))
 }
 
-struct Reader<'a>(&'a Value);
+struct ValueDeserializer<'a>(&'a Value);
 
-impl<'a> IntoDeserializer<'_, Error> for Reader<'a> {
-    type Deserializer = Reader<'a>;
+impl<'a> IntoDeserializer<'_, Error> for ValueDeserializer<'a> {
+    type Deserializer = ValueDeserializer<'a>;
 
-    fn into_deserializer(self) -> Reader<'a> {
+    fn into_deserializer(self) -> ValueDeserializer<'a> {
         self
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
+impl<'de> Deserializer<'de> for ValueDeserializer<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -54,10 +54,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             }
             Value::String(text) => visitor.visit_str(text),
             Value::Array(items) => {
-                visitor.visit_seq(SeqDeserializer::new(items.iter().map(Reader)))
+                visitor.visit_seq(SeqDeserializer::new(items.iter().map(ValueDeserializer)))
             }
             Value::Object(members) => {
-                let members = members.iter().map(|(key, value)| (&**key, Reader(value)));
+                let members = members.iter().map(|(key, value)| (&**key, ValueDeserializer(value)));
                 visitor.visit_map(MapDeserializer::new(members))
             }
         }
@@ -106,30 +106,33 @@ struct Variant<'a>(&'a Map);
 
 impl<'de, 'a> EnumAccess<'de> for Variant<'a> {
     type Error = Error;
-    type Variant = Held<'a>;
+    type Variant = VariantContent<'a>;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Held<'a>), Error> {
+    fn variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<(S::Value, VariantContent<'a>), Error> {
         let (name, held) = self.0.first().ok_or_else(|| Error::custom("a variant has a name"))?;
         let name: StrDeserializer<'_, Error> = (**name).into_deserializer();
-        Ok((seed.deserialize(name)?, Held(held)))
+        Ok((seed.deserialize(name)?, VariantContent(held)))
     }
 }
 
-struct Held<'a>(&'a Value);
+struct VariantContent<'a>(&'a Value);
 
-impl<'de> VariantAccess<'de> for Held<'_> {
+impl<'de> VariantAccess<'de> for VariantContent<'_> {
     type Error = Error;
 
     fn unit_variant(self) -> Result<(), Error> {
-        <()>::deserialize(Reader(self.0))
+        <()>::deserialize(ValueDeserializer(self.0))
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Error> {
-        seed.deserialize(Reader(self.0))
+        seed.deserialize(ValueDeserializer(self.0))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Error> {
-        Reader(self.0).deserialize_any(visitor)
+        ValueDeserializer(self.0).deserialize_any(visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -137,7 +140,7 @@ impl<'de> VariantAccess<'de> for Held<'_> {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        Reader(self.0).deserialize_any(visitor)
+        ValueDeserializer(self.0).deserialize_any(visitor)
     }
 }
 

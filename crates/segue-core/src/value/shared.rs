@@ -13,10 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Map, Value};
 
 /// Something that is shared, with its measure. Cloning costs a counter.
-pub struct Shared<T>(Arc<Held<T>>);
+pub struct Shared<T>(Arc<MeasuredContent<T>>);
 
 #[derive(Clone)]
-struct Held<T> {
+struct MeasuredContent<T> {
     measure: Measure,
     content: T,
 }
@@ -40,29 +40,29 @@ impl Measure {
 }
 
 /// What holds values.
-pub trait Holds {
+pub trait HasMeasure {
     /// The measure, from those of the children.
     fn measure(&self) -> Measure;
 }
 
 const EMPTY: Measure = Measure { bytes: std::mem::size_of::<Value>(), depth: 1 };
 
-impl Holds for Vec<Value> {
+impl HasMeasure for Vec<Value> {
     fn measure(&self) -> Measure {
         self.iter().fold(EMPTY, |sum, item| sum.around(item.measure(), 0))
     }
 }
 
-impl Holds for Map {
+impl HasMeasure for Map {
     fn measure(&self) -> Measure {
         self.iter().fold(EMPTY, |sum, (key, item)| sum.around(item.measure(), key.len()))
     }
 }
 
-impl<T: Holds> Shared<T> {
+impl<T: HasMeasure> Shared<T> {
     /// Shares something, and measures it.
     pub fn new(content: T) -> Shared<T> {
-        Shared(Arc::new(Held { measure: content.measure(), content }))
+        Shared(Arc::new(MeasuredContent { measure: content.measure(), content }))
     }
 
     /// What it is worth.
@@ -76,7 +76,7 @@ impl<T: Holds> Shared<T> {
     }
 }
 
-impl<T: Holds + Clone> Shared<T> {
+impl<T: HasMeasure + Clone> Shared<T> {
     /// What is shared, copied only when somebody else has it too.
     pub fn unwrap_or_clone(self) -> T {
         Arc::try_unwrap(self.0).map_or_else(|held| held.content.clone(), |held| held.content)
@@ -119,13 +119,13 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-impl<T: Holds + Default> Default for Shared<T> {
+impl<T: HasMeasure + Default> Default for Shared<T> {
     fn default() -> Shared<T> {
         Shared::new(T::default())
     }
 }
 
-impl<T: Holds> From<T> for Shared<T> {
+impl<T: HasMeasure> From<T> for Shared<T> {
     fn from(content: T) -> Shared<T> {
         Shared::new(content)
     }
@@ -149,7 +149,7 @@ impl<T: Serialize> Serialize for Shared<T> {
     }
 }
 
-impl<'de, T: Holds + Deserialize<'de>> Deserialize<'de> for Shared<T> {
+impl<'de, T: HasMeasure + Deserialize<'de>> Deserialize<'de> for Shared<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shared<T>, D::Error> {
         T::deserialize(deserializer).map(Shared::new)
     }
@@ -200,7 +200,7 @@ mod tests {
         members.update(|members| members.shift_remove("a"));
         assert_eq!(members.measure(), fresh(&members));
         let mut whole = Value::Object(members);
-        whole.change_at("/b", &|_| inner.clone());
+        whole.replace_at("/b", &|_| inner.clone());
         let again = Value::object([("b", inner)]);
         assert_eq!((whole.measure(), &whole), (again.measure(), &again));
     }

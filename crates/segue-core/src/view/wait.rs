@@ -41,7 +41,9 @@ pub struct CoveredView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// Whether what it does can be taken back.
-    pub can_be_undone: bool,
+    #[serde(rename = "can_be_undone")]
+    pub can_roll_back: bool,
     /// Whether it is called to take something back.
-    pub takes_back: bool,
+    #[serde(rename = "takes_back")]
+    pub is_rollback: bool,
 }

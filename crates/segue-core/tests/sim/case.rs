@@ -51,7 +51,7 @@ pub(crate) fn expanded(document: &Value) -> Result<Arc<Plan>, Failure> {
         Some(composition) => Ok(Arc::new(plan(&composition, &limits).unwrap())),
         None => {
             let first = &compiled.diagnostics[0];
-            Err(Failure::lasting(first.code, first.message.clone()))
+            Err(Failure::permanent(first.code, first.message.clone()))
         }
     }
 }

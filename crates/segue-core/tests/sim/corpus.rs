@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::composition::{Composition, Flow, Guards};
+use segue_core::composition::{Composition, CompositionGuards, Flow};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::{Call, Fact, Failure, Question, Started};
@@ -133,13 +133,13 @@ impl Case {
         let input = composition.input.as_ref();
         let is_sensitive = input.is_some_and(|schema| !schema.sensitive().is_empty())
             || self.plan.steps.iter().any(|planned| !planned.step.sensitive.is_empty());
-        if composition.guards != Guards::default() || is_sensitive {
+        if composition.guards != CompositionGuards::default() || is_sensitive {
             return false;
         }
         let graph = self.plan.bodies.iter().all(|body| body.flow == Flow::Graph);
         graph
             && self.plan.steps.iter().all(|step| {
-                step.undo_plans.is_empty()
+                step.rollback_plans.is_empty()
                     && step.nested.values().all(|inner| !inner.composition.atomic)
             })
     }
@@ -201,7 +201,10 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
             let undo_lost = story.turns.windows(2).any(|turns| {
                 matches!(turns[1].word, Word::Resumed)
                     && story.journal[turns[1].entries.clone()].iter().any(|entry| {
-                        matches!(entry.fact, Fact::UndoCalled { .. } | Fact::UndoFailed { .. })
+                        matches!(
+                            entry.fact,
+                            Fact::RollbackCalled { .. } | Fact::RollbackFailed { .. }
+                        )
                     })
             });
             if ending(&story) == ending(&base) {

@@ -133,8 +133,10 @@ fn same_by_any_clock(story: &Story, other: &Story) -> Option<Broken> {
 /// Facts without the times that they hold.
 fn timeless(story: &Story) -> Vec<String> {
     let facts = story.journal.iter().map(|entry| match &entry.fact {
-        Fact::Rested { node, failure, .. } => format!("rested {node:?} {failure:?}"),
-        Fact::UndoRested { node, failure, .. } => format!("undo rested {node:?} {failure:?}"),
+        Fact::BackedOff { node, failure, .. } => format!("rested {node:?} {failure:?}"),
+        Fact::RollbackBackedOff { node, failure, .. } => {
+            format!("undo rested {node:?} {failure:?}")
+        }
         Fact::Slept { node, .. } => format!("slept {node:?}"),
         Fact::Paused { node, .. } => format!("paused {node:?}"),
         // The value of an approval says when it was given.

@@ -48,7 +48,7 @@ impl Ledger {
     pub(crate) fn disown(&mut self, word: &Word, entries: &[Entry]) {
         let Word::Answered(call, Answer::Value(_)) = word else { return };
         let is_disowned = entries.iter().any(|entry| {
-            matches!(&entry.fact, Fact::Rested { node, failure, .. }
+            matches!(&entry.fact, Fact::BackedOff { node, failure, .. }
                 | Fact::GaveUp { node, failure }
                 | Fact::Tolerated { node, failure, .. }
                 | Fact::Failed { node, failure } if *node == call.node && !failure.acted)
@@ -65,7 +65,7 @@ impl Ledger {
     }
 
     fn of(&self, node: NodeId) -> impl Iterator<Item = &Landing> {
-        let work = self.landings.iter().filter(|landing| landing.purpose == Purpose::Do);
+        let work = self.landings.iter().filter(|landing| landing.purpose == Purpose::Work);
         work.filter(move |landing| landing.call.node == node)
     }
 }
@@ -90,7 +90,7 @@ impl<'a> Account<'a> {
     pub(crate) fn stands(&self, node: NodeId) -> bool {
         let Some(landed) = self.landed(node) else { return false };
         let undos = &self.story.ledger.landings;
-        let mut undos = undos.iter().filter(|landing| landing.purpose == Purpose::Undo);
+        let mut undos = undos.iter().filter(|landing| landing.purpose == Purpose::Rollback);
         !undos.any(|undo| undo.at >= landed && self.covers(undo.call.node, node))
     }
 

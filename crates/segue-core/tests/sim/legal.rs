@@ -108,10 +108,10 @@ fn name(fact: &Fact) -> Option<&'static str> {
         Fact::Granted { .. } => "granted",
         Fact::Called { .. } => "called",
         Fact::Woke { .. } => "woke",
-        Fact::Rested { .. } => "rested",
+        Fact::BackedOff { .. } => "rested",
         Fact::GaveUp { .. } => "gave_up",
         Fact::Lost { .. } => "lost",
-        Fact::Followed { .. } => "followed",
+        Fact::HandleReceived { .. } => "followed",
         Fact::Probed { .. } => "probed",
         Fact::Doubted { .. } => "doubted",
         Fact::Resolved { .. } => "resolved",
@@ -128,10 +128,10 @@ fn name(fact: &Fact) -> Option<&'static str> {
         Fact::Failed { .. } => "failed",
         Fact::Skipped { .. } => "skipped",
         Fact::Cancelled { .. } => "cancelled",
-        Fact::UndoCalled { .. } => "undo_called",
-        Fact::UndoFailed { .. } => "undo_failed",
-        Fact::UndoRested { .. } => "undo_rested",
-        Fact::Undone { .. } => "undone",
+        Fact::RollbackCalled { .. } => "undo_called",
+        Fact::RollbackFailed { .. } => "undo_failed",
+        Fact::RollbackBackedOff { .. } => "undo_rested",
+        Fact::RolledBack { .. } => "undone",
         _ => return None,
     })
 }
@@ -202,7 +202,7 @@ impl Standing {
 
 /// One fact of every kind about a step.
 fn facts(node: NodeId, story: &Story, trace: &Trace) -> Vec<Fact> {
-    let failure = Arc::new(Failure::passing(Code::ToolError, "made up"));
+    let failure = Arc::new(Failure::transient(Code::ToolError, "made up"));
     let args = Value::empty_object();
     let (candidate, until_ms) = (0, 0);
     let by: Arc<str> = "nobody".into();
@@ -211,10 +211,10 @@ fn facts(node: NodeId, story: &Story, trace: &Trace) -> Vec<Fact> {
         Fact::Granted { node, by: by.clone() },
         Fact::Called { node, candidate, args: args.clone() },
         Fact::Woke { node },
-        Fact::Rested { node, failure: failure.clone(), until_ms },
+        Fact::BackedOff { node, failure: failure.clone(), until_ms },
         Fact::GaveUp { node, failure: failure.clone() },
         Fact::Lost { node },
-        Fact::Followed { node, handle: Value::from("made up") },
+        Fact::HandleReceived { node, handle: Value::from("made up") },
         Fact::Probed { node, failure: failure.clone(), args: args.clone() },
         Fact::Doubted { node, failure: failure.clone() },
         Fact::Resolved { node, done: true, by },
@@ -230,10 +230,10 @@ fn facts(node: NodeId, story: &Story, trace: &Trace) -> Vec<Fact> {
         Fact::Failed { node, failure: failure.clone() },
         Fact::Skipped { node, reason: "made up".into(), by_failure: false },
         Fact::Cancelled { node, in_doubt: false },
-        Fact::UndoCalled { node, args },
-        Fact::UndoFailed { node, failure: failure.clone() },
-        Fact::UndoRested { node, failure, until_ms },
-        Fact::Undone { node },
+        Fact::RollbackCalled { node, args },
+        Fact::RollbackFailed { node, failure: failure.clone() },
+        Fact::RollbackBackedOff { node, failure, until_ms },
+        Fact::RolledBack { node },
     ];
     let body = trace.planned(node).bodies.first().copied();
     facts.extend(body.map(|body| Fact::Opened { node, body, item: None }));
@@ -284,8 +284,8 @@ fn try_strange(story: &Story, cut: usize) {
         Fact::Started(Box::new(story.started.clone())),
         Fact::Woke { node: far },
         Fact::Skipped { node: aside, reason: "".into(), by_failure: false },
-        Fact::Late { node: aside, attempt: 1 },
-        Fact::Sought { node: aside },
+        Fact::AnsweredLate { node: aside, attempt: 1 },
+        Fact::ResumeSent { node: aside },
         Fact::Closed { frame: 9_999, failed: false, is_final: false },
     ];
     for fact in strange {

@@ -44,17 +44,17 @@ impl Word {
         let kind = match self.clone() {
             Word::Start(started) => EventKind::Start(started),
             Word::Answered(call, answer) => EventKind::Answered { call, answer },
-            Word::Followed(call, handle) => EventKind::Followed { call, handle },
+            Word::Followed(call, handle) => EventKind::HandleReceived { call, handle },
             Word::Decided(node, granted, data, seq) => {
                 let question = QuestionId { node, seq };
                 EventKind::Decided { question, granted, by: World::somebody(), data }
             }
             Word::Expanded(node, outcome) => EventKind::Expanded { node, outcome },
-            Word::Fired(timer) => EventKind::Fired(timer),
+            Word::Fired(timer) => EventKind::TimerFired(timer),
             Word::Cancel => EventKind::Cancel { by: World::somebody() },
             Word::Resumed => EventKind::Resumed,
             Word::ResumedToEnd => {
-                EventKind::ResumedToEnd { by: World::somebody(), rolls_back: false }
+                EventKind::ResumedToEnd { by: World::somebody(), roll_back: false }
             }
         };
         Event { at_ms, entropy, kind }
@@ -285,14 +285,14 @@ impl<'a> Stage<'a> {
             match effect {
                 Effect::Call(call) => self.call(now, call),
                 Effect::Settle(call) => self.settle(now, *call),
-                Effect::End(call) => self.end(now, *call),
+                Effect::Abort(call) => self.end(now, *call),
                 Effect::Ask(question) => self.ask(now, question),
                 Effect::Expand { node, document } => {
                     let outcome = self.world.expand(document);
                     let wait = self.world.entropy(self.story.turns.len()) % 5;
                     self.tell(now + wait, Word::Expanded(*node, outcome));
                 }
-                Effect::Wake { timer, at_ms } => {
+                Effect::SetTimer { timer, at_ms } => {
                     // How long, not when: the clock on the wall may have jumped by then.
                     let wait = at_ms.saturating_sub(wall);
                     self.tell(now + wait, Word::Fired(*timer));
@@ -332,7 +332,8 @@ impl<'a> Stage<'a> {
             let word = Word::Answered(call.id, fate.answer.clone());
             answers.push(self.tell(now + fate.latency, word));
         }
-        if let Some((after, handle)) = fate.handle.clone().filter(|_| call.follows.is_none()) {
+        if let Some((after, handle)) = fate.handle.clone().filter(|_| call.resume_handle.is_none())
+        {
             self.tell(now + after, Word::Followed(call.id, handle));
         }
         if let Some(after) = fate.again {
@@ -373,7 +374,7 @@ impl<'a> Stage<'a> {
         if is_unsent || is_stopped {
             self.story.ledger.stop(call, now);
         }
-        let answer = if is_unsent { Answer::Unsent } else { Answer::Ended };
+        let answer = if is_unsent { Answer::Unsent } else { Answer::Aborted };
         self.tell(now + after, Word::Answered(call, answer));
     }
 

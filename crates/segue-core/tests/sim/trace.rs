@@ -8,7 +8,7 @@ use std::sync::Arc;
 use segue_core::composition::{Flow, Step};
 use segue_core::expr::StepIndex;
 use segue_core::plan::{BodyIndex, Plan};
-use segue_core::run::{Entry, Fact, Item, NodeId};
+use segue_core::run::{Entry, Fact, LoopItem, NodeId};
 
 /// One activation of a body.
 pub(crate) struct Frame {
@@ -17,7 +17,7 @@ pub(crate) struct Frame {
     /// Counts the activations of compositions.
     pub(crate) activation: usize,
     pub(crate) body: BodyIndex,
-    pub(crate) item: Option<Item>,
+    pub(crate) item: Option<LoopItem>,
     /// The positions of the steps that a program visited.
     visits: Vec<u32>,
     pub(crate) stopped: Option<u64>,
@@ -53,9 +53,9 @@ impl Trace {
                     let nested = trace.planned(*node).nested[candidate].clone();
                     trace.open(nested, activations, 0, Some(*node), None);
                 }
-                Fact::UndoEntered { node, .. } => {
+                Fact::RollbackEntered { node, .. } => {
                     activations += 1;
-                    let plans = &trace.planned(*node).undo_plans;
+                    let plans = &trace.planned(*node).rollback_plans;
                     let plan = plans.values().next().unwrap().clone();
                     trace.open(plan, activations, 0, None, None);
                 }
@@ -84,7 +84,7 @@ impl Trace {
         activation: usize,
         body: BodyIndex,
         parent: Option<NodeId>,
-        item: Option<Item>,
+        item: Option<LoopItem>,
     ) {
         let frame = u32::try_from(self.frames.len()).unwrap();
         if let Some(parent) = parent {

@@ -150,15 +150,15 @@ impl World {
         if dice.below(100) >= self.failures {
             return Answer::Value(self.value(call));
         }
-        let passing = Failure::passing(Code::ToolError, "chance");
+        let passing = Failure::transient(Code::ToolError, "chance");
         if self.mild {
             return Answer::Failure(passing);
         }
         match dice.below(20) {
-            0..=2 => Answer::Failure(Failure::lasting(Code::ToolError, "for good")),
+            0..=2 => Answer::Failure(Failure::permanent(Code::ToolError, "for good")),
             // What only reads has done nothing that could be in doubt.
             3..=5 if call.tool.name() != "read" => {
-                let lost = Failure::passing(Code::InDoubt, "lost");
+                let lost = Failure::transient(Code::InDoubt, "lost");
                 Answer::Failure(Failure { in_doubt: true, ..lost })
             }
             6 | 7 => {
@@ -167,7 +167,7 @@ impl World {
             }
             8 => Answer::Value(Value::Null),
             9 => Answer::Value(Value::from("not what was expected")),
-            10 => Answer::Failure(Failure::lasting(Code::Denied, "the tool says no")),
+            10 => Answer::Failure(Failure::permanent(Code::Denied, "the tool says no")),
             _ => Answer::Failure(passing),
         }
     }
@@ -176,9 +176,9 @@ impl World {
     fn found(&self, call: &Call, dice: &mut Dice) -> Answer {
         let answer = self.answer(call, dice);
         match dice.below(6) {
-            0 => Answer::Failure(Failure::passing(Code::Unreachable, "nobody is there")),
+            0 => Answer::Failure(Failure::transient(Code::Unreachable, "nobody is there")),
             1 => {
-                let gone = Failure::passing(Code::InDoubt, "nobody knows of it");
+                let gone = Failure::transient(Code::InDoubt, "nobody knows of it");
                 Answer::Failure(Failure { in_doubt: true, ..gone })
             }
             _ => answer,
@@ -258,7 +258,7 @@ impl Surroundings for World {
         let again = (!self.mild && dice.one_in(12)).then(|| latency + dice.below(30));
         let ends = (!dice.one_in(3)).then(|| dice.below(4));
         let late = dice.one_in(2);
-        let answer = match &call.follows {
+        let answer = match &call.resume_handle {
             None => self.answer(call, &mut dice),
             Some(_) => self.found(call, &mut dice),
         };
@@ -272,7 +272,7 @@ impl Surroundings for World {
             _ => dice.one_in(2).then(|| dice.below(2 * latency_max + 40)),
         };
         // A call that is looked for was sent before: it is the same work.
-        let sends = writes && (call.follows.is_none() || matches!(answer, Answer::Value(_)));
+        let sends = writes && (call.resume_handle.is_none() || matches!(answer, Answer::Value(_)));
         let lands = lands.filter(|_| sends);
         let (is_stopped, is_silent) = (dice.one_in(2), dice.one_in(3));
         Fate {
@@ -324,7 +324,7 @@ fn true_to(call: &Call, answer: Answer, is_done: bool) -> Answer {
             found.insert("n".into(), Value::from(n));
             Answer::Value(Value::Object(found))
         }
-        Answer::Failure(failure) if is_done && call.follows.is_some() => {
+        Answer::Failure(failure) if is_done && call.resume_handle.is_some() => {
             Answer::Failure(Failure { in_doubt: true, ..failure })
         }
         other => other,

@@ -13,14 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::compile::document::{Budget, Node, read};
+use segue_core::compile::document::{Node, ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
+use segue_core::inferred_schema::InferredSchema;
 use segue_core::limits::Limits;
 use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
-use segue_core::shape::Shape;
-use segue_core::tool::{Annotations, Catalog, Confirm, DeclaredRollback, Observed, ToolSpec};
+use segue_core::tool::{
+    Annotations, Catalog, ConfirmPolicy, DeclaredRollback, ObservedStats, ToolSpec,
+};
 use segue_core::value::Value;
 
 pub(crate) fn corpus() -> PathBuf {
@@ -58,7 +60,7 @@ pub(crate) fn catalog() -> Catalog {
 /// The tools that a text declares.
 pub(crate) fn catalog_of(text: &str) -> Catalog {
     let source = Source::new("tools.yaml", text);
-    let root = read(&source, Budget::for_documents(&Limits::default())).unwrap();
+    let root = read(&source, ReadLimits::for_documents(&Limits::default())).unwrap();
     Catalog::new(root.get("tools").unwrap().items().iter().map(|tool| Arc::new(tool_spec(tool))))
 }
 
@@ -92,7 +94,7 @@ fn tool_spec(node: &Node) -> ToolSpec {
     spec.output = schema("output");
     let typical = node.get("typical_ms").and_then(|node| node.to_value().as_u64());
     let returned = node.get("returned").map(|values| {
-        let mut shape = Shape::default();
+        let mut shape = InferredSchema::default();
         values.items().iter().for_each(|value| shape.add(&value.to_value()));
         Arc::new(shape)
     });
@@ -100,7 +102,7 @@ fn tool_spec(node: &Node) -> ToolSpec {
         let ms = typical.unwrap_or(0);
         let (calls, failures) = (20, 1);
         let (p50_ms, p95_ms) = (ms, 2 * ms);
-        spec.observed = Some(Observed { calls, failures, p50_ms, p95_ms, output: returned });
+        spec.observed = Some(ObservedStats { calls, failures, p50_ms, p95_ms, output: returned });
     }
     if let Some(annotations) = node.get("annotations") {
         let flag = |name: &str| annotations.get(name).and_then(|node| node.to_value().as_bool());
@@ -112,7 +114,7 @@ fn tool_spec(node: &Node) -> ToolSpec {
         };
     }
     if text("confirm").as_deref() == Some("always") {
-        spec.confirm = Confirm::Always;
+        spec.confirm = ConfirmPolicy::Always;
     }
     if let Some(rollback) = node.get("rollback") {
         spec.rollback = rollback_of(rollback);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::compile::document::{Budget, Node, read};
+use segue_core::compile::document::{Node, ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::Code;
@@ -99,7 +99,7 @@ impl Ord for Pending {
 impl World {
     pub fn parse(text: &str) -> World {
         let source = Source::new("world.yaml", text);
-        let spec = read(&source, Budget::for_documents(&Limits::default())).unwrap();
+        let spec = read(&source, ReadLimits::for_documents(&Limits::default())).unwrap();
         World { spec, answered: BTreeMap::new(), cleared: BTreeSet::new() }
     }
 
@@ -207,13 +207,13 @@ impl Around for World {
 
 fn said_answer(said: &Node) -> Answer {
     if said.get("silent").is_some() {
-        let mut failure = Failure::passing(Code::InDoubt, "the connection was lost");
+        let mut failure = Failure::transient(Code::InDoubt, "the connection was lost");
         failure.in_doubt = true;
         return Answer::Failure(failure);
     }
     if let Some(message) = said.get("fail").and_then(Node::as_str) {
         let lasting = said.get("lasting").is_some();
-        let mut failure = Failure::passing(Code::ToolError, message.clone());
+        let mut failure = Failure::transient(Code::ToolError, message.clone());
         failure.retryable = !lasting;
         failure.retry_after_ms =
             said.get("retry_after_ms").and_then(|node| node.to_value().as_u64());
@@ -278,8 +278,10 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
         for effect in turn.perform {
             match effect {
                 Effect::Call(call) => {
-                    if let Some(handle) = world.handle(&call).filter(|_| call.follows.is_none()) {
-                        let followed = EventKind::Followed { call: call.id, handle };
+                    if let Some(handle) =
+                        world.handle(&call).filter(|_| call.resume_handle.is_none())
+                    {
+                        let followed = EventKind::HandleReceived { call: call.id, handle };
                         push(&mut pending, at_ms, followed);
                     }
                     let took = world.latency(&call);
@@ -296,8 +298,12 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                 // Its answer comes in its own time.
                 Effect::Settle(_) => {}
                 // A call that is asked to end does so at once.
-                Effect::End(call) => {
-                    push(&mut pending, at_ms, EventKind::Answered { call, answer: Answer::Ended });
+                Effect::Abort(call) => {
+                    push(
+                        &mut pending,
+                        at_ms,
+                        EventKind::Answered { call, answer: Answer::Aborted },
+                    );
                 }
                 Effect::Ask(question) => {
                     if let Some((granted, data)) = world.decide(&question) {
@@ -311,7 +317,9 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                     let at_ms = at_ms + world.check_ms();
                     push(&mut pending, at_ms, EventKind::Expanded { node, outcome });
                 }
-                Effect::Wake { timer, at_ms } => push(&mut pending, at_ms, EventKind::Fired(timer)),
+                Effect::SetTimer { timer, at_ms } => {
+                    push(&mut pending, at_ms, EventKind::TimerFired(timer))
+                }
             }
         }
         // As it is written: without what is sensitive.
@@ -342,7 +350,7 @@ pub fn expand(document: &Value, catalog: &Catalog, limits: &Limits) -> Result<Ar
         Some(composition) => Ok(Arc::new(plan(&composition, limits).unwrap())),
         None => {
             let first = &compiled.diagnostics[0];
-            Err(Failure::lasting(first.code, first.message.clone()))
+            Err(Failure::permanent(first.code, first.message.clone()))
         }
     }
 }
@@ -393,7 +401,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::Called { node, candidate, args } => {
             format!("{} fallback {candidate} called with {args}", path(node))
         }
-        Fact::Rested { node, failure, until_ms } => {
+        Fact::BackedOff { node, failure, until_ms } => {
             format!("{} rests until {}: {}", path(node), until_ms - 1, failure.message)
         }
         Fact::Woke { node } => format!("{} wakes", path(node)),
@@ -415,8 +423,8 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("{} {what}, says {by}", path(node))
         }
         Fact::Lost { node } => format!("{} was lost and is made again", path(node)),
-        Fact::Followed { node, handle } => format!("{} can be found by {handle}", path(node)),
-        Fact::Sought { node } => format!("{} is looked for", path(node)),
+        Fact::HandleReceived { node, handle } => format!("{} can be found by {handle}", path(node)),
+        Fact::ResumeSent { node } => format!("{} is looked for", path(node)),
         Fact::Paused { node, until_ms } => format!("{} pauses until {}", path(node), until_ms - 1),
         Fact::Refused { node: None, by } => format!("{by} refuses the run"),
         Fact::Refused { node: Some(node), by } => format!("{} is refused by {by}", path(node)),
@@ -449,21 +457,21 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::RollbackStarted { frame, failure, .. } => {
             format!("body {frame} goes back: {}", failure.message)
         }
-        Fact::UndoCalled { node, args } => format!("{} undo called with {args}", path(node)),
-        Fact::UndoEntered { node, input } => {
+        Fact::RollbackCalled { node, args } => format!("{} undo called with {args}", path(node)),
+        Fact::RollbackEntered { node, input } => {
             format!("{} undo enters its composition with {input}", path(node))
         }
-        Fact::UndoRested { node, failure, until_ms } => {
+        Fact::RollbackBackedOff { node, failure, until_ms } => {
             format!("{} undo rests until {}: {}", path(node), until_ms - 1, failure.message)
         }
-        Fact::Undone { node } => format!("{} undone", path(node)),
-        Fact::UndoFailed { node, failure } => {
+        Fact::RolledBack { node } => format!("{} undone", path(node)),
+        Fact::RollbackFailed { node, failure } => {
             format!("{} not undone: {}", path(node), failure.message)
         }
-        Fact::Kept { node, references } => {
+        Fact::ReferencesKept { node, references } => {
             format!("{} keeps {}", path(node), references.join(" and "))
         }
-        Fact::Late { node, attempt } => {
+        Fact::AnsweredLate { node, attempt } => {
             format!("{} answer to attempt {attempt} came late", path(node))
         }
         Fact::Finished { status, .. } => format!("finished: {}", status.as_str()),

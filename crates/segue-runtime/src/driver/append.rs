@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Lease, Record, Store, StoreError};
+use crate::store::{AppendRecord, Lease, Store, StoreError};
 
 /// How long to leave a store alone that could not be written: at first, and at most.
 const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -13,7 +13,7 @@ const STORE_PAUSE_MAX: Duration = Duration::from_millis(500);
 pub(super) async fn append(
     store: &dyn Store,
     lease: &Lease,
-    record: Record<'_>,
+    record: AppendRecord<'_>,
     patience: Duration,
 ) -> Result<(), StoreError> {
     let mut error = match store.append(lease, record).await {

@@ -1,9 +1,9 @@
 //! Drivers move a run: effects become calls, calls become events. They decide nothing.
 
 mod append;
-mod calling;
-mod chance;
+mod call;
 mod drive;
+mod ids;
 mod local;
 
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use segue_core::run::{CallId, Entry, Question, QuestionId, QuestionKind, Run};
 use segue_core::value::Value;
 
-pub use chance::{Chance, now_ms};
-pub use drive::{Drive, Expand, First};
+pub use drive::{DriverContext, Expand, StartMode};
+pub use ids::{IdSource, now_ms};
 pub use local::drive;
 
 use crate::tools::Progress;
@@ -37,10 +37,10 @@ pub struct Decision {
 }
 
 /// Nobody is there to ask: no call is allowed, and what only a person can know is left open.
-pub struct Nobody;
+pub struct DenyAll;
 
 #[async_trait]
-impl Confirmer for Nobody {
+impl Confirmer for DenyAll {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
         match question.kind {
             QuestionKind::Run { .. } | QuestionKind::Call { .. } => {
@@ -52,10 +52,10 @@ impl Confirmer for Nobody {
 }
 
 /// Leaves every question to somebody who comes later.
-pub struct Later;
+pub struct Defer;
 
 #[async_trait]
-impl Confirmer for Later {
+impl Confirmer for Defer {
     async fn confirm(&self, _question: &Question) -> Option<Decision> {
         None
     }
@@ -74,12 +74,12 @@ pub trait Observer: Send + Sync {
 
     /// Something that came from outside is durable, with everything that follows from it. Only now may
     /// it be acknowledged.
-    fn recorded(&self, _what: Recorded) {}
+    fn recorded(&self, _what: InputAck) {}
 }
 
 /// What comes to a run from outside and is acknowledged once it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
+pub enum InputAck {
     /// The run began, or goes on with everything that was wanted of it at that moment.
     Start,
     /// The wish that the run ends.
@@ -89,8 +89,8 @@ pub enum Recorded {
 }
 
 /// Looks away.
-pub struct Unobserved;
+pub struct NoObserver;
 
-impl Observer for Unobserved {
+impl Observer for NoObserver {
     fn observe(&self, _run: &Run, _entries: &[Entry]) {}
 }

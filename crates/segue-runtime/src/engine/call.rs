@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use segue_core::access::Caller;
-use segue_core::composed;
+use segue_core::code_tools;
 use segue_core::diagnostic::Code;
 use segue_core::plan;
 use segue_core::run::{
     CallId, NodeId, Options, Overwrites, Purpose, Question, QuestionId, QuestionKind,
 };
-use segue_core::tool::{Confirm, Impact, ToolSpec};
+use segue_core::tool::{ConfirmPolicy, Impact, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 
 use super::{Engine, EngineError, RunRequest};
-use crate::driver::{Confirmer, Nobody};
+use crate::driver::{Confirmer, DenyAll};
 use crate::store::MemoryStore;
-use crate::tools::reach::{Around, Compositions, Standing, is_heard};
-use crate::tools::{Call, Registry, ToolError};
+use crate::tools::call_scope::{Authorization, CallContext, CompositionRunner, is_answered};
+use crate::tools::{Registry, ToolError, ToolRequest};
 
 /// The step of a call that no step makes.
 const STEP: &str = "call";
@@ -38,7 +38,7 @@ pub struct CallRequest<'a> {
 impl<'a> CallRequest<'a> {
     /// A call of this tool, with nobody to ask.
     pub fn new(tool: &'a str, args: Value) -> CallRequest<'a> {
-        CallRequest { tool, args, approved: false, confirmer: &Nobody }
+        CallRequest { tool, args, approved: false, confirmer: &DenyAll }
     }
 }
 
@@ -56,8 +56,8 @@ impl Engine {
             let stops = Box::pin(std::future::pending());
             return Ok(nested.run(&spec, args, approved, confirmer, stops).await?);
         }
-        let may_ask = !approved && spec.confirm != Confirm::Never;
-        let asks = may_ask && spec.asks(&args);
+        let may_ask = !approved && spec.confirm != ConfirmPolicy::Never;
+        let asks = may_ask && spec.must_confirm(&args);
         if asks {
             let effect = spec.annotations.impact();
             let question = Question {
@@ -68,49 +68,49 @@ impl Engine {
                     args: args.clone(),
                     effect,
                     // Outside a run nothing is taken back.
-                    is_undoable: effect <= Impact::Reads,
-                    parts: composed::declared(&spec),
-                    undo: None,
+                    can_roll_back: effect <= Impact::Reads,
+                    parts: code_tools::reachable_calls(&spec),
+                    rollback: None,
                 },
             };
             let decision = confirmer.confirm(&question).await;
             if !decision.is_some_and(|decision| decision.granted) {
-                return Err(ToolError::from(composed::not_confirmed(&spec)).into());
+                return Err(ToolError::from(code_tools::not_confirmed_failure(&spec)).into());
             }
         }
         let overwrites = Overwrites::if_allowed(asks || !may_ask);
         let unknown = || EngineError::UnknownTool { name: name.to_owned(), nearest: None };
         let tool = inner.registry.get(&spec.id).ok_or_else(unknown)?;
-        let key = inner.chance.ordered_id();
-        let call = Call {
+        let key = inner.ids.ordered_id();
+        let call = ToolRequest {
             tool: spec.id.clone(),
             args,
             run_id: key.clone(),
             step: STEP.into(),
             attempt: 1,
             key,
-            purpose: Purpose::Do,
+            purpose: Purpose::Work,
             owner: None,
             traceparent: None,
             overwrites,
             asker: None,
             follows: None,
         };
-        let around = Around {
+        let around = CallContext {
             registry: &inner.registry,
             catalog: &inner.catalog,
             gate: &inner.gate,
             limits: &inner.limits,
             confirmer,
             compositions: &nested,
-            notes: None,
+            updates: None,
         };
-        let covers_parts = composed::covers(&spec, approved);
+        let covers_parts = code_tools::confirmation_covers_parts(&spec, approved);
         let pass = inner.gate.enter(&spec.id, false).await?;
         let call_id = CallId { node: NodeId::RUN, attempt: 1 };
-        let standing = Standing { call: call_id, covers_parts, is_part: false };
-        let outcome = around.make(tool, call, standing).await;
-        pass.settle(is_heard(&outcome));
+        let standing = Authorization { call: call_id, covers_parts, is_part: false };
+        let outcome = around.call(tool, call, standing).await;
+        pass.finish(is_answered(&outcome));
         Ok(outcome?)
     }
 }
@@ -124,7 +124,7 @@ pub(crate) struct Nested<'a> {
     pub(crate) caller: Option<Caller>,
 }
 
-impl Compositions for Nested<'_> {
+impl CompositionRunner for Nested<'_> {
     fn run<'a>(
         &'a self,
         composition: &'a ToolSpec,
@@ -167,10 +167,10 @@ fn value_of(name: &str, view: RunView) -> Result<Value, ToolError> {
         (RunStatus::Success, _) => Ok(view.output),
         (RunStatus::Waiting, _) => {
             let message = format!("`{name}` waits for a person, which a call in code cannot");
-            Err(ToolError::Silent { message })
+            Err(ToolError::NoAnswer { message })
         }
         (_, Some(error)) if view.errors.iter().any(|error| error.in_doubt) => {
-            Err(ToolError::Silent { message: error.message.clone() })
+            Err(ToolError::NoAnswer { message: error.message.clone() })
         }
         (_, Some(error)) => Err(ToolError::refused(error.code, error.message.clone())),
         (status, None) => {

@@ -37,7 +37,7 @@ pub enum EngineError {
     } else {
         "is not configured here"
     })]
-    Toolless {
+    MissingTool {
         /// Which tool.
         tool: String,
         /// Whether it is configured where nobody has allowed it.
@@ -45,7 +45,7 @@ pub enum EngineError {
     },
     /// Whoever has the run hangs.
     #[error("whoever has run {run_id} does not answer, so nothing was done")]
-    Unheard {
+    NotReceived {
         /// The run.
         run_id: Arc<str>,
     },

@@ -14,23 +14,23 @@ use segue_core::interrupt::Interrupt;
 use crate::driver::now_ms;
 
 /// How long between two looks at the evaluations that are under way.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long a run works through steps before it pauses, so that others have their turn and what is wanted of
 /// it is heard. What one evaluation may take counts from the last pause.
 const PAUSE_AFTER: Duration = Duration::from_millis(500);
 
 /// Looks without anything to look at before the thread ends.
-const IDLE_LOOKS_MAX: u32 = 50;
+const IDLE_CHECKS_MAX: u32 = 50;
 
 /// The runs of this process that are being moved.
 #[derive(Default)]
 pub(crate) struct Evaluations {
-    runs: Mutex<Runs>,
+    runs: Mutex<TrackedRuns>,
 }
 
 #[derive(Default)]
-struct Runs {
+struct TrackedRuns {
     by_id: BTreeMap<Arc<str>, Arc<Evaluation>>,
     /// Whether the thread looks.
     is_watched: bool,
@@ -72,7 +72,7 @@ impl State {
     /// How long the one that was seen has been under way, at least. Counted in looks: a clock that is set
     /// and a process that was stopped are not its fault.
     fn taken(&self) -> Duration {
-        LOOK_EVERY * self.looks
+        CHECK_INTERVAL * self.looks
     }
 }
 
@@ -82,7 +82,7 @@ impl Evaluation {
     }
 
     /// Raises the flag if an evaluation is under way that was so at the last look and should stop.
-    fn look(&self, now: u64) {
+    fn interrupt_if_due(&self, now: u64) {
         let mut state = self.state();
         if !state.is_under_way {
             return;
@@ -103,7 +103,7 @@ impl Evaluation {
 }
 
 impl Evaluations {
-    fn runs(&self) -> MutexGuard<'_, Runs> {
+    fn runs(&self) -> MutexGuard<'_, TrackedRuns> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,13 +140,13 @@ impl Evaluations {
         let id: Arc<str> = format!("bounded {:p}", &raw const interrupt).into();
         let evaluating = self.enter(&id, interrupt.clone(), timeout_ms);
         evaluating.begin();
-        let done = interrupt.stops(work);
+        let done = interrupt.run_interruptible(work);
         evaluating.end();
         done
     }
 
     /// The process ends: every evaluation stops, and nothing that follows from it is written.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn stop_all(&self) {
         let mut runs = self.runs();
         runs.is_leaving = true;
         for evaluation in runs.by_id.values() {
@@ -159,28 +159,28 @@ impl Evaluations {
     }
 
     /// Has the thread look, if it does not.
-    fn watch(self: &Arc<Evaluations>, runs: &mut Runs) {
+    fn watch(self: &Arc<Evaluations>, runs: &mut TrackedRuns) {
         if runs.is_watched {
             return;
         }
         let all = Arc::downgrade(self);
         let thread = std::thread::Builder::new().name("deadlines".to_owned());
         // Without a thread evaluations end by their budgets only.
-        runs.is_watched = thread.spawn(move || look_out(&all)).is_ok();
+        runs.is_watched = thread.spawn(move || watch_deadlines(&all)).is_ok();
     }
 }
 
 /// Looks at evaluations as long as there is one that may have to be stopped.
-fn look_out(all: &Weak<Evaluations>) {
+fn watch_deadlines(all: &Weak<Evaluations>) {
     let mut idle = 0;
     loop {
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(CHECK_INTERVAL);
         let Some(all) = all.upgrade() else { return };
         let mut runs = all.runs();
         let now = now_ms();
-        runs.by_id.values().for_each(|evaluation| evaluation.look(now));
+        runs.by_id.values().for_each(|evaluation| evaluation.interrupt_if_due(now));
         idle = if runs.by_id.is_empty() { idle + 1 } else { 0 };
-        if idle > IDLE_LOOKS_MAX {
+        if idle > IDLE_CHECKS_MAX {
             runs.is_watched = false;
             return;
         }
@@ -220,7 +220,7 @@ impl Evaluating {
         let mut state = self.evaluation.state();
         state.is_under_way = false;
         let is_interrupted = self.evaluation.interrupt.is_raised();
-        let is_paused = self.evaluation.interrupt.pauses() && !is_interrupted;
+        let is_paused = self.evaluation.interrupt.is_paused() && !is_interrupted;
         self.evaluation.interrupt.clear();
         let goes_on = is_paused || (std::mem::take(&mut state.was_too_long) && is_interrupted);
         Ended { is_interrupted, goes_on, is_leaving: state.is_leaving }
@@ -232,7 +232,7 @@ impl Evaluating {
     }
 
     /// The run hears that it shall stop.
-    pub(crate) fn hears(&self) {
+    pub(crate) fn clear_stop(&self) {
         self.evaluation.state().should_stop = false;
     }
 }
@@ -312,14 +312,14 @@ mod tests {
         let look_until = |done: &dyn Fn() -> bool| {
             let mut looks = 0;
             while !done() {
-                evaluation.look(now_ms());
+                evaluation.interrupt_if_due(now_ms());
                 looks += 1;
             }
-            LOOK_EVERY * looks
+            CHECK_INTERVAL * looks
         };
         for _ in 0..2 {
             evaluating.begin();
-            assert!(look_until(&|| interrupt.pauses()) >= PAUSE_AFTER);
+            assert!(look_until(&|| interrupt.is_paused()) >= PAUSE_AFTER);
             assert!(!interrupt.is_raised());
             let ended = evaluating.end();
             assert!(ended.goes_on && !ended.is_interrupted);
@@ -327,7 +327,7 @@ mod tests {
         evaluating.begin();
         assert!(look_until(&|| interrupt.is_raised()) >= Duration::from_secs(1));
         let ended = evaluating.end();
-        assert!(ended.goes_on && ended.is_interrupted && !interrupt.pauses());
+        assert!(ended.goes_on && ended.is_interrupted && !interrupt.is_paused());
     }
 
     #[test]
@@ -343,14 +343,14 @@ mod tests {
         assert!(!evaluating.evaluation.state().is_due(now_ms()));
         all.stop(&run_id);
         assert!(!evaluate(&evaluating, &interrupt));
-        evaluating.hears();
+        evaluating.clear_stop();
         assert!(!evaluating.evaluation.state().is_due(now_ms()));
         std::thread::scope(|scope| {
             let evaluation = scope.spawn(|| evaluate(&evaluating, &interrupt));
             while !evaluating.evaluation.state().is_under_way {
                 std::thread::yield_now();
             }
-            all.leave();
+            all.stop_all();
             assert!(evaluation.join().unwrap(), "what came of it is not written");
         });
         let later = all.enter(&"later".into(), Interrupt::default(), u64::MAX);

@@ -25,11 +25,11 @@ impl Engine {
             Some(_) => ToolsetBuilder::served(),
         };
         let mut catalog = inner.catalog.clone();
-        catalog.restrict(self.chosen_by(toolset));
+        catalog.restrict(self.build_toolset(toolset));
         self.made(document, &catalog)
     }
 
     fn made(&self, document: &Value, catalog: &Catalog) -> Result<Arc<Plan>, Failure> {
-        self.bounded(|| plan::plan_made(document, catalog, &self.inner.limits))
+        self.bounded(|| plan::plan_composition(document, catalog, &self.inner.limits))
     }
 }

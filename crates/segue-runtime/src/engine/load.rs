@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use segue_core::code_tools;
 use segue_core::compile::source::{Source, Span};
 use segue_core::compile::{self, Compiled};
-use segue_core::composed;
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -17,31 +17,31 @@ use segue_core::plan;
 use segue_core::run::Failure;
 use segue_core::tool::{COMPOSITION, Catalog, ToolSpec};
 
-use super::Unloaded;
+use super::LoadError;
 use crate::tools::Registry;
 use crate::wrap::Wrapper;
 
 /// What is made of other tools.
-enum Made {
+enum PendingSource {
     Composition(Source),
     Wrapper(Wrapper),
     Tool(Arc<ToolSpec>),
 }
 
-struct Waiting {
-    made: Made,
+struct PendingTool {
+    made: PendingSource,
     /// What it calls, by the names that it uses.
     calls: Vec<Arc<str>>,
 }
 
 /// What is to be loaded, and what was.
-pub(super) struct Loading<'a> {
+pub(super) struct Loader<'a> {
     catalog: Catalog,
     limits: &'a Limits,
-    waiting: BTreeMap<ToolId, Waiting>,
+    waiting: BTreeMap<ToolId, PendingTool>,
     /// How many are inside each other, of what is made of others.
     depths: BTreeMap<ToolId, usize>,
-    unloaded: Vec<Unloaded>,
+    unloaded: Vec<LoadError>,
 }
 
 /// The catalog of these tools and of what is made of them, and what could not be loaded.
@@ -50,8 +50,8 @@ pub(super) fn load(
     wrappers: &[Wrapper],
     sources: impl IntoIterator<Item = Source>,
     limits: &Limits,
-) -> (Catalog, Vec<Unloaded>) {
-    let mut loading = Loading {
+) -> (Catalog, Vec<LoadError>) {
+    let mut loading = Loader {
         catalog: Catalog::default(),
         limits,
         waiting: BTreeMap::new(),
@@ -59,18 +59,18 @@ pub(super) fn load(
         unloaded: Vec::new(),
     };
     for spec in registry.specs() {
-        match &spec.composed {
+        match &spec.code_tool {
             None => loading.catalog.insert(spec.clone()),
             Some(composed) => {
-                let calls = composed.of.clone();
-                let waiting = Waiting { made: Made::Tool(spec.clone()), calls };
+                let calls = composed.declared_parts.clone();
+                let waiting = PendingTool { made: PendingSource::Tool(spec.clone()), calls };
                 loading.waiting.insert(spec.id.clone(), waiting);
             }
         }
     }
     for wrapper in wrappers {
-        let (made, calls) = (Made::Wrapper(wrapper.clone()), wrapper.calls());
-        loading.add_composition(wrapper.name(), Waiting { made, calls });
+        let (made, calls) = (PendingSource::Wrapper(wrapper.clone()), wrapper.calls());
+        loading.add_composition(wrapper.name(), PendingTool { made, calls });
     }
     for source in sources {
         loading.add_source(source);
@@ -79,24 +79,27 @@ pub(super) fn load(
     (loading.catalog, loading.unloaded)
 }
 
-impl Loading<'_> {
+impl Loader<'_> {
     fn add_source(&mut self, source: Source) {
         let Some(header) = compile::read_header(&source, self.limits) else {
             let diagnostics = compile::compile(&source, &self.catalog, self.limits).diagnostics;
-            return self.unloaded.push(Unloaded { source, diagnostics });
+            return self.unloaded.push(LoadError { source, diagnostics });
         };
         let mut calls = Vec::new();
         header.body.walk_calls(&mut |call| calls.push(call.name.clone()));
-        self.add_composition(&header.name, Waiting { made: Made::Composition(source), calls });
+        self.add_composition(
+            &header.name,
+            PendingTool { made: PendingSource::Composition(source), calls },
+        );
     }
 
-    fn add_composition(&mut self, name: &str, waiting: Waiting) {
+    fn add_composition(&mut self, name: &str, waiting: PendingTool) {
         let id = ToolId::new(COMPOSITION, name);
         if self.waiting.contains_key(&id) {
             let message = format!("another composition is called `{name}` already");
             let finding = Diagnostic::error(Code::DuplicateId, message, Span::default());
             let source = waiting.made.source(&id);
-            return self.unloaded.push(Unloaded { source, diagnostics: vec![finding] });
+            return self.unloaded.push(LoadError { source, diagnostics: vec![finding] });
         }
         self.waiting.insert(id, waiting);
     }
@@ -109,7 +112,7 @@ impl Loading<'_> {
 
     /// Loads one of those that call nothing which still waits; false when all are loaded.
     fn load_next(&mut self) -> bool {
-        let is_free = |(id, waiting): &(&ToolId, &Waiting)| {
+        let is_free = |(id, waiting): &(&ToolId, &PendingTool)| {
             !waiting.calls.iter().any(|call| self.awaits(call, id))
         };
         let free = self.waiting.iter().find(is_free).map(|(id, _)| id.clone());
@@ -126,25 +129,27 @@ impl Loading<'_> {
                 let message = format!("{} calls itself{through}", shown(&id));
                 diagnostics.insert(0, Diagnostic::error(Code::Recursion, message, span));
             }
-            self.unloaded.push(Unloaded { source, diagnostics });
+            self.unloaded.push(LoadError { source, diagnostics });
         }
         true
     }
 
-    fn load_one(&mut self, id: &ToolId, made: Made) -> Result<(), Vec<Diagnostic>> {
+    fn load_one(&mut self, id: &ToolId, made: PendingSource) -> Result<(), Vec<Diagnostic>> {
         let spec = match made {
-            Made::Tool(spec) => composed::resolve(&spec, &self.catalog).map_err(found)?,
-            Made::Composition(source) => self.compile(&source)?,
-            Made::Wrapper(wrapper) => {
-                let source = wrapper.source(&self.catalog).map_err(found)?;
+            PendingSource::Tool(spec) => {
+                code_tools::resolve_parts(&spec, &self.catalog).map_err(failure_findings)?
+            }
+            PendingSource::Composition(source) => self.compile(&source)?,
+            PendingSource::Wrapper(wrapper) => {
+                let source = wrapper.source(&self.catalog).map_err(failure_findings)?;
                 self.compile(&source)?
             }
         };
         let depth = 1 + self.depth_inside(&spec);
         let max = self.limits.nesting_depth_max;
-        if spec.composed.is_some() && depth > max {
+        if spec.code_tool.is_some() && depth > max {
             let message = format!("`{id}` and what it calls nest deeper than the limit of {max}");
-            return Err(found(Failure::lasting(Code::Limit, message)));
+            return Err(failure_findings(Failure::permanent(Code::Limit, message)));
         }
         self.depths.insert(id.clone(), depth);
         self.catalog.insert(Arc::new(spec));
@@ -160,7 +165,7 @@ impl Loading<'_> {
     fn depth_inside(&self, spec: &ToolSpec) -> usize {
         let depth = |id: &ToolId| self.depths.get(id).copied().unwrap_or(0);
         let mut deepest = 0;
-        if let Some(composed) = &spec.composed {
+        if let Some(composed) = &spec.code_tool {
             deepest = composed.parts.keys().map(depth).max().unwrap_or(0);
         }
         if let Some(composition) = &spec.composition {
@@ -173,12 +178,12 @@ impl Loading<'_> {
     }
 }
 
-impl Made {
+impl PendingSource {
     /// What findings are about. Code has no text; its place is its name.
     fn source(&self, id: &ToolId) -> Source {
         match self {
-            Made::Composition(source) => source.clone(),
-            Made::Wrapper(_) | Made::Tool(_) => Source::new(id.as_str(), ""),
+            PendingSource::Composition(source) => source.clone(),
+            PendingSource::Wrapper(_) | PendingSource::Tool(_) => Source::new(id.as_str(), ""),
         }
     }
 }
@@ -190,7 +195,7 @@ fn shown(id: &ToolId) -> String {
     }
 }
 
-fn found(failure: Failure) -> Vec<Diagnostic> {
+fn failure_findings(failure: Failure) -> Vec<Diagnostic> {
     let mut finding = Diagnostic::error(failure.code, failure.message.to_string(), Span::default());
     finding.help = failure.hint.map(|hint| hint.to_string());
     vec![finding]

@@ -18,7 +18,7 @@ pub(super) enum OverwriteTrust {
 }
 
 impl OverwriteTrust {
-    fn counts_of(&self, composition: &Composition) -> bool {
+    fn is_trusted(&self, composition: &Composition) -> bool {
         match self {
             OverwriteTrust::Trusted => true,
             OverwriteTrust::TrustedIf(is_trusted) => is_trusted(composition),
@@ -29,14 +29,14 @@ impl OverwriteTrust {
 impl Engine {
     /// Whether a plan is one of a composition that this engine was given and trusts with what it may
     /// overwrite.
-    pub(super) fn vouches_for(&self, plan: &Plan) -> bool {
+    pub(super) fn trusts(&self, plan: &Plan) -> bool {
         let Composition { name, source, overwrites, .. } = &*plan.composition;
         let is_it =
             |own: &&Arc<Composition>| own.name == *name && own.source.text() == source.text();
         !overwrites.is_empty()
             && self.own_compositions().find(is_it).is_some_and(|own| {
                 // The engine's own, because its source says which file it is.
-                self.inner.overwrites.counts_of(own)
+                self.inner.overwrites.is_trusted(own)
             })
     }
 
@@ -47,7 +47,7 @@ impl Engine {
     /// The files of compositions whose `overwrites` have no effect.
     pub fn untrusted_overwrites(&self) -> Vec<Arc<str>> {
         let lists = self.own_compositions().filter(|own| !own.overwrites.is_empty());
-        let untrusted = lists.filter(|own| !self.inner.overwrites.counts_of(own));
+        let untrusted = lists.filter(|own| !self.inner.overwrites.is_trusted(own));
         untrusted.map(|own| own.source.name().clone()).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Anthropic's messages.
 
+use segue_core::planner::{INSTRUCTIONS, ModelReply, Prompt, Role, StopReason};
 use segue_core::value::Value;
-use segue_core::words::{INSTRUCTIONS, Prompt, Reply, Speaker, Stop};
 
 use super::{Headers, usage};
 
@@ -26,8 +26,8 @@ pub(super) fn body(model: &str, prompt: &Prompt) -> Value {
         .iter()
         .map(|(speaker, text)| {
             let role = match speaker {
-                Speaker::Asker => "user",
-                Speaker::Model => "assistant",
+                Role::User => "user",
+                Role::Assistant => "assistant",
             };
             // A turn without any text is refused.
             let text = if text.trim().is_empty() { "(no text)" } else { text };
@@ -42,16 +42,16 @@ pub(super) fn body(model: &str, prompt: &Prompt) -> Value {
     ])
 }
 
-pub(super) fn reply(body: &Value) -> Option<Reply> {
+pub(super) fn reply(body: &Value) -> Option<ModelReply> {
     let parts = body.get("content")?.as_array()?;
     let texts =
         parts.iter().filter(|part| part.get("type").and_then(Value::as_str) == Some("text"));
     let text: String = texts.filter_map(|part| part.get("text")?.as_str()).collect();
     let stop = match body.get("stop_reason").and_then(Value::as_str) {
-        Some("refusal") => Stop::Refused("".into()),
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
-        _ => Stop::Finished,
+        Some("refusal") => StopReason::Refused("".into()),
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
+        _ => StopReason::Finished,
     };
     let read = &["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
-    Some(Reply { text: text.into(), stop, usage: usage(body, read, "output_tokens") })
+    Some(ModelReply { text: text.into(), stop, usage: usage(body, read, "output_tokens") })
 }

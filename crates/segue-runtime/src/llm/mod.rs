@@ -17,14 +17,14 @@ use async_trait::async_trait;
 use reqwest::Url;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
+use segue_core::planner::{ModelReply, Prompt, Usage};
 use segue_core::run::Failure;
 use segue_core::value::Value;
-use segue_core::words::{Prompt, Reply, Usage};
 
 use crate::tools::ToolError;
 use crate::tools::http::address::AddressPolicy;
-use crate::tools::http::engine::{Engine, Request};
-use crate::tools::secret::Secrets;
+use crate::tools::http::client::{HttpClient, HttpRequest};
+use crate::tools::redact::Secrets;
 
 /// Something that answers.
 #[async_trait]
@@ -33,7 +33,7 @@ pub trait Model: Send + Sync {
     fn name(&self) -> &Arc<str>;
 
     /// Asks it once.
-    async fn answer(&self, prompt: &Prompt) -> Result<Reply, Failure>;
+    async fn answer(&self, prompt: &Prompt) -> Result<ModelReply, Failure>;
 }
 
 /// Whose protocol a model speaks.
@@ -48,7 +48,7 @@ pub enum Provider {
 
 impl Provider {
     /// Their names in a configuration.
-    pub const WORDS: &'static [&'static str] = &["openai", "anthropic"];
+    pub const NAMES: &'static [&'static str] = &["openai", "anthropic"];
 
     /// The provider of this name.
     pub fn parse(word: &str) -> Option<Provider> {
@@ -106,7 +106,7 @@ pub fn model(config: &ModelConfig, limits: &Limits) -> Result<Arc<dyn Model>, St
     let port = url.port_or_known_default().unwrap_or(0);
     let policy = AddressPolicy::for_origin(url.host_str().unwrap_or(""), port);
     let bounded = Limits { value_bytes_max: limits.llm_answer_bytes_max, ..limits.clone() };
-    Ok(Arc::new(Remote {
+    Ok(Arc::new(RemoteModel {
         name: config.model.as_str().into(),
         provider: config.provider,
         is_own: config.base_url.is_none(),
@@ -114,12 +114,12 @@ pub fn model(config: &ModelConfig, limits: &Limits) -> Result<Arc<dyn Model>, St
         api_key: config.api_key.clone().filter(|key| !key.is_empty()),
         timeout: config.timeout.unwrap_or(Duration::from_millis(limits.llm_answer_ms)),
         secrets: Secrets::new(config.api_key.iter().cloned()),
-        engine: Engine::new(policy, Arc::new(bounded)),
+        engine: HttpClient::new(policy, Arc::new(bounded)),
     }))
 }
 
 /// A model behind an address.
-struct Remote {
+struct RemoteModel {
     name: Arc<str>,
     provider: Provider,
     /// Whether its address is its provider's own.
@@ -128,16 +128,16 @@ struct Remote {
     api_key: Option<String>,
     timeout: Duration,
     secrets: Secrets,
-    engine: Engine,
+    engine: HttpClient,
 }
 
 #[async_trait]
-impl Model for Remote {
+impl Model for RemoteModel {
     fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    async fn answer(&self, prompt: &Prompt) -> Result<Reply, Failure> {
+    async fn answer(&self, prompt: &Prompt) -> Result<ModelReply, Failure> {
         let (body, headers) = match self.provider {
             Provider::OpenAi => {
                 let body = openai::body(&self.name, prompt, self.is_own);
@@ -148,7 +148,7 @@ impl Model for Remote {
                 (body, anthropic::headers(self.api_key.as_deref()))
             }
         };
-        let request = Request::post(self.url.clone(), &headers, &body, self.timeout);
+        let request = HttpRequest::post(self.url.clone(), &headers, &body, self.timeout);
         let answer = match request {
             Ok(request) => self.engine.send(request).await,
             Err(error) => Err(error),
@@ -160,7 +160,7 @@ impl Model for Remote {
         };
         reply.ok_or_else(|| {
             let message = "the answer has not the form of its provider's protocol";
-            Failure { hint: Some(HINT.into()), ..Failure::lasting(Code::Llm, message) }
+            Failure { hint: Some(HINT.into()), ..Failure::permanent(Code::Llm, message) }
         })
     }
 }
@@ -168,25 +168,25 @@ impl Model for Remote {
 /// What to look at when a model cannot be used.
 const HINT: &str = "see `llm` in the configuration: `provider`, `base_url`, `model`, `api_key`";
 
-impl Remote {
+impl RemoteModel {
     /// What a failed call means here: asking twice is harmless, so nothing is in doubt.
     fn failure(&self, error: ToolError) -> Failure {
-        let said = |message: &str| self.secrets.clean(&told(message));
+        let said = |message: &str| self.secrets.redact(&told(message));
         match error {
             ToolError::Unreachable { message, retry_after } => Failure {
                 retry_after_ms: retry_after
                     .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
                 hint: Some(HINT.into()),
-                ..Failure::passing(Code::Llm, said(&message))
+                ..Failure::transient(Code::Llm, said(&message))
             },
-            ToolError::Silent { message } => Failure {
+            ToolError::NoAnswer { message } => Failure {
                 hint: Some("raise `timeout` of `llm` when the model is slow".into()),
-                ..Failure::passing(Code::Llm, said(&message))
+                ..Failure::transient(Code::Llm, said(&message))
             },
             ToolError::Refused { message, retryable, .. } => Failure {
                 hint: Some(HINT.into()),
                 retryable,
-                ..Failure::lasting(Code::Llm, said(&message))
+                ..Failure::permanent(Code::Llm, said(&message))
             },
         }
     }

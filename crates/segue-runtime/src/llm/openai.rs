@@ -1,7 +1,7 @@
 //! OpenAI's chat completions, as OpenAI, local servers and gateways speak them.
 
+use segue_core::planner::{INSTRUCTIONS, ModelReply, Prompt, Role, StopReason};
 use segue_core::value::Value;
-use segue_core::words::{INSTRUCTIONS, Prompt, Reply, Speaker, Stop};
 
 use super::{Headers, usage};
 
@@ -24,8 +24,8 @@ pub(super) fn body(model: &str, prompt: &Prompt, is_own: bool) -> Value {
     };
     let mut messages = vec![message("system", INSTRUCTIONS)];
     messages.extend(prompt.messages.iter().map(|(speaker, text)| match speaker {
-        Speaker::Asker => message("user", text),
-        Speaker::Model => message("assistant", text),
+        Role::User => message("user", text),
+        Role::Assistant => message("assistant", text),
     }));
     let bound = if is_own { "max_completion_tokens" } else { "max_tokens" };
     Value::object([
@@ -36,7 +36,7 @@ pub(super) fn body(model: &str, prompt: &Prompt, is_own: bool) -> Value {
     ])
 }
 
-pub(super) fn reply(body: &Value) -> Option<Reply> {
+pub(super) fn reply(body: &Value) -> Option<ModelReply> {
     let choice = body.get("choices")?.at(0)?;
     let message = choice.get("message")?;
     let text = match message.get("content") {
@@ -46,10 +46,10 @@ pub(super) fn reply(body: &Value) -> Option<Reply> {
     };
     let refusal = message.get("refusal").and_then(Value::as_str);
     let stop = match (choice.get("finish_reason").and_then(Value::as_str), refusal) {
-        (_, Some(why)) => Stop::Refused(why.into()),
-        (Some("content_filter"), None) => Stop::Refused("".into()),
-        (Some("length"), None) => Stop::Length,
-        _ => Stop::Finished,
+        (_, Some(why)) => StopReason::Refused(why.into()),
+        (Some("content_filter"), None) => StopReason::Refused("".into()),
+        (Some("length"), None) => StopReason::Length,
+        _ => StopReason::Finished,
     };
-    Some(Reply { text, stop, usage: usage(body, &["prompt_tokens"], "completion_tokens") })
+    Some(ModelReply { text, stop, usage: usage(body, &["prompt_tokens"], "completion_tokens") })
 }

@@ -9,10 +9,13 @@ use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
 
-use super::rules::{begun, composition_ended, fence, fits, is_over, next_version, stopped_by};
+use super::rules::{
+    check_fence, composition_ended, is_final, matches_query, new_row, next_version, stopped_by,
+};
 use super::{
-    Expect, Item, Items, Lease, Measured, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf,
-    Shelves, Store, StoreError, TakeOver, ToolStats, Word,
+    AppendRecord, Collection, ItemPage, KeyValueStore, Lease, Measured, NewRun, PendingCommand,
+    Precondition, Retention, RunListing, RunQuery, RunRow, Store, StoreError, StoredItem, TakeOver,
+    ToolStats,
 };
 
 /// Runs that are over and kept at most; the one that ended first goes first.
@@ -20,7 +23,7 @@ const ENDED_MAX: usize = 1_000;
 
 /// Runs in memory.
 pub struct MemoryStore {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<MemoryState>>,
     /// Alive as long as this handle is.
     owner: Arc<Owner>,
 }
@@ -29,19 +32,19 @@ pub struct MemoryStore {
 struct Owner(Arc<str>);
 
 #[derive(Default)]
-struct Kept {
+struct MemoryState {
     /// By the number that counts them.
-    runs: BTreeMap<u64, KeptRun>,
+    runs: BTreeMap<u64, MemoryRun>,
     numbers: BTreeMap<Arc<str>, u64>,
     ended: VecDeque<u64>,
     tools: BTreeMap<ToolId, ToolStats>,
-    words: Vec<Word>,
-    shelves: BTreeMap<Shelf, Vec<(u64, Item)>>,
+    words: Vec<PendingCommand>,
+    shelves: BTreeMap<Collection, Vec<(u64, StoredItem)>>,
     /// Numbers given so far, to runs and to handles.
     given: u64,
 }
 
-struct KeptRun {
+struct MemoryRun {
     row: RunRow,
     journal: Vec<Entry>,
     plan: Arc<Plan>,
@@ -58,37 +61,37 @@ impl MemoryStore {
     /// Another handle on the same runs, for another engine.
     #[must_use]
     pub fn peer(&self) -> MemoryStore {
-        let name = self.kept().next_number().to_string();
+        let name = self.state().next_number().to_string();
         MemoryStore { kept: self.kept.clone(), owner: Arc::new(Owner(name.into())) }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         // A panic while the lock is held leaves nothing half done: entries are added in one go.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl MemoryState {
     fn next_number(&mut self) -> u64 {
         self.given += 1;
         self.given
     }
 
-    fn run(&mut self, run_id: &Arc<str>) -> Result<&mut KeptRun, StoreError> {
+    fn run(&mut self, run_id: &Arc<str>) -> Result<&mut MemoryRun, StoreError> {
         let found = self.numbers.get(run_id).and_then(|number| self.runs.get_mut(number));
         found.ok_or_else(|| StoreError::Unknown { run_id: run_id.clone() })
     }
 
-    fn append(&mut self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+    fn append(&mut self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
         let run = self.run(&lease.run_id)?;
-        fence(&run.row, lease, record.expected)?;
+        check_fence(&run.row, lease, record.expected)?;
         run.journal.extend_from_slice(record.entries);
         run.row.length = run.journal.len() as u64;
         run.row.status = record.status;
         run.row.updated_ms = record.entries.last().map_or(run.row.updated_ms, |last| last.at_ms);
         // A run that was over is open again while it is being taken back.
         let reopened = run.row.ended_ms.take().is_some();
-        let ended = is_over(record.status).then(|| end(run, record.entries));
+        let ended = is_final(record.status).then(|| mark_ended(run, record.entries));
         if reopened {
             let number = self.numbers[&lease.run_id];
             self.ended.retain(|ended| *ended != number);
@@ -102,13 +105,13 @@ impl Kept {
         }
         if ended.is_some() {
             self.ended.push_back(self.numbers[&lease.run_id]);
-            self.forget(self.ended.len().saturating_sub(ENDED_MAX));
+            self.delete_oldest(self.ended.len().saturating_sub(ENDED_MAX));
         }
         Ok(())
     }
 
     /// Forgets so many of the runs that ended first.
-    fn forget(&mut self, count: usize) {
+    fn delete_oldest(&mut self, count: usize) {
         for number in self.ended.drain(..count) {
             if let Some(run) = self.runs.remove(&number) {
                 self.numbers.remove(&run.row.run_id);
@@ -117,7 +120,7 @@ impl Kept {
     }
 }
 
-fn end(run: &mut KeptRun, entries: &[Entry]) -> Measured {
+fn mark_ended(run: &mut MemoryRun, entries: &[Entry]) -> Measured {
     run.row.ended_ms = Some(run.row.updated_ms);
     run.row.owner = None;
     run.row.epoch += 1;
@@ -127,16 +130,16 @@ fn end(run: &mut KeptRun, entries: &[Entry]) -> Measured {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
-        let mut kept = self.kept();
+    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
+        let mut kept = self.state();
         let run_id = run.run_id.clone();
         if let Ok(there) = kept.run(&run_id) {
             let (expected, actual) = (record.expected, there.row.length);
             return Err(StoreError::Fenced { run_id, expected, actual });
         }
         let number = kept.next_number();
-        let kept_run = KeptRun {
-            row: begun(&run, &record, &self.owner.0),
+        let kept_run = MemoryRun {
+            row: new_row(&run, &record, &self.owner.0),
             journal: Vec::new(),
             plan: run.plan.clone(),
             owner: Arc::downgrade(&self.owner),
@@ -148,26 +151,26 @@ impl Store for MemoryStore {
         Ok(lease)
     }
 
-    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
-        self.kept().append(lease, record)
+    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
+        self.state().append(lease, record)
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.kept().run(run_id).map(|run| run.journal.clone()).unwrap_or_default())
+        Ok(self.state().run(run_id).map(|run| run.journal.clone()).unwrap_or_default())
     }
 
     async fn plan(&self, run_id: &Arc<str>, _limits: &Limits) -> Result<Arc<Plan>, StoreError> {
-        self.kept().run(run_id).map(|run| run.plan.clone())
+        self.state().run(run_id).map(|run| run.plan.clone())
     }
 
-    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        let mut kept = self.kept();
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        let mut kept = self.state();
         let run = kept.run(run_id)?;
         let run_id = run_id.clone();
         if run.row.ended_ms.is_some() && how != TakeOver::Reopen {
             return Err(StoreError::Ended { run_id, status: run.row.status });
         }
-        if let Some(owner) = run.owner.upgrade().filter(|_| how != TakeOver::Anyway) {
+        if let Some(owner) = run.owner.upgrade().filter(|_| how != TakeOver::Force) {
             return Err(StoreError::Owned { run_id, owner: owner.0.clone() });
         }
         run.owner = Arc::downgrade(&self.owner);
@@ -177,9 +180,9 @@ impl Store for MemoryStore {
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        let mut kept = self.kept();
+        let mut kept = self.state();
         let run = kept.run(&lease.run_id)?;
-        fence(&run.row, lease, run.row.length)?;
+        check_fence(&run.row, lease, run.row.length)?;
         run.owner = Weak::new();
         run.row.owner = None;
         run.row.epoch += 1;
@@ -187,15 +190,15 @@ impl Store for MemoryStore {
     }
 
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
-        Ok(self.kept().run(run_id).ok().map(|run| run.row.clone()))
+        Ok(self.state().run(run_id).ok().map(|run| run.row.clone()))
     }
 
-    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
-        let kept = self.kept();
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
+        let kept = self.state();
         let before = query.after.unwrap_or(u64::MAX);
-        let mut page = Runs::default();
+        let mut page = RunListing::default();
         for (number, run) in kept.runs.range(..before).rev() {
-            if fits(query, &run.row) {
+            if matches_query(query, &run.row) {
                 page.runs.push(run.row.clone());
                 if page.runs.len() >= query.limit {
                     page.next = Some(*number);
@@ -206,29 +209,29 @@ impl Store for MemoryStore {
         Ok(page)
     }
 
-    async fn unfinished(&self) -> Result<Runs, StoreError> {
-        let kept = self.kept();
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
+        let kept = self.state();
         let open = kept.runs.values().rev().filter(|run| run.row.ended_ms.is_none());
-        Ok(Runs { runs: open.map(|run| run.row.clone()).collect(), ..Runs::default() })
+        Ok(RunListing { runs: open.map(|run| run.row.clone()).collect(), ..RunListing::default() })
     }
 
-    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        let mut kept = self.kept();
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        let mut kept = self.state();
         let row = &kept.run(run_id)?.row;
         if row.ended_ms.is_some() {
             return Err(StoreError::Ended { run_id: run_id.clone(), status: row.status });
         }
         let number = kept.next_number();
-        kept.words.push(Word { number, run_id: run_id.clone(), text: text.clone() });
+        kept.words.push(PendingCommand { number, run_id: run_id.clone(), text: text.clone() });
         Ok(number)
     }
 
-    async fn words(&self) -> Result<Vec<Word>, StoreError> {
-        Ok(self.kept().words.clone())
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        Ok(self.state().words.clone())
     }
 
-    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.kept().words.retain(|word| word.number != number);
+    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
+        self.state().words.retain(|word| word.number != number);
         Ok(())
     }
 
@@ -237,36 +240,41 @@ impl Store for MemoryStore {
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
-        let mut kept = self.kept();
+        let mut kept = self.state();
         let surplus = retention.keep_last.map_or(0, |keep| kept.ended.len().saturating_sub(keep));
         let old = retention.ended_before_ms.map_or(0, |before| {
             let ended_ms = |number| kept.runs.get(number).and_then(|run| run.row.ended_ms);
             kept.ended.iter().take_while(|n| ended_ms(n).is_some_and(|at| at < before)).count()
         });
         let count = surplus.max(old);
-        kept.forget(count);
+        kept.delete_oldest(count);
         Ok(count as u64)
     }
 
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
-        Ok(self.kept().tools.values().cloned().collect())
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
+        Ok(self.state().tools.values().cloned().collect())
     }
 
-    fn shelves(&self) -> &dyn Shelves {
+    fn key_value(&self) -> &dyn KeyValueStore {
         self
     }
 }
 
 #[async_trait]
-impl Shelves for MemoryStore {
-    async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError> {
-        let mut kept = self.kept();
+impl KeyValueStore for MemoryStore {
+    async fn put(
+        &self,
+        collection: Collection,
+        item: &StoredItem,
+        expect: Precondition,
+    ) -> Result<u64, StoreError> {
+        let mut kept = self.state();
         let number = kept.next_number();
-        let items = kept.shelves.entry(shelf).or_default();
+        let items = kept.shelves.entry(collection).or_default();
         let there = items.iter_mut().find(|(_, there)| there.key == item.key);
         let version = there.as_ref().map(|(_, there)| there.version);
         let version = next_version(item, version, expect)?;
-        let item = Item { version, ..item.clone() };
+        let item = StoredItem { version, ..item.clone() };
         match there {
             Some((_, there)) => *there = item,
             None => items.push((number, item)),
@@ -274,38 +282,46 @@ impl Shelves for MemoryStore {
         Ok(version)
     }
 
-    async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError> {
-        let mut kept = self.kept();
-        let mut items = kept.shelves.entry(shelf).or_default().iter().map(|(_, item)| item);
+    async fn get(
+        &self,
+        collection: Collection,
+        key: &Arc<str>,
+    ) -> Result<Option<StoredItem>, StoreError> {
+        let mut kept = self.state();
+        let mut items = kept.shelves.entry(collection).or_default().iter().map(|(_, item)| item);
         Ok(items.find(|item| item.key == *key).cloned())
     }
 
-    async fn page(
+    async fn list(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Items, StoreError> {
-        let mut kept = self.kept();
-        let items = kept.shelves.entry(shelf).or_default().iter();
+    ) -> Result<ItemPage, StoreError> {
+        let mut kept = self.state();
+        let items = kept.shelves.entry(collection).or_default().iter();
         let behind = items.filter(|(number, _)| after.is_none_or(|after| *number > after));
         let some: Vec<_> = behind.take(limit).cloned().collect();
         let next = some.last().filter(|_| some.len() == limit).map(|(number, _)| *number);
         let items = some.into_iter().map(|(_, item)| item).collect();
-        Ok(Items { items, damaged: Vec::new(), next })
+        Ok(ItemPage { items, damaged: Vec::new(), next })
     }
 
-    async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError> {
-        let mut kept = self.kept();
-        let items = kept.shelves.entry(shelf).or_default();
+    async fn delete(&self, collection: Collection, key: &Arc<str>) -> Result<bool, StoreError> {
+        let mut kept = self.state();
+        let items = kept.shelves.entry(collection).or_default();
         let before = items.len();
         items.retain(|(_, item)| item.key != *key);
         Ok(items.len() < before)
     }
 
-    async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError> {
-        let mut kept = self.kept();
-        let items = kept.shelves.entry(shelf).or_default();
+    async fn delete_before(
+        &self,
+        collection: Collection,
+        before_ms: u64,
+    ) -> Result<u64, StoreError> {
+        let mut kept = self.state();
+        let items = kept.shelves.entry(collection).or_default();
         let before = items.len();
         items.retain(|(_, item)| item.at_ms >= before_ms);
         Ok((before - items.len()) as u64)

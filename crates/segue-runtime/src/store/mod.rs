@@ -4,11 +4,11 @@
 //! checked with every append in the same transaction: a writer that was given up for dead, and
 //! wakes, writes nothing. Whether an owner is alive is the store's to know.
 
-mod measure;
 mod memory;
-pub(crate) mod private;
+pub(crate) mod private_files;
 mod rules;
 mod sqlite;
+mod stats;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use segue_core::plan::bundle::BundleError;
 use segue_core::run::Entry;
 use segue_core::view::RunStatus;
 
-pub use measure::{Histogram, Measured, ToolStats};
 pub use memory::MemoryStore;
 pub(crate) use rules::{run_ended, stopped_by};
 pub use sqlite::{SqliteOptions, SqliteStore};
+pub use stats::{Histogram, Measured, ToolStats};
 
 /// Why a store could not do what it was asked. The variants are the decisions that follow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,7 @@ pub enum StoreError {
     },
     /// The plan of this run cannot be made again: set it aside, others go on.
     #[error("run {run_id} cannot go on: {reason}")]
-    Planless {
+    PlanUnavailable {
         /// The run.
         run_id: Arc<str>,
         /// Why not.
@@ -109,10 +109,10 @@ pub enum StoreError {
         version: Option<u64>,
     },
     /// What was kept under this key is not what was written: set it aside.
-    #[error("what is kept as `{key}` among the {} is damaged", shelf.as_str())]
-    Spoiled {
+    #[error("what is kept as `{key}` among the {} is damaged", collection.as_str())]
+    DamagedItem {
         /// The shelf.
-        shelf: Shelf,
+        collection: Collection,
         /// The key, as far as it can be read.
         key: Arc<str>,
     },
@@ -158,7 +158,7 @@ pub struct NewRun<'a> {
 
 /// What one turn adds to a run, all of it or nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct AppendRecord<'a> {
     /// How many entries are there already.
     pub expected: u64,
     /// What became true.
@@ -173,9 +173,9 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeOver {
     /// When nobody has it, or nobody who is alive.
-    IfLeft,
+    IfAbandoned,
     /// In any case: a person says so. Whoever has it writes nothing from then on.
-    Anyway,
+    Force,
     /// When it is over: a person wants it to be taken back. Else as [`TakeOver::IfLeft`].
     Reopen,
     /// As [`TakeOver::IfLeft`], by a process that goes on with every run it finds. A run during which two
@@ -234,7 +234,7 @@ pub struct RunQuery {
 
 /// Runs, and what could not be read among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Runs {
+pub struct RunListing {
     /// Newest first.
     pub runs: Vec<RunRow>,
     /// Runs that are set aside, and why.
@@ -254,7 +254,7 @@ pub struct Retention {
 
 /// What somebody wants of a run that somebody else has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct PendingCommand {
     /// Grows from word to word.
     pub number: u64,
     /// The run.
@@ -265,7 +265,7 @@ pub struct Word {
 
 /// Where texts are kept beside the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Shelf {
+pub enum Collection {
     /// Compositions to start from.
     Templates,
     /// Plans that were made of words, by plan id.
@@ -276,21 +276,21 @@ pub enum Shelf {
     Answers,
 }
 
-impl Shelf {
+impl Collection {
     /// Its name in a store.
     pub fn as_str(self) -> &'static str {
         match self {
-            Shelf::Templates => "templates",
-            Shelf::Plans => "plans",
-            Shelf::Requests => "requests",
-            Shelf::Answers => "answers",
+            Collection::Templates => "templates",
+            Collection::Plans => "plans",
+            Collection::Requests => "requests",
+            Collection::Answers => "answers",
         }
     }
 }
 
 /// A text on a shelf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct StoredItem {
     /// Its name, one of a kind on its shelf.
     pub key: Arc<str>,
     /// The text; a store does not read it.
@@ -303,9 +303,9 @@ pub struct Item {
 
 /// Texts of a shelf, and what could not be read among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Items {
+pub struct ItemPage {
     /// The one that was kept first comes first.
-    pub items: Vec<Item>,
+    pub items: Vec<StoredItem>,
     /// Those that are set aside.
     pub damaged: Vec<StoreError>,
     /// Where to go on, unless these are known to be the last ones.
@@ -314,7 +314,7 @@ pub struct Items {
 
 /// What has to be under a key for it to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum Precondition {
     /// Whatever is there is replaced.
     Anything,
     /// Nothing.
@@ -342,11 +342,11 @@ pub struct StoreFigures {
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Begins a run with its first entries, and takes it. As durable as [`Store::append`].
-    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError>;
+    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError>;
 
     /// Adds to a run. It is durable when this returns: nothing that the entries announce is done
     /// before. A run that is over is released.
-    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError>;
+    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError>;
 
     /// The whole journal of a run; empty when there is none.
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError>;
@@ -355,7 +355,7 @@ pub trait Store: Send + Sync {
     async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError>;
 
     /// Takes a run in order to go on with it; one that is over only to have it taken back.
-    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError>;
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError>;
 
     /// Gives a run back unfinished, so that anybody may take it.
     async fn release(&self, lease: &Lease) -> Result<(), StoreError>;
@@ -369,44 +369,44 @@ pub trait Store: Send + Sync {
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError>;
 
     /// Whether nobody has a run, or nobody who is alive: it moves when somebody takes it.
-    async fn is_left(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+    async fn is_abandoned(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
         Ok(self.run(run_id).await?.is_none_or(|row| row.owner.is_none()))
     }
 
     /// Runs in short, newest first, a page at a time.
-    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError>;
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError>;
 
     /// Every run that is not over.
-    async fn unfinished(&self) -> Result<Runs, StoreError>;
+    async fn unfinished(&self) -> Result<RunListing, StoreError>;
 
     /// Leaves a word for whoever has a run that is not over; the answer is its number.
-    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError>;
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError>;
 
     /// Every word that was not taken, the oldest first.
-    async fn words(&self) -> Result<Vec<Word>, StoreError>;
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError>;
 
     /// Throws a word away, because it was heeded or nobody will hear it.
-    async fn take_word(&self, number: u64) -> Result<(), StoreError>;
+    async fn remove_command(&self, number: u64) -> Result<(), StoreError>;
 
     /// Forgets runs that are over; the answer is how many.
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError>;
 
     /// Every run that is not what was written, and whatever else is set aside. Reads everything.
-    async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
+    async fn list_damaged(&self) -> Result<Vec<StoreError>, StoreError> {
         Ok(Vec::new())
     }
 
     /// Forgets what [`Store::damaged`] names, unless somebody who is alive has it; the answer is how
     /// many runs that were.
-    async fn forget_damaged(&self) -> Result<u64, StoreError> {
+    async fn delete_damaged(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 
     /// What was measured of every tool that was called, by id; a composition counts as a tool.
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError>;
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError>;
 
     /// The texts that it keeps beside the runs.
-    fn shelves(&self) -> &dyn Shelves;
+    fn key_value(&self) -> &dyn KeyValueStore;
 
     /// Whether a write would succeed now: writes something, durably, and takes it away again.
     async fn try_write(&self) -> Result<(), StoreError>;
@@ -419,25 +419,38 @@ pub trait Store: Send + Sync {
 
 /// Keeps a few texts, each under a key. Part of a store, so that whoever wraps one passes it on.
 #[async_trait]
-pub trait Shelves: Send + Sync {
+pub trait KeyValueStore: Send + Sync {
     /// Keeps a text under the key of `item`, if what is there is as expected; the answer is its
     /// version, whatever that of `item` says. Durable when this returns.
-    async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError>;
+    async fn put(
+        &self,
+        collection: Collection,
+        item: &StoredItem,
+        expect: Precondition,
+    ) -> Result<u64, StoreError>;
 
     /// The text under a key.
-    async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError>;
+    async fn get(
+        &self,
+        collection: Collection,
+        key: &Arc<str>,
+    ) -> Result<Option<StoredItem>, StoreError>;
 
     /// The texts of a shelf, those behind `after`, so many at most.
-    async fn page(
+    async fn list(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Items, StoreError>;
+    ) -> Result<ItemPage, StoreError>;
 
     /// Throws away what is under a key, damaged or not; the answer is whether there was something.
-    async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError>;
+    async fn delete(&self, collection: Collection, key: &Arc<str>) -> Result<bool, StoreError>;
 
     /// Throws away what was written before then; the answer is how many that were.
-    async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError>;
+    async fn delete_before(
+        &self,
+        collection: Collection,
+        before_ms: u64,
+    ) -> Result<u64, StoreError>;
 }

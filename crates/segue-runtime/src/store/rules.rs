@@ -10,15 +10,17 @@ use segue_core::tool::COMPOSITION;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 
-use super::{Expect, Item, Lease, Measured, NewRun, Record, RunQuery, RunRow, StoreError};
+use super::{
+    AppendRecord, Lease, Measured, NewRun, Precondition, RunQuery, RunRow, StoreError, StoredItem,
+};
 
 /// Whether nothing more happens in a run that stands so.
-pub(super) fn is_over(status: RunStatus) -> bool {
+pub(super) fn is_final(status: RunStatus) -> bool {
     !matches!(status, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
 }
 
 /// Whether a run is among those that are wanted.
-pub(super) fn fits(query: &RunQuery, run: &RunRow) -> bool {
+pub(super) fn matches_query(query: &RunQuery, run: &RunRow) -> bool {
     (query.statuses.is_empty() || query.statuses.contains(&run.status))
         && query.name.as_ref().is_none_or(|name| run.name.contains(&**name))
         && query.since_ms.is_none_or(|since| run.started_ms >= since)
@@ -29,7 +31,7 @@ pub(super) fn fits(query: &RunQuery, run: &RunRow) -> bool {
 }
 
 /// What every append is held against.
-pub(super) fn fence(row: &RunRow, lease: &Lease, expected: u64) -> Result<(), StoreError> {
+pub(super) fn check_fence(row: &RunRow, lease: &Lease, expected: u64) -> Result<(), StoreError> {
     let run_id = row.run_id.clone();
     if row.epoch != lease.epoch {
         return Err(StoreError::Lost { run_id, epoch: lease.epoch, actual: row.epoch });
@@ -42,14 +44,14 @@ pub(super) fn fence(row: &RunRow, lease: &Lease, expected: u64) -> Result<(), St
 
 /// The version that a text gets, if the one that is there is as expected.
 pub(super) fn next_version(
-    item: &Item,
+    item: &StoredItem,
     there: Option<u64>,
-    expect: Expect,
+    expect: Precondition,
 ) -> Result<u64, StoreError> {
     let fits = match expect {
-        Expect::Anything => true,
-        Expect::Absent => there.is_none(),
-        Expect::Version(version) => there == Some(version),
+        Precondition::Anything => true,
+        Precondition::Absent => there.is_none(),
+        Precondition::Version(version) => there == Some(version),
     };
     if !fits {
         return Err(StoreError::Changed { key: item.key.clone(), version: there });
@@ -89,7 +91,7 @@ pub(crate) fn run_ended(
 }
 
 /// How a run stands before its first entries.
-pub(super) fn begun(run: &NewRun<'_>, record: &Record<'_>, owner: &Arc<str>) -> RunRow {
+pub(super) fn new_row(run: &NewRun<'_>, record: &AppendRecord<'_>, owner: &Arc<str>) -> RunRow {
     let started_ms = record.entries.first().map_or(0, |entry| entry.at_ms);
     RunRow {
         run_id: run.run_id.clone(),

@@ -26,8 +26,8 @@ use segue_core::value::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
 
-use super::orphans::{self, Abandoned};
-use super::{Call, Tool, ToolError, ToolRunner};
+use super::orphans::{self, AbandonedCall};
+use super::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// The namespace of commands.
 pub const COMMAND: &str = "command";
@@ -71,8 +71,11 @@ pub struct CommandConfig {
 /// The tool of a command, or what is wrong with its configuration.
 pub fn tool(name: &str, config: &CommandConfig, limits: &Limits) -> Result<Tool, String> {
     let (program, rest) = config.argv.split_first().ok_or("`argv` is empty")?;
-    let words: Result<Vec<Word>, String> =
-        rest.iter().enumerate().map(|(index, item)| Word::parse(index + 1, item, limits)).collect();
+    let words: Result<Vec<ArgvItem>, String> = rest
+        .iter()
+        .enumerate()
+        .map(|(index, item)| ArgvItem::parse(index + 1, item, limits))
+        .collect();
     let spec = spec(name, config);
     let command = Command {
         program: program_path(program, config.cwd.as_deref())?,
@@ -100,7 +103,7 @@ fn spec(name: &str, config: &CommandConfig) -> ToolSpec {
         },
         rollback: if reads { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
         backend: Backend::Command,
-        behind: Some(behind(config)),
+        backend_hash: Some(source_description(config)),
         ..ToolSpec::new(
             ToolId::new(COMMAND, name),
             config.description.as_str(),
@@ -110,7 +113,7 @@ fn spec(name: &str, config: &CommandConfig) -> ToolSpec {
 }
 
 /// The hash of what is started: its words, where, and the names that it finds in its environment.
-fn behind(config: &CommandConfig) -> Arc<str> {
+fn source_description(config: &CommandConfig) -> Arc<str> {
     let cwd = config.cwd.as_ref().map(|cwd| cwd.display().to_string());
     let names = config.env.keys().map(|name| Value::from(name.as_str()));
     let started = Value::object([
@@ -142,7 +145,7 @@ fn program_path(program: &Value, cwd: Option<&Path>) -> Result<PathBuf, String> 
 }
 
 /// One item of argv, which becomes exactly one argument.
-struct Word {
+struct ArgvItem {
     index: usize,
     template: ArgsTemplate,
     /// Whether its first character comes from an argument.
@@ -151,8 +154,8 @@ struct Word {
     ends_options: bool,
 }
 
-impl Word {
-    fn parse(index: usize, item: &Value, limits: &Limits) -> Result<Word, String> {
+impl ArgvItem {
+    fn parse(index: usize, item: &Value, limits: &Limits) -> Result<ArgvItem, String> {
         if matches!(item, Value::Null | Value::Array(_) | Value::Object(_)) {
             return Err(format!("`argv[{index}]` is {} and not text", item.kind()));
         }
@@ -163,7 +166,7 @@ impl Word {
         let template = ArgsTemplate::parse(&Value::from(text.as_str()), limits)
             .map_err(|why| format!("`argv[{index}]`: {why}"))?;
         let open_start = text.starts_with("{{");
-        Ok(Word { index, template, open_start, ends_options: text == "--" })
+        Ok(ArgvItem { index, template, open_start, ends_options: text == "--" })
     }
 
     fn fill(&self, args: &Value, limits: &Limits, options: bool) -> Result<String, ToolError> {
@@ -192,7 +195,7 @@ impl Word {
 
 struct Command {
     program: PathBuf,
-    words: Vec<Word>,
+    words: Vec<ArgvItem>,
     cwd: Option<PathBuf>,
     env: BTreeMap<String, String>,
     timeout: Option<Duration>,
@@ -203,11 +206,11 @@ struct Command {
 
 #[async_trait]
 impl ToolRunner for Command {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let argv = self.argv(&call.args)?;
         orphans::is_free(&call.key).await;
         let started = self.start(&call, &argv)?;
-        let family = Abandoned::unless_answered(call.key.clone());
+        let family = AbandonedCall::unless_answered(call.key.clone());
         let running = started.finish(call.args.to_json(), &self.limits);
         let output = match self.timeout {
             None => running.await,
@@ -236,7 +239,7 @@ impl Command {
         Ok(argv)
     }
 
-    fn start(&self, call: &Call, argv: &[String]) -> Result<Running, ToolError> {
+    fn start(&self, call: &ToolRequest, argv: &[String]) -> Result<Running, ToolError> {
         let mut command = tokio::process::Command::new(&self.program);
         command.args(argv).env_clear();
         for name in ENV_KEPT {
@@ -269,7 +272,7 @@ impl Command {
         if self.read_only {
             return ToolError::Refused { code: Code::Timeout, message, retryable: true };
         }
-        ToolError::Silent { message }
+        ToolError::NoAnswer { message }
     }
 
     fn value(&self, output: Output) -> Result<Value, ToolError> {
@@ -379,7 +382,7 @@ impl Running {
                 }
             }
         };
-        let status = status.map_err(|error| ToolError::Silent { message: error.to_string() })?;
+        let status = status.map_err(|error| ToolError::NoAnswer { message: error.to_string() })?;
         Ok(Output { status, stdout, stderr })
     }
 }

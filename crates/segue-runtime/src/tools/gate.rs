@@ -21,7 +21,7 @@ use segue_core::tool::{BUILTIN, ToolSpec};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use self::health::{Health, Refusal, Sign};
+use self::health::{CallOutcome, GateRefusal, Health};
 use super::ToolError;
 
 /// How many calls may be under way at once, beside the bound of all calls in [`Limits`].
@@ -35,9 +35,9 @@ pub struct Concurrency {
 
 /// Where calls wait before they leave.
 pub struct Gate {
-    all: Arc<Bound>,
-    sources: BTreeMap<Arc<str>, Arc<Bound>>,
-    lanes: BTreeMap<ToolId, Lane>,
+    all: Arc<CallLimit>,
+    sources: BTreeMap<Arc<str>, Arc<CallLimit>>,
+    tools: BTreeMap<ToolId, ToolLimits>,
     /// What time is counted from.
     since: Instant,
     /// For what is said when there are too many retries.
@@ -45,24 +45,24 @@ pub struct Gate {
 }
 
 /// So many at once.
-struct Bound {
+struct CallLimit {
     max: usize,
     slots: Semaphore,
 }
 
-impl Bound {
+impl CallLimit {
     /// A bound of so many: the one before, if it was that, so that those who are behind it count.
-    fn of(max: usize, before: Option<&Arc<Bound>>) -> Arc<Bound> {
+    fn of(max: usize, before: Option<&Arc<CallLimit>>) -> Arc<CallLimit> {
         let max = max.min(Semaphore::MAX_PERMITS);
         let same = before.filter(|before| before.max == max).cloned();
-        same.unwrap_or_else(|| Arc::new(Bound { max, slots: Semaphore::new(max) }))
+        same.unwrap_or_else(|| Arc::new(CallLimit { max, slots: Semaphore::new(max) }))
     }
 }
 
 /// What concerns the calls of one tool.
-struct Lane {
-    tool: Option<Arc<Bound>>,
-    source: Option<Arc<Bound>>,
+struct ToolLimits {
+    tool: Option<Arc<CallLimit>>,
+    source: Option<Arc<CallLimit>>,
     /// Whether its calls wait for calls of other tools. They hold no slot that those need.
     waits_for_parts: bool,
     /// Built-in tools have none: they are this process, or reach a different host each time.
@@ -79,25 +79,25 @@ impl Gate {
         before: Option<&Gate>,
     ) -> Gate {
         let known = |name: &Arc<str>| before.and_then(|gate| gate.sources.get(name));
-        let sources: BTreeMap<Arc<str>, Arc<Bound>> = concurrency
+        let sources: BTreeMap<Arc<str>, Arc<CallLimit>> = concurrency
             .sources
             .iter()
-            .map(|(name, max)| (name.clone(), Bound::of(*max as usize, known(name))))
+            .map(|(name, max)| (name.clone(), CallLimit::of(*max as usize, known(name))))
             .collect();
         let lane = |tool: &ToolSpec| {
-            let known = before.and_then(|gate| gate.lanes.get(&tool.id)?.tool.as_ref());
-            let bound = |max: &u32| Bound::of(*max as usize, known);
+            let known = before.and_then(|gate| gate.tools.get(&tool.id)?.tool.as_ref());
+            let bound = |max: &u32| CallLimit::of(*max as usize, known);
             let source = sources.get(tool.id.namespace());
-            Lane {
+            ToolLimits {
                 tool: concurrency.tools.get(&tool.id).map(bound),
-                source: source.filter(|_| tool.composed.is_none()).cloned(),
-                waits_for_parts: tool.composed.is_some(),
+                source: source.filter(|_| tool.code_tool.is_none()).cloned(),
+                waits_for_parts: tool.code_tool.is_some(),
                 health: (tool.id.namespace() != BUILTIN).then(|| Mutex::new(Health::new(limits))),
             }
         };
         Gate {
-            all: Bound::of(limits.calls_max, before.map(|gate| &gate.all)),
-            lanes: tools.map(|tool| (tool.id.clone(), lane(tool))).collect(),
+            all: CallLimit::of(limits.calls_max, before.map(|gate| &gate.all)),
+            tools: tools.map(|tool| (tool.id.clone(), lane(tool))).collect(),
             sources,
             since: Instant::now(),
             retry_percent_max: limits.retry_percent_max,
@@ -105,11 +105,11 @@ impl Gate {
     }
 
     /// Waits until a call may leave. The error is why it must not, and is surely not in doubt.
-    pub async fn enter(&self, tool: &ToolId, is_retry: bool) -> Result<Pass<'_>, ToolError> {
+    pub async fn enter(&self, tool: &ToolId, is_retry: bool) -> Result<Permit<'_>, ToolError> {
         if let Some(entered) = self.try_enter(tool, is_retry) {
             return entered;
         }
-        let lane = self.lane(tool)?;
+        let lane = self.limits_of(tool)?;
         // Before the queue, so that a source in trouble does not make everybody wait for a no; and
         // behind it again, because it may have got into trouble meanwhile.
         if let Some(health) = lane.health() {
@@ -125,8 +125,12 @@ impl Gate {
     }
 
     /// The same for a call that need not wait; nothing when it has to.
-    pub fn try_enter(&self, tool: &ToolId, is_retry: bool) -> Option<Result<Pass<'_>, ToolError>> {
-        let lane = match self.lane(tool) {
+    pub fn try_enter(
+        &self,
+        tool: &ToolId,
+        is_retry: bool,
+    ) -> Option<Result<Permit<'_>, ToolError>> {
+        let lane = match self.limits_of(tool) {
             Ok(lane) => lane,
             Err(unknown) => return Some(Err(unknown)),
         };
@@ -134,8 +138,8 @@ impl Gate {
         Some(self.admit(tool, lane, slots, is_retry))
     }
 
-    fn lane(&self, tool: &ToolId) -> Result<&Lane, ToolError> {
-        self.lanes.get(tool).ok_or_else(|| {
+    fn limits_of(&self, tool: &ToolId) -> Result<&ToolLimits, ToolError> {
+        self.tools.get(tool).ok_or_else(|| {
             let message = format!("Tool not found in registry: {tool}");
             ToolError::refused(Code::UnknownTool, message)
         })
@@ -145,10 +149,10 @@ impl Gate {
     fn admit<'a>(
         &'a self,
         tool: &ToolId,
-        lane: &'a Lane,
+        lane: &'a ToolLimits,
         slots: Slots<'a>,
         is_retry: bool,
-    ) -> Result<Pass<'a>, ToolError> {
+    ) -> Result<Permit<'a>, ToolError> {
         let entered = Instant::now();
         let is_probe = match lane.health() {
             None => false,
@@ -156,12 +160,12 @@ impl Gate {
                 .admit(self.millis(entered), is_retry)
                 .map_err(|refusal| self.refuse(tool, refusal))?,
         };
-        Ok(Pass { gate: self, lane, entered, is_probe, settled: false, _slots: slots })
+        Ok(Permit { gate: self, lane, entered, is_probe, settled: false, _slots: slots })
     }
 
     /// Every slot that a call needs, when nobody waits for any of them.
-    fn free_slots<'a>(&'a self, lane: &'a Lane) -> Option<Slots<'a>> {
-        let free = |bound: Option<&'a Bound>| match bound {
+    fn free_slots<'a>(&'a self, lane: &'a ToolLimits) -> Option<Slots<'a>> {
+        let free = |bound: Option<&'a CallLimit>| match bound {
             None => Some(None),
             Some(bound) => bound.slots.try_acquire().ok().map(Some),
         };
@@ -169,7 +173,7 @@ impl Gate {
     }
 
     /// The slots of the process, for a call that takes one.
-    fn all(&self, lane: &Lane) -> Option<&Bound> {
+    fn all(&self, lane: &ToolLimits) -> Option<&CallLimit> {
         (!lane.waits_for_parts).then_some(&*self.all)
     }
 
@@ -177,9 +181,9 @@ impl Gate {
         u64::try_from(at.duration_since(self.since).as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn refuse(&self, tool: &ToolId, refusal: Refusal) -> ToolError {
+    fn refuse(&self, tool: &ToolId, refusal: GateRefusal) -> ToolError {
         match refusal {
-            Refusal::NoBudget => {
+            GateRefusal::NoBudget => {
                 let message = format!(
                     "the retry budget of `{tool}` is used up: more than {} % of its calls were \
                      retries",
@@ -187,7 +191,7 @@ impl Gate {
                 );
                 ToolError::refused(Code::Limit, message)
             }
-            Refusal::Open { retry_after_ms } => ToolError::Unreachable {
+            GateRefusal::Open { retry_after_ms } => ToolError::Unreachable {
                 message: format!("`{tool}` did not answer many times in a row and is left alone"),
                 retry_after: Some(Duration::from_millis(retry_after_ms)),
             },
@@ -195,22 +199,22 @@ impl Gate {
     }
 }
 
-impl Lane {
+impl ToolLimits {
     fn health(&self) -> Option<MutexGuard<'_, Health>> {
         // Numbers that are changed one at a time: a panic leaves nothing half done.
         Some(self.health.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-async fn acquire(bound: Option<&Bound>) -> Option<SemaphorePermit<'_>> {
+async fn acquire(bound: Option<&CallLimit>) -> Option<SemaphorePermit<'_>> {
     Some(bound?.slots.acquire().await.expect("nobody closes a gate"))
 }
 
 /// A call that may leave, with the slots that it holds until it is over.
 #[must_use]
-pub struct Pass<'a> {
+pub struct Permit<'a> {
     gate: &'a Gate,
-    lane: &'a Lane,
+    lane: &'a ToolLimits,
     entered: Instant,
     is_probe: bool,
     settled: bool,
@@ -220,15 +224,15 @@ pub struct Pass<'a> {
 /// Of its tool, of its source, of the process.
 type Slots<'a> = [Option<SemaphorePermit<'a>>; 3];
 
-impl Pass<'_> {
+impl Permit<'_> {
     /// Says how the call went, and hears how long it took.
-    pub fn settle(mut self, answered: bool) -> Duration {
+    pub fn finish(mut self, answered: bool) -> Duration {
         let now = Instant::now();
-        self.tell(if answered { Sign::Answered } else { Sign::Absent }, now);
+        self.tell(if answered { CallOutcome::Answered } else { CallOutcome::Absent }, now);
         now.duration_since(self.entered)
     }
 
-    fn tell(&mut self, sign: Sign, now: Instant) {
+    fn tell(&mut self, sign: CallOutcome, now: Instant) {
         self.settled = true;
         if let Some(mut health) = self.lane.health() {
             health.settle(self.gate.millis(now), self.is_probe, sign);
@@ -236,11 +240,11 @@ impl Pass<'_> {
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Permit<'_> {
     /// A call that was given up has shown nothing; only the next one may be a probe again.
     fn drop(&mut self) {
         if !self.settled {
-            self.tell(Sign::None, Instant::now());
+            self.tell(CallOutcome::None, Instant::now());
         }
     }
 }
@@ -273,7 +277,7 @@ mod tests {
             assert!(new.try_enter(&id, false).is_none(), "{bounds:?}");
             let wider = gate(&spec, bounds.map(|bound| bound + 1), Some(&new));
             assert!(wider.try_enter(&id, false).is_some(), "{bounds:?}");
-            pass.settle(true);
+            pass.finish(true);
             assert!(new.try_enter(&id, false).is_some(), "{bounds:?}");
         }
     }

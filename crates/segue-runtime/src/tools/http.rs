@@ -6,8 +6,8 @@
 //! part of the path that it was meant for.
 
 pub mod address;
+pub(crate) mod client;
 pub(in crate::tools) mod connect;
-pub(crate) mod engine;
 pub mod fetch;
 
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ use async_trait::async_trait;
 use reqwest::Url;
 use segue_core::compile::source::Span;
 use segue_core::diagnostic::Code;
-use segue_core::expr::{ArgsTemplate, EvalError, Piece, Template};
+use segue_core::expr::{ArgsTemplate, EvalError, Template, TemplatePiece};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec, hex_digest};
 use segue_core::value::Value;
 
-use super::{Call, Tool, ToolError, ToolRunner};
+use super::{Tool, ToolError, ToolRequest, ToolRunner};
 use address::AddressPolicy;
-use engine::{Engine, Request, TIMEOUT_DEFAULT, percent_encode};
+use client::{HttpClient, HttpRequest, TIMEOUT_DEFAULT, percent_encode};
 
 /// What connections to an address are encrypted with, for whoever else sends something.
 pub fn tls_for(address: &str) -> rustls::ClientConfig {
@@ -75,7 +75,7 @@ pub fn tool(name: &str, config: &HttpConfig, limits: &Limits) -> Result<Tool, St
     let method = if config.method.is_empty() { "GET" } else { &config.method }.to_ascii_uppercase();
     let headers = config.headers.iter().map(|(name, text)| (name, Value::from(text.as_str())));
     let operation = Operation {
-        engine: Engine::new(address.policy(), limits.clone()),
+        engine: HttpClient::new(address.policy(), limits.clone()),
         headers: templates(headers, &limits)?,
         query: templates(config.query.iter().map(|(k, v)| (k, v.clone())), &limits)?,
         body: config.body.as_ref().map(|body| ArgsTemplate::parse(body, &limits)).transpose()?,
@@ -105,7 +105,7 @@ fn spec(name: &str, config: &HttpConfig, method: &str) -> ToolSpec {
         },
         rollback: if read_only { DeclaredRollback::NotNeeded } else { DeclaredRollback::Unknown },
         backend: Backend::Http,
-        behind: Some(hex_digest(format!("{method} {}", config.url).as_bytes()).into()),
+        backend_hash: Some(hex_digest(format!("{method} {}", config.url).as_bytes()).into()),
         ..ToolSpec::new(
             ToolId::new(HTTP, name),
             config.description.as_str(),
@@ -129,7 +129,7 @@ fn templates<'a>(
 }
 
 struct Operation {
-    engine: Engine,
+    engine: HttpClient,
     method: String,
     address: Address,
     headers: Templates,
@@ -141,14 +141,14 @@ struct Operation {
 
 #[async_trait]
 impl ToolRunner for Operation {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let request = self.request(&call)?;
         self.engine.send(request).await.map(|answer| answer.body)
     }
 }
 
 impl Operation {
-    fn request(&self, call: &Call) -> Result<Request, ToolError> {
+    fn request(&self, call: &ToolRequest) -> Result<HttpRequest, ToolError> {
         let refuse = |what: String| ToolError::refused(Code::InputSchema, what);
         let mut url = self.address.fill(&call.args, &self.limits)?;
         let query = Value::object(self.filled(&self.query, &call.args)?);
@@ -161,8 +161,8 @@ impl Operation {
             .collect();
         let body = self.body.as_ref().map(|body| body.eval(&call.args, &self.limits));
         let body = body.transpose().map_err(unfilled)?;
-        let request = Request::new(call, &self.method, url, &headers, body.as_ref())?;
-        Ok(Request { timeout: self.timeout, ..request })
+        let request = HttpRequest::new(call, &self.method, url, &headers, body.as_ref())?;
+        Ok(HttpRequest { timeout: self.timeout, ..request })
     }
 
     /// The values for these arguments, without those of which there is none.
@@ -196,16 +196,16 @@ impl Address {
         let template = Template::parse(&url.into(), Span::default(), limits);
         let pieces = match template.map_err(|error| format!("`url`: {}", error.message))? {
             Template::Text(pieces) => pieces,
-            Template::Literal(text) => vec![Piece::Text(text.to_string().into())],
+            Template::Literal(text) => vec![TemplatePiece::Text(text.to_string().into())],
             _ => return Err(origin_wanted()),
         };
-        let Some(Piece::Text(head)) = pieces.first() else { return Err(origin_wanted()) };
+        let Some(TemplatePiece::Text(head)) = pieces.first() else { return Err(origin_wanted()) };
         let origin = origin(head, pieces.len() > 1)?;
         let parts: Result<Vec<Part>, String> = pieces
             .iter()
             .map(|piece| match piece {
-                Piece::Text(text) => Ok(Part::Text(text.clone())),
-                Piece::Expr(expr) => {
+                TemplatePiece::Text(text) => Ok(Part::Text(text.clone())),
+                TemplatePiece::Expr(expr) => {
                     let hole = Value::from(format!("{{{{ {} }}}}", expr.text().trim()));
                     ArgsTemplate::parse(&hole, limits).map(Part::Hole)
                 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use segue_core::composed::{AsksWhen, Composed};
+use segue_core::code_tools::{CodeTool, ConfirmWhen};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::schema::Schema;
@@ -16,7 +16,7 @@ use segue_core::tool::{Annotations, DeclaredRollback, LOCAL, ToolSpec};
 use segue_core::value::Value;
 use uuid::Uuid;
 
-use super::{Asker, Call, Tool, ToolError, ToolRunner};
+use super::{CallChannel, Tool, ToolError, ToolRequest, ToolRunner};
 
 /// A tool in Rust. Everything but a name, a description, parameters and the work is optional.
 ///
@@ -96,7 +96,7 @@ pub trait LocalTool: Send + Sync {
     }
 
     /// With which arguments a person is asked first, beside what follows from its effect.
-    fn requires_confirmation(&self) -> Option<AsksWhen> {
+    fn requires_confirmation(&self) -> Option<ConfirmWhen> {
         None
     }
 
@@ -117,20 +117,20 @@ impl Tool {
             output: tool.output().map(|schema| Arc::new(Schema::new(schema))),
             annotations: tool.annotations(),
             rollback: tool.rollback(),
-            asks_when: tool.requires_confirmation(),
-            composed: (!parts.is_empty()).then(|| Composed::new(parts, tool.atomic())),
+            confirm_when: tool.requires_confirmation(),
+            code_tool: (!parts.is_empty()).then(|| CodeTool::new(parts, tool.atomic())),
             ..ToolSpec::new(id, tool.description(), Arc::new(Schema::new(tool.parameters())))
         };
-        Tool { spec: Arc::new(spec), runner: Arc::new(Local(tool)) }
+        Tool { spec: Arc::new(spec), runner: Arc::new(LocalRunner(tool)) }
     }
 }
 
-struct Local(Arc<dyn LocalTool>);
+struct LocalRunner(Arc<dyn LocalTool>);
 
 #[async_trait]
-impl ToolRunner for Local {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
-        let Call { args, run_id, step, attempt, key, asker, .. } = call;
+impl ToolRunner for LocalRunner {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
+        let ToolRequest { args, run_id, step, attempt, key, asker, .. } = call;
         let registry = ScopedRegistry(asker);
         let temporary = OnceLock::new();
         let context = ToolContext { run_id, step, attempt, key, registry, temporary };
@@ -178,7 +178,7 @@ impl ToolContext {
 
 /// The tools that a [`LocalTool`] declared, for the duration of one call of it.
 #[derive(Clone, Debug)]
-pub struct ScopedRegistry(Option<Asker>);
+pub struct ScopedRegistry(Option<CallChannel>);
 
 impl ScopedRegistry {
     /// Calls a tool once, under the rules of every call: arguments and value must fit its schemas,

@@ -3,18 +3,18 @@
 //! A runner calls, once, and says how it went. It never retries, waits for its turn or decides
 //! anything: that is the core's. Dropping a call's future ends the call, child processes included.
 
-pub(crate) mod allowed;
-pub(crate) mod ask;
 pub mod builtin;
+pub(crate) mod call_channel;
+pub(crate) mod call_scope;
+pub(crate) mod call_updates;
 pub mod command;
 pub mod gate;
 pub mod http;
 pub mod local;
 pub mod mcp;
-pub(crate) mod notes;
 pub(crate) mod orphans;
-pub(crate) mod reach;
-pub mod secret;
+pub mod redact;
+pub(crate) mod toolset_guard;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::run::{Failure, Overwrites, Purpose};
-use segue_core::tool::{Observed, ToolSpec};
+use segue_core::tool::{ObservedStats, ToolSpec};
 use segue_core::value::Value;
 
-pub use ask::Asker;
-pub use notes::Progress;
+pub use call_channel::CallChannel;
+pub use call_updates::Progress;
 pub use orphans::{end_left_servers, settle, started_folder};
 
 /// One call of a tool.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ToolRequest {
     /// The tool.
     pub tool: ToolId,
     /// Its arguments, already checked against its schema.
@@ -55,14 +55,14 @@ pub struct Call {
     /// What it may overwrite.
     pub overwrites: Overwrites,
     /// How it reaches a person, or tools that it declared, if it may have to.
-    pub asker: Option<Asker>,
+    pub asker: Option<CallChannel>,
     /// What finds it, when it was made before and only its answer is wanted. Only runners that said
     /// so of a call are asked to find one.
     pub follows: Option<Value>,
 }
 
 /// Whether a call is of a fallback: its key says which.
-pub(crate) fn is_fallback(call: &Call) -> bool {
+pub(crate) fn is_fallback(call: &ToolRequest) -> bool {
     call.key.rsplit_once('/').is_some_and(|(_, last)| last.contains('~'))
 }
 
@@ -89,7 +89,7 @@ pub enum ToolError {
     },
     /// The call was sent and no answer came: nobody knows whether the tool did its work.
     #[error("{message}")]
-    Silent {
+    NoAnswer {
         /// What went wrong.
         message: String,
     },
@@ -111,15 +111,15 @@ impl From<ToolError> for Failure {
     fn from(error: ToolError) -> Failure {
         match error {
             ToolError::Refused { code, message, retryable } => {
-                Failure { retryable, ..Failure::lasting(code, message) }
+                Failure { retryable, ..Failure::permanent(code, message) }
             }
             ToolError::Unreachable { message, retry_after } => {
                 let millis =
                     retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-                Failure { retry_after_ms: millis, ..Failure::passing(Code::Unreachable, message) }
+                Failure { retry_after_ms: millis, ..Failure::transient(Code::Unreachable, message) }
             }
-            ToolError::Silent { message } => {
-                Failure { in_doubt: true, ..Failure::passing(Code::InDoubt, message) }
+            ToolError::NoAnswer { message } => {
+                Failure { in_doubt: true, ..Failure::transient(Code::InDoubt, message) }
             }
         }
     }
@@ -130,7 +130,7 @@ impl From<Failure> for ToolError {
         let Failure { code, message, retryable, in_doubt, retry_after_ms, .. } = failure;
         let message = message.to_string();
         match code {
-            _ if in_doubt => ToolError::Silent { message },
+            _ if in_doubt => ToolError::NoAnswer { message },
             Code::Unreachable if retryable => ToolError::Unreachable {
                 message,
                 retry_after: retry_after_ms.map(Duration::from_millis),
@@ -144,7 +144,7 @@ impl From<Failure> for ToolError {
 #[async_trait]
 pub trait ToolRunner: Send + Sync {
     /// Calls the tool once.
-    async fn call(&self, call: Call) -> Result<Value, ToolError>;
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError>;
 
     /// Whether a call may have to ask for something on its way: a person, or another tool.
     fn may_ask(&self) -> bool {
@@ -187,7 +187,7 @@ impl Registry {
     }
 
     /// Makes known what earlier calls have shown.
-    pub fn observe(&mut self, observed: &BTreeMap<ToolId, Observed>) {
+    pub fn observe(&mut self, observed: &BTreeMap<ToolId, ObservedStats>) {
         for (id, tool) in &mut self.tools {
             if let Some(observed) = observed.get(id) {
                 Arc::make_mut(&mut tool.spec).observed = Some(observed.clone());

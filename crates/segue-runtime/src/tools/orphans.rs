@@ -29,7 +29,7 @@ use std::time::Instant;
 use tokio::sync::Mutex;
 
 pub use abandoned::settle;
-pub(super) use abandoned::{Abandoned, is_free};
+pub(super) use abandoned::{AbandonedCall, is_free};
 
 /// The variable that holds a call's key.
 pub(super) const KEY: &str = "SEGUE_KEY";
@@ -68,12 +68,12 @@ pub(crate) struct Orphans {
 /// What processes carried at one time.
 struct Seen {
     begun: Instant,
-    left: Left,
+    left: LeftProcesses,
 }
 
 /// What may be left of those who have ended.
 #[derive(Default)]
-struct Left {
+struct LeftProcesses {
     /// The keys of calls.
     keys: BTreeSet<String>,
     /// Whether there are servers that nobody has any more.
@@ -118,10 +118,10 @@ mod system;
 mod system {
     use std::sync::Arc;
 
-    use super::Left;
+    use super::LeftProcesses;
 
-    pub(super) fn left() -> Left {
-        Left::default()
+    pub(super) fn left() -> LeftProcesses {
+        LeftProcesses::default()
     }
 
     pub(super) fn owner_of(_output: &std::io::PipeReader) -> Option<String> {

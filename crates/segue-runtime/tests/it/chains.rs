@@ -11,14 +11,14 @@ use segue_core::value::Value;
 use segue_runtime::chains::{ChainError, PlannedTool};
 use segue_runtime::engine::Engine;
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// Answers with what the chain planned while it runs.
 struct Echo;
 
 #[async_trait]
 impl ToolRunner for Echo {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         Ok(Value::object([("data", call.args.get("message").cloned().unwrap_or_default())]))
     }
 }

@@ -3,15 +3,15 @@
 use std::fs;
 
 use segue_core::tool::DeclaredRollback;
-use segue_runtime::tools::builtin::CheckpointsAt;
-use segue_runtime::tools::{Call, ToolError};
+use segue_runtime::tools::builtin::CheckpointLocation;
+use segue_runtime::tools::{ToolError, ToolRequest};
 use tempfile::TempDir;
 
 use crate::support::{Bench, Json, call_of, json};
 
 fn in_file(dir: &TempDir) -> Bench {
     let path = dir.path().join("data/checkpoints.db");
-    Bench::with(|config| config.checkpoints = CheckpointsAt::File(path))
+    Bench::with(|config| config.checkpoints = CheckpointLocation::File(path))
 }
 
 async fn ids(bench: &Bench, args: Json) -> Vec<String> {
@@ -142,7 +142,7 @@ async fn checkpoints_are_taken_back_and_put_back() {
 /// What a tool answers a run of somebody.
 async fn as_owner(bench: &Bench, owner: Option<&str>, name: &str, args: Json) -> Json {
     let tool = bench.tool(name);
-    let call = Call { owner: owner.map(Into::into), ..call_of(tool, args) };
+    let call = ToolRequest { owner: owner.map(Into::into), ..call_of(tool, args) };
     serde_json::to_value(tool.runner.call(call).await.unwrap()).unwrap()
 }
 
@@ -195,7 +195,7 @@ async fn checkpoints_from_before_are_the_operator_s() {
     )
     .unwrap();
     drop(old);
-    let bench = Bench::with(|config| config.checkpoints = CheckpointsAt::File(path));
+    let bench = Bench::with(|config| config.checkpoints = CheckpointLocation::File(path));
     let listed = |owner| as_owner(&bench, owner, "checkpoint_list", json!({}));
     assert_eq!(listed(None).await["checkpoints"][0]["id"], "chk_old");
     assert_eq!(listed(Some("ada")).await["checkpoints"], json!([]));
@@ -264,8 +264,9 @@ async fn a_damaged_or_missing_store_is_said_to_be_so() {
         .unwrap();
     let (_, message) = bench.refused("checkpoint_list", json!({})).await;
     assert!(message.contains("checkpoints.db") && message.contains("no database"), "{message}");
-    let bench =
-        Bench::with(|config| config.checkpoints = CheckpointsAt::File("/proc/none/x.db".into()));
+    let bench = Bench::with(|config| {
+        config.checkpoints = CheckpointLocation::File("/proc/none/x.db".into())
+    });
     let (_, message) = bench.refused("checkpoint_list", json!({})).await;
     assert!(message.contains("cannot be opened"), "{message}");
 }

@@ -278,7 +278,7 @@ async fn what_left_the_group_ends_with_a_call_that_is_given_up() {
     let slow = CommandConfig { timeout: Some(Duration::from_secs(1)), ..config(argv) };
     let slow = tool("slow", &slow, &Limits::default()).unwrap_or_else(|error| panic!("{error}"));
     let ended = call(&slow, json!({})).await;
-    assert!(matches!(ended, Err(ToolError::Silent { .. })), "{ended:?}");
+    assert!(matches!(ended, Err(ToolError::NoAnswer { .. })), "{ended:?}");
     let child = pid_in(&pid_file).unwrap();
     assert!(is_over(child), "it is over when the call is");
 }
@@ -295,7 +295,7 @@ async fn a_command_that_takes_too_long_is_in_doubt_unless_it_only_reads() {
         tool("slow", config, &Limits::default()).unwrap_or_else(|error| panic!("{error}"))
     };
     let writes = call(&tool(&slow(None)), json!({})).await;
-    assert!(matches!(writes, Err(ToolError::Silent { .. })), "{writes:?}");
+    assert!(matches!(writes, Err(ToolError::NoAnswer { .. })), "{writes:?}");
     let (code, _) = refusal(call(&tool(&slow(Some(true))), json!({})).await);
     assert_eq!(code, Code::Timeout);
 }

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use segue_core::code_tools::ConfirmWhen;
 use segue_core::compile::source::Source;
-use segue_core::composed::AsksWhen;
 use segue_core::diagnostic::Code;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::tool::Annotations;
 use segue_core::toolset::{Filter, Predicate, Toolset};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::{Confirmer, Decision, Later, Nobody};
-use segue_runtime::engine::{CallRequest, Engine, EngineError, ResumeRequest, RunRequest, Wish};
+use segue_runtime::driver::{Confirmer, Decision, Defer, DenyAll};
+use segue_runtime::engine::{
+    CallRequest, Engine, EngineError, ResumeRequest, RunCommand, RunRequest,
+};
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::local::{LocalTool, ScopedRegistry, ToolContext};
 use segue_runtime::tools::{Tool, ToolError};
@@ -95,7 +97,7 @@ struct Whole {
     of: Vec<&'static str>,
     atomic: bool,
     read_only: bool,
-    asks: Option<AsksWhen>,
+    asks: Option<ConfirmWhen>,
     work: Box<Work>,
 }
 
@@ -131,7 +133,7 @@ impl LocalTool for Whole {
     fn atomic(&self) -> bool {
         self.atomic
     }
-    fn requires_confirmation(&self) -> Option<AsksWhen> {
+    fn requires_confirmation(&self) -> Option<ConfirmWhen> {
         self.asks.clone()
     }
     async fn execute(&self, args: Value, context: &ToolContext) -> Result<Value, ToolError> {
@@ -214,7 +216,7 @@ async fn one_question_for_six_parts_or_six() {
         assert_eq!((yes.count(), total(&parts)), (questions, 6));
         call(&engine, "six", &yes).await.unwrap();
         assert_eq!((yes.count(), total(&parts)), (2 * questions, 12));
-        for nobody in [&Person::who_says(false) as &dyn Confirmer, &Nobody] {
+        for nobody in [&Person::who_says(false) as &dyn Confirmer, &DenyAll] {
             let view = run(&engine, ONE_STEP, nobody).await;
             assert_eq!(view.status, RunStatus::Denied, "{:?}", view.errors);
             let denied = call(&engine, "six", nobody).await;
@@ -293,7 +295,7 @@ async fn what_is_not_declared_is_refused() {
 /// arguments decide about asking.
 #[tokio::test]
 async fn arguments_decide_whether_it_asks() {
-    let asks = AsksWhen::new(|args| args.get("amount").and_then(Value::as_u64) > Some(100));
+    let asks = ConfirmWhen::new(|args| args.get("amount").and_then(Value::as_u64) > Some(100));
     let pay = code("pay", &["read"], |args: Value, _| async move { Ok(args) });
     let read = Whole { read_only: true, ..code("read", &[], |args, _| async move { Ok(args) }) };
     let engine = engine([Tool::local(read), Tool::local(Whole { asks: Some(asks), ..pay })], &[]);
@@ -319,7 +321,7 @@ async fn the_question_names_everything() {
     assert_eq!((tool.as_str(), args), ("local:six", &json(r#"{"why":"because"}"#)));
     let named: Vec<&str> = parts.iter().map(|part| part.tool.name()).collect();
     assert_eq!(named, PARTS);
-    assert!(parts.iter().all(|part| part.asks && !part.is_undoable));
+    assert!(parts.iter().all(|part| part.asks && !part.can_roll_back));
 }
 
 /// S3-25, S3-28: reading tools of writing parts, circles, and too many inside each other are refused
@@ -393,7 +395,7 @@ async fn a_temporary_directory_ends_with_its_call() {
     let engine = engine([Tool::local(Scratch { seen: seen.clone() })], &[]);
     let text = "name: c\nsteps:\n  - { id: a, tool: scratch }\n  - { id: b, tool: scratch }\n  - \
                 { id: late, tool: scratch, parameters: { hangs: true }, timeout: 1s }\n";
-    let view = run(&engine, text, &Nobody).await;
+    let view = run(&engine, text, &DenyAll).await;
     assert_eq!(view.results["a"], Value::Bool(true));
     assert_eq!(view.errors[0].code, Code::Timeout);
     let seen = seen.lock().unwrap();
@@ -461,7 +463,7 @@ async fn a_part_that_was_left_alone_is_in_doubt() {
     });
     let engine = engine([Tool::local(hanging), Tool::local(whole)], &[]);
     let outcome = call(&engine, "six", &Person::who_says(true)).await;
-    assert!(matches!(outcome, Err(ToolError::Silent { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(ToolError::NoAnswer { .. })), "{outcome:?}");
 }
 
 /// SX-06, S3-12, S3-17, S3-20, S3-21, S3-31: one question for an atomic document of six calls, six
@@ -570,17 +572,17 @@ async fn the_one_question_survives_a_restart() {
         Engine::builder().tools(tools).store(store).build().0
     };
     let text = format!("atomic: true\n{ONE_STEP}");
-    let view = run(&build(), &text, &Later).await;
+    let view = run(&build(), &text, &Defer).await;
     assert_eq!((view.status, view.waiting_for[0].kind), (RunStatus::Waiting, "run"));
     let engine = build();
-    let stored = engine.stored(&view.run_id).await.unwrap();
+    let stored = engine.load_run(&view.run_id).await.unwrap();
     let question = stored.run.questions()[0].id;
     let by = "somebody".into();
-    let wish = Wish::Decide { question, granted: true, by, data: Value::Null };
-    let request = ResumeRequest { wish, ..ResumeRequest::new(view.run_id.clone()) };
+    let wish = RunCommand::Decide { question, granted: true, by, data: Value::Null };
+    let request = ResumeRequest { command: wish, ..ResumeRequest::new(view.run_id.clone()) };
     let view = engine.resume(request).await.unwrap();
     assert_eq!((view.status, total(&parts)), (RunStatus::Success, 6), "{:?}", view.errors);
-    let stored = engine.stored(&view.run_id).await.unwrap();
+    let stored = engine.load_run(&view.run_id).await.unwrap();
     let decisions = stored.run.decisions(&stored.journal);
     let decided: Vec<_> = decisions.iter().map(|made| (&*made.by, &*made.what)).collect();
     assert_eq!(decided, [("somebody", "allowed the run")]);
@@ -613,10 +615,10 @@ async fn wrappers_retry_limit_and_replace() {
         .build();
     assert_eq!(unloaded.len(), 1);
     assert_eq!(unloaded[0].diagnostics[0].message, "Unknown tool: nothing");
-    let view = run(&engine, text, &Nobody).await;
+    let view = run(&engine, text, &DenyAll).await;
     assert_eq!(view.output, json("[1, 7]"), "{:?}", view.errors);
     assert_eq!(tries.load(Ordering::Relaxed), 3);
-    let impatient = call(&engine, "impatient", &Nobody).await;
+    let impatient = call(&engine, "impatient", &DenyAll).await;
     assert_eq!(refusal(&impatient).0, Code::Timeout);
 }
 
@@ -636,7 +638,7 @@ async fn atomic_edit_is_a_composed_tool() {
     );
     let edit = "  - { id: edit, tool: atomic_edit, parameters: { path: a.txt, find: one, replace: uno } }\n";
     let yes = Person::who_says(true);
-    let view = run(&engine, &format!("name: c\nsteps:\n{edit}"), &Nobody).await;
+    let view = run(&engine, &format!("name: c\nsteps:\n{edit}"), &DenyAll).await;
     assert_eq!(view.status, RunStatus::Denied);
     let fails = "  - { id: bad, tool: fail, depends_on: edit }\n";
     let back = "error_handling: { rollback_on_failure: true }\n";

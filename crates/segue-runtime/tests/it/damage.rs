@@ -10,7 +10,8 @@ use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::store::{
-    Expect, Item, RunQuery, Shelf, Shelves as _, SqliteOptions, SqliteStore, Store, StoreError,
+    Collection, KeyValueStore as _, Precondition, RunQuery, SqliteOptions, SqliteStore, Store,
+    StoreError, StoredItem,
 };
 use tempfile::TempDir;
 
@@ -38,7 +39,7 @@ async fn answers(path: &Path) -> Vec<Result<String, StoreError>> {
             Ok(format!("{:?}", found.runs))
         }));
     }
-    let texts = store.page(Shelf::Plans, None, 10).await;
+    let texts = store.list(Collection::Plans, None, 10).await;
     answers.push(texts.and_then(|mut found| match found.damaged.pop() {
         Some(damage) => Err(damage),
         None => Ok(format!("{:?}", found.items)),
@@ -66,8 +67,9 @@ async fn small_store(path: &Path) {
         store.append(&large, record(seq, &entries, RunStatus::Waiting)).await.unwrap();
     }
     for key in ["one", "two"] {
-        let item = Item { key: key.into(), text: "kept ".repeat(9).into(), version: 0, at_ms: 7 };
-        store.keep(Shelf::Plans, &item, Expect::Absent).await.unwrap();
+        let item =
+            StoredItem { key: key.into(), text: "kept ".repeat(9).into(), version: 0, at_ms: 7 };
+        store.put(Collection::Plans, &item, Precondition::Absent).await.unwrap();
     }
     drop(store);
     let raw = rusqlite::Connection::open(path).unwrap();
@@ -156,8 +158,8 @@ async fn said(path: &Path) -> Result<Said, StoreError> {
     let found = store.unfinished().await?;
     let unfinished = found.runs.iter().map(|run| run.run_id.to_string()).collect();
     let listed = store.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await?;
-    let texts = store.page(Shelf::Plans, None, 10).await?.items.len();
-    let named = [found.damaged, listed.damaged, store.damaged().await?];
+    let texts = store.list(Collection::Plans, None, 10).await?.items.len();
+    let named = [found.damaged, listed.damaged, store.list_damaged().await?];
     let is_named = named.iter().all(|damaged| !damaged.is_empty());
     Ok(Said { journals, unfinished, texts, is_named })
 }
@@ -179,8 +181,8 @@ async fn busy_store(path: &Path, is_merged: bool) -> SqliteStore {
     }
     finish(&store, &ended, 1).await;
     begin(&store, "late", &plan).await;
-    let item = Item { key: "one".into(), text: "kept".into(), version: 0, at_ms: 7 };
-    store.keep(Shelf::Plans, &item, Expect::Absent).await.unwrap();
+    let item = StoredItem { key: "one".into(), text: "kept".into(), version: 0, at_ms: 7 };
+    store.put(Collection::Plans, &item, Precondition::Absent).await.unwrap();
     let entries = [entry(4, Value::from("last"))];
     store.append(&open, record(4, &entries, RunStatus::Running)).await.unwrap();
     store

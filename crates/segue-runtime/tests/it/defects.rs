@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic};
-use segue_core::expose::{Adapter, Format, export};
+use segue_core::expose::{Adapter, ExportFormat, export};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
@@ -18,7 +18,7 @@ use segue_core::toolset::Toolset;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tokio::time::Instant;
 
 use crate::support::{Json, json};
@@ -35,7 +35,7 @@ struct Stage {
 
 #[async_trait]
 impl ToolRunner for Stage {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let name = call.tool.name().to_owned();
         self.calls.lock().unwrap().push((name.clone(), Json::from(&call.args), Instant::now()));
         let next = self.answers.lock().unwrap().get_mut(&name).and_then(VecDeque::pop_front);
@@ -311,7 +311,7 @@ async fn repeated_tool_names_collapsing() {
 #[test]
 fn a_missing_toolset_panicking() {
     let limits = Limits::default();
-    let error = export(None, Some(Adapter::new(Format::Mcp)), &limits).unwrap_err();
+    let error = export(None, Some(Adapter::new(ExportFormat::Mcp)), &limits).unwrap_err();
     assert_eq!(error.code(), Code::NilToolset);
     let toolset = Toolset::builder("t").from_tools([]).build().unwrap();
     assert_eq!(export(Some(&toolset), None, &limits).unwrap_err().code(), Code::NilAdapter);
@@ -333,7 +333,7 @@ fn toolset(ids: &[&str]) -> Toolset {
 fn warnings_in_random_order() {
     let told = |ids: &[&str]| {
         let exported =
-            export(Some(&toolset(ids)), Adapter::strict(Format::OpenAi), &Limits::default());
+            export(Some(&toolset(ids)), Adapter::strict(ExportFormat::OpenAi), &Limits::default());
         exported.unwrap().losses.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let first = told(&["b:x", "a:x", "c:x"]);
@@ -372,7 +372,7 @@ fn duplicate_step_ids() {
 #[test]
 fn namespaces_lost_on_export() {
     let toolset = toolset(&["crm:search", "web:search"]);
-    for format in Format::ALL {
+    for format in ExportFormat::ALL {
         let exported =
             export(Some(&toolset), Some(Adapter::new(*format)), &Limits::default()).unwrap();
         let names: Vec<&str> = exported.tools.iter().map(|tool| &*tool.name).collect();
@@ -391,9 +391,9 @@ fn output_schema_and_annotations_dropped_silently() {
             .filter(|feature| ["annotations", "outputSchema"].contains(&&**feature))
             .collect::<Vec<_>>()
     };
-    assert_eq!(lost(Format::OpenAi), ["annotations", "outputSchema"]);
-    assert_eq!(lost(Format::Anthropic), ["annotations", "outputSchema"]);
-    assert!(lost(Format::Mcp).is_empty());
+    assert_eq!(lost(ExportFormat::OpenAi), ["annotations", "outputSchema"]);
+    assert_eq!(lost(ExportFormat::Anthropic), ["annotations", "outputSchema"]);
+    assert!(lost(ExportFormat::Mcp).is_empty());
 }
 
 #[tokio::test]
@@ -411,7 +411,7 @@ async fn an_undeclared_tool_slipping_past_the_confirmation() {
         let engine = stage.engine();
         let (plan, findings) = engine.plan(&Source::new("document.yaml", atomic(last)));
         let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
-        assert!(plan.asks_once());
+        assert!(plan.needs_run_consent());
         let mut request = RunRequest::new(plan, Value::empty_object());
         request.options.consented = true;
         let view = engine.run(request).await.unwrap();

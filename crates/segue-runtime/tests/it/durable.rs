@@ -18,10 +18,10 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::engine::{Engine, EngineError, RunRequest};
 use segue_runtime::store::{
-    Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, SqliteOptions, SqliteStore,
-    Store, StoreError, TakeOver, ToolStats, Word,
+    AppendRecord, KeyValueStore, Lease, NewRun, PendingCommand, Retention, RunListing, RunQuery,
+    RunRow, SqliteOptions, SqliteStore, Store, StoreError, TakeOver, ToolStats,
 };
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tempfile::TempDir;
 
 use crate::stores::{begin, entry, finish, noise, plan_named, record, sqlite, sqlite_alone};
@@ -52,10 +52,10 @@ struct Work {
 #[async_trait]
 impl ToolRunner for Work {
     /// E2: a call leaves only after it is in the journal.
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let journal = self.store.load(&call.run_id).await.unwrap();
         let announced = journal.iter().any(|entry| match &entry.fact {
-            Fact::Called { args, .. } | Fact::UndoCalled { args, .. } => *args == call.args,
+            Fact::Called { args, .. } | Fact::RollbackCalled { args, .. } => *args == call.args,
             _ => false,
         });
         assert!(announced, "{} was called before that was durable", call.step);
@@ -137,7 +137,7 @@ async fn a_run_replays_from_the_file_alone() {
     assert_eq!(json(&again), json(&view));
     let row = store.run(&view.run_id).await.unwrap().unwrap();
     assert_eq!((row.status, row.owner), (RunStatus::RolledBack, None));
-    let tools = store.tools().await.unwrap();
+    let tools = store.tool_stats().await.unwrap();
     let work = tools.iter().find(|tool| tool.tool.as_str() == "test:work").unwrap();
     assert_eq!(work.errors.values().sum::<u64>(), 1, "{work:?}");
 }
@@ -176,11 +176,11 @@ impl Failing {
 
 #[async_trait]
 impl Store for Failing {
-    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
         self.pass(self.store.create(run, record)).await
     }
 
-    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
         self.pass(self.store.append(lease, record)).await
     }
 
@@ -192,8 +192,8 @@ impl Store for Failing {
         self.store.plan(run_id, limits).await
     }
 
-    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        self.store.take(run_id, how).await
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.store.acquire(run_id, how).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -204,24 +204,24 @@ impl Store for Failing {
         self.store.run(run_id).await
     }
 
-    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         self.store.runs(query).await
     }
 
-    async fn unfinished(&self) -> Result<Runs, StoreError> {
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
         self.store.unfinished().await
     }
 
-    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        self.store.leave_word(run_id, text).await
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        self.store.send_command(run_id, text).await
     }
 
-    async fn words(&self) -> Result<Vec<Word>, StoreError> {
-        self.store.words().await
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        self.store.pending_commands().await
     }
 
-    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.store.take_word(number).await
+    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
+        self.store.remove_command(number).await
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {
@@ -232,17 +232,17 @@ impl Store for Failing {
         self.store.prune(retention).await
     }
 
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.store.tools().await
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.store.tool_stats().await
     }
 
-    fn shelves(&self) -> &dyn Shelves {
-        self.store.shelves()
+    fn key_value(&self) -> &dyn KeyValueStore {
+        self.store.key_value()
     }
 }
 
 fn calls(journal: &[Entry]) -> usize {
-    let call = |e: &&Entry| matches!(e.fact, Fact::Called { .. } | Fact::UndoCalled { .. });
+    let call = |e: &&Entry| matches!(e.fact, Fact::Called { .. } | Fact::RollbackCalled { .. });
     journal.iter().filter(call).count()
 }
 
@@ -329,7 +329,7 @@ async fn counts_are_written_when_nobody_writes() {
         finish(&store, &lease, 1).await;
     }
     let begun = Instant::now();
-    while other.tools().await.unwrap().iter().map(|tool| tool.calls).sum::<u64>() < 3 {
+    while other.tool_stats().await.unwrap().iter().map(|tool| tool.calls).sum::<u64>() < 3 {
         assert!(begun.elapsed() < Duration::from_secs(30), "the counts are still in memory");
         tokio::task::yield_now().await;
     }
@@ -423,7 +423,7 @@ async fn contest(stores: [Arc<SqliteStore>; 2]) {
         tokio::spawn(async move {
             let mut written = Vec::new();
             for _ in 0..40 {
-                let lease = store.take(&run_id, TakeOver::Anyway).await.unwrap();
+                let lease = store.acquire(&run_id, TakeOver::Force).await.unwrap();
                 let at = store.run(&run_id).await.unwrap().unwrap().length;
                 for seq in at..at + 3 {
                     let entries = [entry(seq, Value::from(lease.epoch))];
@@ -513,7 +513,7 @@ struct Echo;
 
 #[async_trait]
 impl ToolRunner for Echo {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         Ok(call.args)
     }
 }
@@ -542,7 +542,7 @@ async fn many_unfinished_runs_are_read_fast() {
     assert_eq!((found.runs.len(), found.damaged.len()), (RUNS, 0));
     let recovered = found.runs.iter().map(|run| async {
         store.plan(&run.run_id, &Limits::default()).await.unwrap();
-        store.take(&run.run_id, TakeOver::IfLeft).await.unwrap();
+        store.acquire(&run.run_id, TakeOver::IfAbandoned).await.unwrap();
         store.load(&run.run_id).await
     });
     let recovered = futures_util::future::join_all(recovered).await;

@@ -17,7 +17,7 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, StepStatus};
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 fn builtins() -> Vec<Tool> {
     builtin::tools(&BuiltinConfig::default())
@@ -53,7 +53,7 @@ async fn a_large_value_exists_once() {
 
     #[async_trait]
     impl ToolRunner for Large {
-        async fn call(&self, _call: Call) -> Result<Value, ToolError> {
+        async fn call(&self, _call: ToolRequest) -> Result<Value, ToolError> {
             Ok(Value::object([("text", Value::from("x".repeat(10 << 20)))]))
         }
     }
@@ -162,7 +162,7 @@ async fn a_panicking_tool_fails_alone() {
 
     #[async_trait]
     impl ToolRunner for Panics {
-        async fn call(&self, _call: Call) -> Result<Value, ToolError> {
+        async fn call(&self, _call: ToolRequest) -> Result<Value, ToolError> {
             panic!("out of cheese");
         }
     }
@@ -191,7 +191,7 @@ async fn cancelling_ends_what_runs() {
 
     #[async_trait]
     impl ToolRunner for Counts {
-        async fn call(&self, _call: Call) -> Result<Value, ToolError> {
+        async fn call(&self, _call: ToolRequest) -> Result<Value, ToolError> {
             struct Ended(Arc<AtomicU32>);
             impl Drop for Ended {
                 fn drop(&mut self) {

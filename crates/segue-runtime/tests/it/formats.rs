@@ -16,10 +16,10 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::Later;
-use segue_runtime::engine::{Engine, ResumeRequest, RunRequest, Wish};
+use segue_runtime::driver::Defer;
+use segue_runtime::engine::{Engine, ResumeRequest, RunCommand, RunRequest};
 use segue_runtime::store::{RunQuery, SqliteOptions, SqliteStore, Store};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tempfile::TempDir;
 
 use crate::stores::sqlite;
@@ -54,7 +54,7 @@ struct Work {
 
 #[async_trait]
 impl ToolRunner for Work {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         if self.hangs && call.step.as_ref() == "b" {
             std::future::pending::<()>().await;
         }
@@ -74,7 +74,7 @@ fn engine(store: Arc<SqliteStore>, hangs: bool) -> Engine {
 async fn run(engine: &Engine, text: &str, input: &str) -> Option<RunView> {
     let plan = engine.plan(&Source::new("c.yaml", text)).0.unwrap();
     let input = Value::object([("text", Value::from(input))]);
-    let request = RunRequest { confirmer: &Later, ..RunRequest::new(plan, input) };
+    let request = RunRequest { confirmer: &Defer, ..RunRequest::new(plan, input) };
     let run = tokio::time::timeout(Duration::from_millis(500), engine.run(request)).await;
     run.ok().map(Result::unwrap)
 }
@@ -128,18 +128,18 @@ async fn goes_on(left_by: i64) {
     assert_eq!(statuses, [open, over, open, RunStatus::Waiting, over]);
     let engine = engine(store.clone(), false);
     let waiting = found.runs[3].run_id.clone();
-    let question = engine.stored(&waiting).await.unwrap().run.questions()[0].id;
-    let wish = Wish::Decide { question, granted: true, by: "ada".into(), data: Value::Null };
-    let request = ResumeRequest { wish, ..ResumeRequest::new(waiting) };
+    let question = engine.load_run(&waiting).await.unwrap().run.questions()[0].id;
+    let wish = RunCommand::Decide { question, granted: true, by: "ada".into(), data: Value::Null };
+    let request = ResumeRequest { command: wish, ..ResumeRequest::new(waiting) };
     assert_eq!(engine.resume(request).await.unwrap().output, Value::from("ada"));
     let recovered = engine.recover().await.unwrap();
     assert_eq!(recovered.len(), 2, "{recovered:?}");
     let again = &*again(left_by);
     for (run, output) in [(0, "on the slate"), (1, again), (2, "in the file"), (4, "over")] {
-        let view = engine.stored(&found.runs[run].run_id).await.unwrap().view();
+        let view = engine.load_run(&found.runs[run].run_id).await.unwrap().view();
         assert_eq!((view.status, view.output), (over, Value::from(output)));
     }
-    assert_eq!(store.damaged().await.unwrap(), []);
+    assert_eq!(store.list_damaged().await.unwrap(), []);
 }
 
 #[tokio::test]

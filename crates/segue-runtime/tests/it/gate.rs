@@ -19,7 +19,7 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, StepStatus};
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::gate::Concurrency;
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// What has happened at the tools.
 #[derive(Default)]
@@ -56,7 +56,7 @@ impl Drop for UnderWay {
 
 #[async_trait]
 impl ToolRunner for Busy {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let _under_way = {
             let mut seen = self.0.lock().unwrap();
             seen.order.push(call.step.to_string());
@@ -81,7 +81,7 @@ struct Gone(Arc<Mutex<u32>>);
 
 #[async_trait]
 impl ToolRunner for Gone {
-    async fn call(&self, _call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, _call: ToolRequest) -> Result<Value, ToolError> {
         *self.0.lock().unwrap() += 1;
         Err(ToolError::Unreachable { message: "nobody home".to_owned(), retry_after: None })
     }

@@ -7,7 +7,7 @@ use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_runtime::tools::http::{HttpConfig, tool};
-use segue_runtime::tools::{Call, Tool, ToolError};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest};
 
 use crate::server::{Reply, Server, serve};
 use crate::support::{Bench, Json, call, call_of, json, refusal};
@@ -102,7 +102,7 @@ async fn a_failure_leads_to_the_right_decision() {
                 if retryable { "again" } else { "never" }
             }
             ToolError::Unreachable { retry_after: Some(Duration { .. }), .. } => "later",
-            ToolError::Silent { .. } => "doubt",
+            ToolError::NoAnswer { .. } => "doubt",
             other => panic!("{other:?}"),
         }
     };
@@ -150,7 +150,7 @@ async fn lost_answers_are_told_from_lost_requests() {
             |method: &str| json!({"method": method, "url": server.url(path), "timeout_ms": 150});
         let start = Instant::now();
         let post = bench.call("http_request", args("POST")).await;
-        assert!(matches!(post, Err(ToolError::Silent { .. })), "{path}: {post:?}");
+        assert!(matches!(post, Err(ToolError::NoAnswer { .. })), "{path}: {post:?}");
         match bench.call("http_request", args("GET")).await {
             Err(ToolError::Refused { code, retryable: true, .. }) => {
                 assert!(matches!(code, Code::Timeout | Code::Unreachable), "{path}: {code}");
@@ -294,7 +294,8 @@ async fn an_operation_carries_the_trace_on() {
     for (headers, sent) in [(BTreeMap::new(), traceparent), (own, "mine")] {
         let config = HttpConfig { url: server.url("/"), headers, ..HttpConfig::default() };
         let tool = operation(&config);
-        let given = Call { traceparent: Some(traceparent.into()), ..call_of(&tool, json!({})) };
+        let given =
+            ToolRequest { traceparent: Some(traceparent.into()), ..call_of(&tool, json!({})) };
         tool.runner.call(given).await.unwrap();
         let request = server.requests().pop().unwrap();
         assert!(request.contains(&format!("traceparent: {sent}\r\n")), "{request}");

@@ -14,8 +14,10 @@ use segue_core::tool::Backend;
 use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::tools::mcp::{Listing, Local, Reach, Server, ServerConfig, StdioConfig};
-use segue_runtime::tools::{Call, ToolError};
+use segue_runtime::tools::mcp::{
+    InProcess, Listing, ServerConfig, ServerTransport, StdioConfig, UpstreamServer,
+};
+use segue_runtime::tools::{ToolError, ToolRequest};
 
 fn limits() -> Limits {
     Limits {
@@ -27,46 +29,46 @@ fn limits() -> Limits {
     }
 }
 
-fn server_with(behaviour: &str, limits: &Limits, file: Option<PathBuf>) -> Arc<Server> {
+fn server_with(behaviour: &str, limits: &Limits, file: Option<PathBuf>) -> Arc<UpstreamServer> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
     let mut args = vec![script.to_owned(), behaviour.to_owned()];
     args.extend(file.map(|file| file.display().to_string()));
-    let reach = Reach::Stdio(StdioConfig {
+    let reach = ServerTransport::Stdio(StdioConfig {
         command: "python3".to_owned(),
         args,
         env: [("DECLARED".to_owned(), "yes".to_owned())].into(),
         cwd: None,
     });
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
-    Arc::new(Server::new(config, limits, None))
+    Arc::new(UpstreamServer::new(config, limits, None))
 }
 
 /// A server of which is kept what was seen.
-fn recorded_in(folder: &Path, behaviour: &str) -> Arc<Server> {
+fn recorded_in(folder: &Path, behaviour: &str) -> Arc<UpstreamServer> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
-    let reach = Reach::Stdio(StdioConfig {
+    let reach = ServerTransport::Stdio(StdioConfig {
         command: "python3".to_owned(),
         args: vec![script.to_owned(), behaviour.to_owned()],
         ..StdioConfig::default()
     });
     let config = ServerConfig { name: "h".into(), reach, identity: "abc".into(), timeout: None };
-    Arc::new(Server::new(config, &limits(), Some(folder)))
+    Arc::new(UpstreamServer::new(config, &limits(), Some(folder)))
 }
 
-fn server(behaviour: &str) -> Arc<Server> {
+fn server(behaviour: &str) -> Arc<UpstreamServer> {
     server_with(behaviour, &limits(), None)
 }
 
 /// A call of the tool `t`.
-pub(crate) fn call(args: Value) -> Call {
-    Call {
+pub(crate) fn call(args: Value) -> ToolRequest {
+    ToolRequest {
         tool: ToolId::new("h", "t"),
         args,
         run_id: "run".into(),
         step: "a".into(),
         attempt: 1,
         key: "the-key".into(),
-        purpose: Purpose::Do,
+        purpose: Purpose::Work,
         owner: None,
         traceparent: None,
         overwrites: Overwrites::Everything,
@@ -76,7 +78,11 @@ pub(crate) fn call(args: Value) -> Call {
 }
 
 /// Calls the tool `t` once.
-async fn call_t(server: &Arc<Server>, listing: &Listing, args: Value) -> Result<Value, ToolError> {
+async fn call_t(
+    server: &Arc<UpstreamServer>,
+    listing: &Listing,
+    args: Value,
+) -> Result<Value, ToolError> {
     let tools = server.tools(listing);
     let tool = tools.iter().find(|tool| tool.spec.id.as_str() == "h:t").expect("`t` is listed");
     assert_eq!(tool.spec.backend, Backend::Mcp);
@@ -199,7 +205,7 @@ async fn check(behaviour: &str, expected: &Outcome) -> Result<(), String> {
             Err(ToolError::Refused { code, message, retryable }),
             Refused(expected, words, expected_retryable),
         ) => code == expected && message.contains(words) && retryable == expected_retryable,
-        (Err(ToolError::Silent { message }), Silent(words)) => message.contains(words),
+        (Err(ToolError::NoAnswer { message }), Silent(words)) => message.contains(words),
         _ => false,
     };
     // The end of patience, and a generous machine's share on top.
@@ -306,10 +312,12 @@ async fn a_server_that_never_speaks_is_given_up() {
 
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
-    let reach =
-        Reach::Stdio(StdioConfig { command: "no-such-program".into(), ..Default::default() });
+    let reach = ServerTransport::Stdio(StdioConfig {
+        command: "no-such-program".into(),
+        ..Default::default()
+    });
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
-    let server = Server::new(config, &limits(), None);
+    let server = UpstreamServer::new(config, &limits(), None);
     assert!(
         server.listing().await.unwrap_err().why.contains("`no-such-program` cannot be started")
     );
@@ -322,7 +330,7 @@ async fn a_server_that_died_is_started_again() {
     let server = server_with("exit_once", &limits(), Some(folder.path().join("starts")));
     let listing = server.listing().await.unwrap();
     let lost = call_t(&server, &listing, Value::empty_object()).await;
-    assert!(matches!(lost, Err(ToolError::Silent { .. })), "{lost:?}");
+    assert!(matches!(lost, Err(ToolError::NoAnswer { .. })), "{lost:?}");
     assert_eq!(call_t(&server, &listing, Value::empty_object()).await, Ok(Value::from("ok")));
     server.close().await;
 }
@@ -419,22 +427,22 @@ async fn a_server_that_ignores_its_end_is_ended() {
 async fn what_was_seen_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
-    let reach = Reach::Stdio(StdioConfig {
+    let reach = ServerTransport::Stdio(StdioConfig {
         command: "python3".to_owned(),
         args: vec![script.to_owned(), "good".to_owned()],
         ..StdioConfig::default()
     });
     let config = ServerConfig { name: "h".into(), reach, identity: "abc".into(), timeout: None };
-    let server = Arc::new(Server::new(config.clone(), &limits(), Some(folder.path())));
+    let server = Arc::new(UpstreamServer::new(config.clone(), &limits(), Some(folder.path())));
     assert!(server.recorded().is_none());
     let live = server.listing().await.unwrap();
     server.close().await;
-    let later = Server::new(config.clone(), &limits(), Some(folder.path()));
+    let later = UpstreamServer::new(config.clone(), &limits(), Some(folder.path()));
     let recorded = later.recorded().expect("the listing was written down");
     assert_eq!(recorded.tools["t"].pin, live.tools["t"].pin);
     // Another command line is another server.
     let other = ServerConfig { identity: "abd".into(), ..config };
-    assert!(Server::new(other, &limits(), Some(folder.path())).recorded().is_none());
+    assert!(UpstreamServer::new(other, &limits(), Some(folder.path())).recorded().is_none());
 }
 
 /// A server that only repeats the version that it is asked for is of the era that it was greeted in, at
@@ -506,9 +514,9 @@ async fn calls_at_once_are_all_under_way() {
         });
         ours
     };
-    let reach = Reach::Local(Local::new(open));
+    let reach = ServerTransport::Local(InProcess::new(open));
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
-    let server = Arc::new(Server::new(config, &limits(), None));
+    let server = Arc::new(UpstreamServer::new(config, &limits(), None));
     let listing = server.listing().await.unwrap();
     for _ in 0..2 {
         let calls = (0..64_i64).map(|n| {

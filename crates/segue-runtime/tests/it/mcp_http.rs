@@ -9,7 +9,9 @@ use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, RunRequest};
-use segue_runtime::tools::mcp::{HttpConfig, Listing, Reach, Server, ServerConfig};
+use segue_runtime::tools::mcp::{
+    Listing, McpHttpConfig, ServerConfig, ServerTransport, UpstreamServer,
+};
 use segue_runtime::tools::{Tool, ToolError};
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -256,7 +258,7 @@ impl Site {
 
 struct Opened {
     site: Arc<Site>,
-    server: Arc<Server>,
+    server: Arc<UpstreamServer>,
     listing: Arc<Listing>,
 }
 
@@ -279,10 +281,10 @@ async fn open(way: Way) -> Opened {
             tokio::spawn(serving.clone().serve(stream));
         }
     });
-    let reach = Reach::Http(HttpConfig { url, ..HttpConfig::default() });
+    let reach = ServerTransport::Http(McpHttpConfig { url, ..McpHttpConfig::default() });
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
     let limits = Limits { mcp_message_bytes_max: 200_000, ..Limits::default() };
-    let server = Arc::new(Server::new(config, &limits, None));
+    let server = Arc::new(UpstreamServer::new(config, &limits, None));
     let listing = server.listing().await.unwrap();
     Opened { site, server, listing }
 }
@@ -363,7 +365,7 @@ async fn a_stream_that_ends_is_taken_up_again() {
 async fn an_answer_that_is_lost_is_in_doubt() {
     for (way, silent) in [(Way::Cut, true), (Way::Unwilling, true), (Way::Large, false)] {
         let outcome = open(way).await.call(json!({})).await;
-        assert_eq!(matches!(outcome, Err(ToolError::Silent { .. })), silent, "{outcome:?}");
+        assert_eq!(matches!(outcome, Err(ToolError::NoAnswer { .. })), silent, "{outcome:?}");
         assert!(outcome.is_err());
     }
 }

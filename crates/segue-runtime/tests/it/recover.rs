@@ -16,11 +16,13 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::Later;
-use segue_runtime::engine::{Engine, EngineError, Recovered, ResumeRequest, RunRequest, Wish};
+use segue_runtime::driver::Defer;
+use segue_runtime::engine::{
+    Engine, EngineError, Recovered, ResumeRequest, RunCommand, RunRequest,
+};
 use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
 use segue_runtime::tools::command::{self, CommandConfig};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -42,7 +44,7 @@ struct Work {
 
 #[async_trait]
 impl ToolRunner for Work {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         if call.args.get("hangs") == Some(&Value::Bool(true)) {
             self.let_go.notified().await;
         }
@@ -69,12 +71,12 @@ fn with_tools(store: &Arc<dyn Store>, tools: &[(&str, &str)]) -> Engine {
     Engine::builder().tools(tools).store(store.clone()).build().0
 }
 
-async fn resume(engine: &Engine, run_id: &str, wish: Wish) -> Result<RunView, EngineError> {
+async fn resume(engine: &Engine, run_id: &str, wish: RunCommand) -> Result<RunView, EngineError> {
     let take_over = match wish {
-        Wish::RollBack { .. } => TakeOver::Reopen,
-        _ => TakeOver::IfLeft,
+        RunCommand::RollBack { .. } => TakeOver::Reopen,
+        _ => TakeOver::IfAbandoned,
     };
-    engine.resume(ResumeRequest { wish, take_over, ..ResumeRequest::new(run_id) }).await
+    engine.resume(ResumeRequest { command: wish, take_over, ..ResumeRequest::new(run_id) }).await
 }
 
 /// The journal of a run that was interrupted while its first call was under way.
@@ -193,19 +195,19 @@ async fn a_run_without_its_tools_is_left_alone() {
         store.release(&lease).await.unwrap();
     }
     for recovered in with_tools(&store, &[]).recover().await.unwrap() {
-        let lack = EngineError::Toolless { tool: "test:work".to_owned(), is_untrusted: false };
+        let lack = EngineError::MissingTool { tool: "test:work".to_owned(), is_untrusted: false };
         assert_eq!(recovered.outcome.unwrap_err(), lack);
     }
     let changed = with_tools(&store, &[("work", "works otherwise")]);
-    let refused = resume(&changed, "one", Wish::GoOn).await.unwrap_err();
+    let refused = resume(&changed, "one", RunCommand::Resume).await.unwrap_err();
     assert_eq!(refused, EngineError::DefinitionChanged { tool: "test:work".to_owned() });
     for run_id in ["one", "two"] {
         assert_eq!(store.load(&run_id.into()).await.unwrap().len(), journal.len());
     }
-    let ended = resume(&changed, "one", Wish::Cancel { by: "ada".into() }).await.unwrap();
+    let ended = resume(&changed, "one", RunCommand::Cancel { by: "ada".into() }).await.unwrap();
     assert_eq!(ended.status, RunStatus::Cancelled);
     let (here, _) = engine(store);
-    assert_eq!(resume(&here, "two", Wish::GoOn).await.unwrap().status, RunStatus::Success);
+    assert_eq!(resume(&here, "two", RunCommand::Resume).await.unwrap().status, RunStatus::Success);
 }
 
 /// D4: what takes steps back is all that must be what it was, to take a run back; and to end one that
@@ -219,14 +221,14 @@ steps:
   - { id: a, tool: 'test:work', rollback: { tool: 'test:undo' } }
   - { id: ask, approve: { message: Sure? }, depends_on: a }
 ";
-    let back = || Wish::RollBack { by: "ada".into() };
-    for wish in [back(), Wish::Cancel { by: "ada".into() }] {
+    let back = || RunCommand::RollBack { by: "ada".into() };
+    for wish in [back(), RunCommand::Cancel { by: "ada".into() }] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let before = with_tools(&store, &[("work", "works"), ("undo", "undoes")]);
         let (plan, findings) = before.plan(&Source::new("undone.yaml", UNDONE));
         let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
         let request = RunRequest::new(plan, Value::empty_object());
-        let run = before.run(RunRequest { confirmer: &Later, ..request }).await.unwrap();
+        let run = before.run(RunRequest { confirmer: &Defer, ..request }).await.unwrap();
         assert_eq!(run.status, RunStatus::Waiting);
         let other_undo = with_tools(&store, &[("work", "works"), ("undo", "does otherwise")]);
         let refused = resume(&other_undo, &run.run_id, wish.clone()).await.unwrap_err();
@@ -248,7 +250,7 @@ async fn a_run_goes_on_with_the_commands_that_it_was_planned_with() {
         let config = CommandConfig { argv, read_only: Some(true), ..CommandConfig::default() };
         let mut command = command::tool("work", &config, &Limits::default()).unwrap();
         if !is_noted {
-            Arc::make_mut(&mut command.spec).behind = None;
+            Arc::make_mut(&mut command.spec).backend_hash = None;
         }
         let mut own = tool("work", words, Arc::default());
         Arc::make_mut(&mut own.spec).id = ToolId::new("builtin", "work");
@@ -268,9 +270,9 @@ async fn a_run_goes_on_with_the_commands_that_it_was_planned_with() {
         // As the store keeps it.
         let plan = unbundle(&plan.bundle(), before.limits()).unwrap();
         let request = RunRequest::new(plan, Value::empty_object());
-        let run = before.run(RunRequest { confirmer: &Later, ..request }).await.unwrap();
+        let run = before.run(RunRequest { confirmer: &Defer, ..request }).await.unwrap();
         let after = engine(tools(&later, true, words));
-        let outcome = resume(&after, &run.run_id, Wish::GoOn).await;
+        let outcome = resume(&after, &run.run_id, RunCommand::Resume).await;
         let changed = EngineError::DefinitionChanged { tool: "command:work".to_owned() };
         match outcome {
             Ok(view) => assert!(goes_on && view.status == RunStatus::Waiting, "{view:?}"),

@@ -20,7 +20,7 @@ use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::library::Library;
 use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::http::{self, HttpConfig};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 use crate::support::{Bench, json};
 
@@ -30,7 +30,7 @@ struct Asked(Arc<Mutex<Vec<String>>>);
 
 #[async_trait]
 impl ToolRunner for Asked {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         self.0.lock().unwrap().push(format!("{} {}", call.tool, call.args));
         Ok(call.args)
     }
@@ -120,10 +120,10 @@ async fn each_part_works_by_itself() {
     let mut event = |at_ms: u64, kind: EventKind| run.handle(Event { at_ms, entropy: 0, kind });
     let first = event(1, EventKind::Start(Box::new(started)));
     let Some(Effect::Call(call)) = first.perform.first() else { panic!("{first:?}") };
-    let failure = segue_core::run::Failure::passing(Code::ToolError, "no");
+    let failure = segue_core::run::Failure::transient(Code::ToolError, "no");
     let answer = segue_core::run::Answer::Failure(failure);
     let again = event(2, EventKind::Answered { call: call.id, answer });
-    assert!(matches!(again.perform.first(), Some(Effect::Wake { .. })), "{again:?}");
+    assert!(matches!(again.perform.first(), Some(Effect::SetTimer { .. })), "{again:?}");
     // The engine: the same plan, with a runner.
     let asked = Asked::default();
     let (engine, _) = Engine::builder().tools(tools(&asked, &["one"])).build();
@@ -154,7 +154,7 @@ struct Moody(AtomicU32);
 
 #[async_trait]
 impl ToolRunner for Moody {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let turn = self.0.fetch_add(1, Ordering::SeqCst);
         if turn % 12 == 11 { Err(ToolError::failed("moody")) } else { Ok(call.args) }
     }

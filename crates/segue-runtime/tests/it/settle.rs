@@ -11,13 +11,13 @@ use segue_core::limits::Limits;
 use segue_core::run::{Entry, Fact, Options, Run};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, StepStatus};
-use segue_runtime::driver::{Later, Observer};
-use segue_runtime::engine::{Engine, ResumeRequest, RunRequest, Wish};
+use segue_runtime::driver::{Defer, Observer};
+use segue_runtime::engine::{Engine, ResumeRequest, RunCommand, RunRequest};
 use segue_runtime::store::{MemoryStore, NewRun, Store, TakeOver};
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::local::{LocalTool, ToolContext};
-use segue_runtime::tools::mcp::{Reach, Server, ServerConfig, StdioConfig};
+use segue_runtime::tools::mcp::{ServerConfig, ServerTransport, StdioConfig, UpstreamServer};
 use segue_runtime::tools::{Tool, ToolError};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -96,7 +96,7 @@ impl Place {
         let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
         let mut request = RunRequest::new(plan, Value::empty_object());
         request.options = Options { approved: true, ..Options::default() };
-        (request.observer, request.confirmer) = (self, &Later);
+        (request.observer, request.confirmer) = (self, &Defer);
         if cancels {
             let started = self.path("started");
             request.cancel = Box::pin(async move {
@@ -257,13 +257,13 @@ async fn a_call_of_an_mcp_server_that_writes_is_awaited() {
     let place = Place::new();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
     let folder = place.dir.path().display().to_string();
-    let reach = Reach::Stdio(StdioConfig {
+    let reach = ServerTransport::Stdio(StdioConfig {
         command: "python3".to_owned(),
         args: vec![script.to_owned(), "held".to_owned(), folder],
         ..StdioConfig::default()
     });
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout: None };
-    let server = Arc::new(Server::new(config, &Limits::default(), None));
+    let server = Arc::new(UpstreamServer::new(config, &Limits::default(), None));
     let listing = server.listing().await.unwrap();
     let engine = place.engine(&[], server.tools(&listing));
     let write = WRITE.replace("command:make", "h:t");
@@ -287,8 +287,8 @@ async fn a_write_that_stays_silent_is_in_doubt() {
     assert_eq!(view.status, RunStatus::Waiting, "{:?}", view.errors);
     assert_eq!(status(&view, "write"), StepStatus::InDoubt);
     assert_eq!(&*view.waiting_for[0].step, "write");
-    let wish = Wish::Cancel { by: "ada".into() };
-    let request = ResumeRequest { wish, ..ResumeRequest::new(view.run_id) };
+    let wish = RunCommand::Cancel { by: "ada".into() };
+    let request = ResumeRequest { command: wish, ..ResumeRequest::new(view.run_id) };
     let view = engine.resume(request).await.unwrap();
     assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
     let named = |error: &segue_core::view::ErrorView| {
@@ -303,8 +303,8 @@ async fn a_write_that_stays_silent_is_in_doubt() {
 async fn an_interrupted_run_ends_before_anything_is_worked_out() {
     let text = "name: poison\nsteps:\n  - { id: bad, set: { x: '{{ [][0].y }}' } }\noutput: '{{ bad.x }}'\n";
     let wishes = [
-        (Wish::Cancel { by: "ada".into() }, TakeOver::IfLeft),
-        (Wish::RollBack { by: "ada".into() }, TakeOver::IfLeft),
+        (RunCommand::Cancel { by: "ada".into() }, TakeOver::IfAbandoned),
+        (RunCommand::RollBack { by: "ada".into() }, TakeOver::IfAbandoned),
     ];
     for (wish, take_over) in wishes {
         let before: Arc<dyn Store> = Arc::new(MemoryStore::default());
@@ -321,7 +321,8 @@ async fn an_interrupted_run_ends_before_anything_is_worked_out() {
         let lease = store.create(run, begun).await.unwrap();
         store.release(&lease).await.unwrap();
         let engine = Engine::builder().store(store.clone()).build().0;
-        let request = ResumeRequest { wish, take_over, ..ResumeRequest::new(run_id.clone()) };
+        let request =
+            ResumeRequest { command: wish, take_over, ..ResumeRequest::new(run_id.clone()) };
         let view = engine.resume(request).await.unwrap();
         assert_eq!(view.status, RunStatus::Cancelled, "{:?}", view.errors);
         assert_eq!(status(&view, "bad"), StepStatus::Skipped);

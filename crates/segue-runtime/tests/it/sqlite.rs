@@ -59,14 +59,14 @@ async fn a_busy_run_is_taken_whole() {
         while store.commits() < 5 + round {
             tokio::task::yield_now().await;
         }
-        let taken = other.take(&lease.run_id, TakeOver::Anyway).await.unwrap();
+        let taken = other.acquire(&lease.run_id, TakeOver::Force).await.unwrap();
         let acknowledged = owner.await.unwrap();
         let length = other.load(&lease.run_id).await.unwrap().len() as u64;
         assert!(length >= acknowledged, "{length} of {acknowledged} in round {round}");
         add(&other, &taken, length).await.unwrap();
         finish(&other, &taken, length + 1).await;
     }
-    assert_eq!(other.damaged().await.unwrap(), []);
+    assert_eq!(other.list_damaged().await.unwrap(), []);
 }
 
 /// Runs begin, go on and end as if nobody else were there, while somebody forgets runs all the time.
@@ -91,7 +91,7 @@ async fn whoever_forgets_disturbs_nobody() {
         }
         owner.await.unwrap();
     }
-    assert_eq!(other.damaged().await.unwrap(), []);
+    assert_eq!(other.list_damaged().await.unwrap(), []);
     other.prune(few).await.unwrap();
     let left = other.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await.unwrap().runs;
     assert_eq!(left.len(), 3, "and nothing comes back");
@@ -163,7 +163,7 @@ async fn what_is_damaged_can_be_forgotten() {
             finish(&store, &lease, 2).await;
         }
     }
-    assert_eq!(store.damaged().await.unwrap(), []);
+    assert_eq!(store.list_damaged().await.unwrap(), []);
     drop(store);
     let raw = rusqlite::Connection::open(&path).unwrap();
     let number = "(SELECT number FROM run WHERE run_id = ?1)";
@@ -178,10 +178,10 @@ async fn what_is_damaged_can_be_forgotten() {
         StoreError::Damaged { run_id, .. } => run_id.to_string(),
         other => panic!("{other}"),
     };
-    let damaged = store.damaged().await.unwrap();
+    let damaged = store.list_damaged().await.unwrap();
     assert_eq!(damaged.iter().map(named).collect::<Vec<_>>(), ["changed", "cut"]);
-    assert_eq!(store.forget_damaged().await, Ok(2));
-    assert_eq!(store.damaged().await.unwrap(), []);
+    assert_eq!(store.delete_damaged().await, Ok(2));
+    assert_eq!(store.list_damaged().await.unwrap(), []);
     let listed = store.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await.unwrap();
     assert_eq!((listed.runs.len(), listed.damaged.len()), (2, 0));
     assert_eq!(store.load(&"whole".into()).await.unwrap().len(), 2);
@@ -210,10 +210,10 @@ async fn what_an_index_has_lost_is_found_again() {
     page[place] ^= 2;
     fs::write(&path, file).unwrap();
     let store = sqlite(&path);
-    assert_eq!(store.damaged().await.unwrap().len(), 1);
+    assert_eq!(store.list_damaged().await.unwrap().len(), 1);
     assert!(store.load(&"one-of-several".into()).await.is_err());
-    assert_eq!(store.forget_damaged().await, Ok(0));
-    assert_eq!(store.damaged().await.unwrap(), []);
+    assert_eq!(store.delete_damaged().await, Ok(0));
+    assert_eq!(store.list_damaged().await.unwrap(), []);
     assert_eq!(store.load(&"one-of-several".into()).await.unwrap().len(), 3);
     let all = Retention { keep_last: Some(0), ..Retention::default() };
     assert_eq!(store.prune(all).await, Ok(2), "and can be forgotten like every other one");
@@ -233,7 +233,7 @@ async fn a_link_leads_to_the_same_store() {
     std::os::unix::fs::symlink(folder.path().join("runs.db"), &link).unwrap();
     let other = sqlite(&link);
     assert_eq!(facts(&other.load(&lease.run_id).await.unwrap()), expected(5));
-    let owned = other.take(&lease.run_id, TakeOver::IfLeft).await;
+    let owned = other.acquire(&lease.run_id, TakeOver::IfAbandoned).await;
     assert!(matches!(owned, Err(StoreError::Owned { .. })), "{owned:?}");
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
     drop(store);
@@ -293,8 +293,8 @@ impl Leaves {
         match self {
             Leaves::Dies | Leaves::Ends => vec![called()],
             Leaves::DiesSeeking => {
-                let followed = Fact::Followed { node, handle: Value::from("task") };
-                vec![Fact::Sought { node }, Fact::Lost { node }, called(), followed]
+                let followed = Fact::HandleReceived { node, handle: Value::from("task") };
+                vec![Fact::ResumeSent { node }, Fact::Lost { node }, called(), followed]
             }
             Leaves::DiesLater => vec![called(), entry(0, Value::Null).fact],
             Leaves::DiesWaiting => vec![Fact::Asked { node, candidate: 0, args: Value::Null }],
@@ -308,7 +308,7 @@ async fn left(from: TempDir, leaves: Leaves) -> TempDir {
     let store = sqlite(&path);
     let lease = match store.run(&"a".into()).await.unwrap() {
         None => begin(&store, "a", &plan_named("poison")).await,
-        Some(_) => store.take(&"a".into(), TakeOver::Recover).await.unwrap(),
+        Some(_) => store.acquire(&"a".into(), TakeOver::Recover).await.unwrap(),
     };
     let length = store.run(&"a".into()).await.unwrap().unwrap().length;
     for (seq, fact) in (length..).zip(leaves.facts()) {
@@ -351,12 +351,12 @@ async fn a_run_that_kills_is_set_aside() {
             folder = left(folder, *leaves).await;
         }
         let store = sqlite(&folder.path().join("runs.db"));
-        let taken = store.take(&a, TakeOver::Recover).await;
+        let taken = store.acquire(&a, TakeOver::Recover).await;
         if !is_aside {
             assert!(taken.is_ok(), "{history:?}: {taken:?}");
             continue;
         }
-        for taken in [taken, store.take(&a, TakeOver::Recover).await] {
+        for taken in [taken, store.acquire(&a, TakeOver::Recover).await] {
             assert!(matches!(taken, Err(StoreError::SetAside { .. })), "{history:?}: {taken:?}");
         }
         let found = store.unfinished().await.unwrap();
@@ -364,9 +364,9 @@ async fn a_run_that_kills_is_set_aside() {
         assert!(found.runs[0].set_aside.is_some() && found.runs[0].owner.is_none());
         drop(store);
         let store = sqlite(&folder.path().join("runs.db"));
-        let lease = store.take(&a, TakeOver::IfLeft).await.unwrap();
+        let lease = store.acquire(&a, TakeOver::IfAbandoned).await.unwrap();
         assert_eq!(store.run(&a).await.unwrap().unwrap().set_aside, None, "{history:?}");
         store.release(&lease).await.unwrap();
-        store.take(&a, TakeOver::Recover).await.unwrap();
+        store.acquire(&a, TakeOver::Recover).await.unwrap();
     }
 }

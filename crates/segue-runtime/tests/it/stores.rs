@@ -14,8 +14,8 @@ use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::engine::Engine;
 use segue_runtime::store::{
-    Expect, Item, Lease, Measured, MemoryStore, NewRun, Record, Retention, RunQuery, Shelf,
-    Shelves, SqliteOptions, SqliteStore, Store, StoreError, TakeOver,
+    AppendRecord, Collection, KeyValueStore, Lease, Measured, MemoryStore, NewRun, Precondition,
+    Retention, RunQuery, SqliteOptions, SqliteStore, Store, StoreError, StoredItem, TakeOver,
 };
 use tempfile::TempDir;
 
@@ -37,8 +37,8 @@ pub(crate) fn noise(seed: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(seed), next).skip(4).map(|state| state >> 32)
 }
 
-pub(crate) fn record(expected: u64, entries: &[Entry], status: RunStatus) -> Record<'_> {
-    Record { expected, entries, status, measured: &[] }
+pub(crate) fn record(expected: u64, entries: &[Entry], status: RunStatus) -> AppendRecord<'_> {
+    AppendRecord { expected, entries, status, measured: &[] }
 }
 
 pub(crate) fn sqlite(path: &Path) -> SqliteStore {
@@ -120,10 +120,10 @@ async fn a_run_has_one_writer((store, other): Two) {
     let plan = plan_named("leased");
     let a: Arc<str> = "a".into();
     let first = begin(&*store, "a", &plan).await;
-    let owned = other.take(&a, TakeOver::IfLeft).await;
+    let owned = other.acquire(&a, TakeOver::IfAbandoned).await;
     assert!(matches!(owned, Err(StoreError::Owned { .. })), "its owner is alive: {owned:?}");
 
-    let second = other.take(&a, TakeOver::Anyway).await.unwrap();
+    let second = other.acquire(&a, TakeOver::Force).await.unwrap();
     assert!(second.epoch > first.epoch);
     let one = [entry(1, Value::from(1))];
     let lost = store.append(&first, record(1, &one, RunStatus::Running)).await;
@@ -133,19 +133,19 @@ async fn a_run_has_one_writer((store, other): Two) {
     other.append(&second, record(1, &one, RunStatus::Running)).await.unwrap();
 
     other.release(&second).await.unwrap();
-    let third = store.take(&a, TakeOver::IfLeft).await.unwrap();
+    let third = store.acquire(&a, TakeOver::IfAbandoned).await.unwrap();
     finish(&*store, &third, 2).await;
     let after = store.append(&third, record(3, &one, RunStatus::Running)).await;
     assert!(matches!(after, Err(StoreError::Lost { .. })), "nothing follows the end: {after:?}");
     let ended = StoreError::Ended { run_id: a.clone(), status: RunStatus::Success };
-    assert_eq!(other.take(&a, TakeOver::Anyway).await, Err(ended));
+    assert_eq!(other.acquire(&a, TakeOver::Force).await, Err(ended));
     let unknown = StoreError::Unknown { run_id: "nobody".into() };
-    assert_eq!(other.take(&"nobody".into(), TakeOver::Anyway).await, Err(unknown));
+    assert_eq!(other.acquire(&"nobody".into(), TakeOver::Force).await, Err(unknown));
 
     // Runs of an owner that is gone may be taken.
     begin(&*store, "b", &plan).await;
     drop(store);
-    let lease = other.take(&"b".into(), TakeOver::IfLeft).await.unwrap();
+    let lease = other.acquire(&"b".into(), TakeOver::IfAbandoned).await.unwrap();
     finish(&*other, &lease, 1).await;
 }
 
@@ -230,66 +230,71 @@ async fn words_are_left((store, other): Two) {
     let plan = plan_named("spoken-to");
     let lease = begin(&*store, "run-1", &plan).await;
     begin(&*store, "run-2", &plan).await;
-    let first = other.leave_word(&"run-1".into(), &"end".into()).await.unwrap();
-    let second = other.leave_word(&"run-2".into(), &"go".into()).await.unwrap();
-    let words = store.words().await.unwrap();
+    let first = other.send_command(&"run-1".into(), &"end".into()).await.unwrap();
+    let second = other.send_command(&"run-2".into(), &"go".into()).await.unwrap();
+    let words = store.pending_commands().await.unwrap();
     let heard: Vec<_> =
         words.iter().map(|word| (word.number, &*word.run_id, &*word.text)).collect();
     assert_eq!(heard, [(first, "run-1", "end"), (second, "run-2", "go")]);
-    store.take_word(first).await.unwrap();
-    store.take_word(first).await.unwrap();
-    assert_eq!(other.words().await.unwrap(), words[1..]);
+    store.remove_command(first).await.unwrap();
+    store.remove_command(first).await.unwrap();
+    assert_eq!(other.pending_commands().await.unwrap(), words[1..]);
     // A number is never given twice: whoever waits for its word to be heard is not misled.
-    store.take_word(second).await.unwrap();
-    let third = other.leave_word(&"run-2".into(), &"go".into()).await.unwrap();
+    store.remove_command(second).await.unwrap();
+    let third = other.send_command(&"run-2".into(), &"go".into()).await.unwrap();
     assert!(third > second);
     finish(&*store, &lease, 1).await;
-    let late = other.leave_word(&"run-1".into(), &"end".into()).await;
+    let late = other.send_command(&"run-1".into(), &"end".into()).await;
     let ended = StoreError::Ended { run_id: "run-1".into(), status: RunStatus::Success };
     assert_eq!(late, Err(ended));
-    let nobody = other.leave_word(&"run-3".into(), &"end".into()).await;
+    let nobody = other.send_command(&"run-3".into(), &"end".into()).await;
     assert_eq!(nobody, Err(StoreError::Unknown { run_id: "run-3".into() }));
 }
 
 async fn texts_are_kept((store, other): Two) {
-    let (store, other) = (store.shelves(), other.shelves());
-    let item = |key: &str, text: &str, at_ms| Item {
+    let (store, other) = (store.key_value(), other.key_value());
+    let item = |key: &str, text: &str, at_ms| StoredItem {
         key: key.into(),
         text: text.into(),
         version: 0,
         at_ms,
     };
     let a: Arc<str> = "a".into();
-    assert_eq!(store.kept(Shelf::Plans, &a).await, Ok(None));
-    let keep = async |store: &dyn Shelves, item: &Item, expect| {
-        store.keep(Shelf::Plans, item, expect).await
+    assert_eq!(store.get(Collection::Plans, &a).await, Ok(None));
+    let keep = async |store: &dyn KeyValueStore, item: &StoredItem, expect| {
+        store.put(Collection::Plans, item, expect).await
     };
     let changed = |version| Err(StoreError::Changed { key: "a".into(), version });
     let first = item("a", "one", 10);
-    assert_eq!(keep(store, &first, Expect::Version(1)).await, changed(None));
-    assert_eq!(keep(store, &first, Expect::Absent).await, Ok(1));
-    assert_eq!(keep(other, &first, Expect::Absent).await, changed(Some(1)), "only once");
+    assert_eq!(keep(store, &first, Precondition::Version(1)).await, changed(None));
+    assert_eq!(keep(store, &first, Precondition::Absent).await, Ok(1));
+    assert_eq!(keep(other, &first, Precondition::Absent).await, changed(Some(1)), "only once");
     let second = item("a", "two", 20);
-    assert_eq!(keep(other, &second, Expect::Version(1)).await, Ok(2));
-    assert_eq!(keep(store, &second, Expect::Version(1)).await, changed(Some(2)), "one wins");
-    assert_eq!(keep(store, &second, Expect::Anything).await, Ok(3));
-    let is = Item { version: 3, ..second };
-    assert_eq!(other.kept(Shelf::Plans, &a).await, Ok(Some(is.clone())));
-    assert_eq!(other.kept(Shelf::Templates, &a).await, Ok(None), "shelves do not mix");
+    assert_eq!(keep(other, &second, Precondition::Version(1)).await, Ok(2));
+    assert_eq!(keep(store, &second, Precondition::Version(1)).await, changed(Some(2)), "one wins");
+    assert_eq!(keep(store, &second, Precondition::Anything).await, Ok(3));
+    let is = StoredItem { version: 3, ..second };
+    assert_eq!(other.get(Collection::Plans, &a).await, Ok(Some(is.clone())));
+    assert_eq!(other.get(Collection::Templates, &a).await, Ok(None), "shelves do not mix");
     for key in ["c", "b"] {
-        keep(store, &item(key, "x", 30), Expect::Anything).await.unwrap();
+        keep(store, &item(key, "x", 30), Precondition::Anything).await.unwrap();
     }
-    store.keep(Shelf::Requests, &item("d", "x", 5), Expect::Anything).await.unwrap();
-    let page = store.page(Shelf::Plans, None, 2).await.unwrap();
-    let keys = |items: &[Item]| items.iter().map(|item| item.key.to_string()).collect::<Vec<_>>();
+    store.put(Collection::Requests, &item("d", "x", 5), Precondition::Anything).await.unwrap();
+    let page = store.list(Collection::Plans, None, 2).await.unwrap();
+    let keys =
+        |items: &[StoredItem]| items.iter().map(|item| item.key.to_string()).collect::<Vec<_>>();
     assert_eq!(keys(&page.items), ["a", "c"], "in the order in which they came");
-    let rest = store.page(Shelf::Plans, page.next, 2).await.unwrap();
+    let rest = store.list(Collection::Plans, page.next, 2).await.unwrap();
     assert_eq!((keys(&rest.items), rest.next), (vec!["b".to_owned()], None));
-    assert_eq!(store.clear(Shelf::Plans, 30).await, Ok(1), "only what is older, only here");
-    assert_eq!(other.discard(Shelf::Plans, &"b".into()).await, Ok(true));
-    assert_eq!(other.discard(Shelf::Plans, &"b".into()).await, Ok(false));
-    assert_eq!(keys(&store.page(Shelf::Plans, None, 9).await.unwrap().items), ["c"]);
-    assert_eq!(keys(&store.page(Shelf::Requests, None, 9).await.unwrap().items), ["d"]);
+    assert_eq!(
+        store.delete_before(Collection::Plans, 30).await,
+        Ok(1),
+        "only what is older, only here"
+    );
+    assert_eq!(other.delete(Collection::Plans, &"b".into()).await, Ok(true));
+    assert_eq!(other.delete(Collection::Plans, &"b".into()).await, Ok(false));
+    assert_eq!(keys(&store.list(Collection::Plans, None, 9).await.unwrap().items), ["c"]);
+    assert_eq!(keys(&store.list(Collection::Requests, None, 9).await.unwrap().items), ["d"]);
 }
 
 async fn calls_are_counted((store, _other): Two) {
@@ -306,15 +311,15 @@ async fn calls_are_counted((store, _other): Two) {
     ];
     let lease = begin(&*store, "a", &plan_named("counted")).await;
     let entries = [entry(1, Value::Null)];
-    let record = Record { measured: &measured, ..record(1, &entries, RunStatus::Running) };
+    let record = AppendRecord { measured: &measured, ..record(1, &entries, RunStatus::Running) };
     store.append(&lease, record).await.unwrap();
     finish(&*store, &lease, 2).await;
     let lease = begin(&*store, "b", &plan_named("counted")).await;
-    let failure = Some(Arc::new(Failure::lasting(Code::Timeout, "it took too long")));
+    let failure = Some(Arc::new(Failure::permanent(Code::Timeout, "it took too long")));
     let fact = Fact::Finished { status: RunStatus::Failed, output: Value::Null, failure };
     let entries = [Entry { seq: 1, at_ms: 2, fact }];
     store.append(&lease, self::record(1, &entries, RunStatus::Failed)).await.unwrap();
-    let tools = store.tools().await.unwrap();
+    let tools = store.tool_stats().await.unwrap();
     let ids: Vec<&str> = tools.iter().map(|tool| tool.tool.as_str()).collect();
     assert_eq!(ids, ["composition:counted", "x:bad", "x:good"]);
     let [composition, bad, good] = &tools[..] else { panic!("{tools:?}") };

@@ -6,7 +6,7 @@ use segue_core::run::{Overwrites, Purpose};
 use segue_core::value::Value;
 use segue_runtime::engine::{CallRequest, Engine, EngineError};
 use segue_runtime::tools::builtin::{BuiltinConfig, tools};
-use segue_runtime::tools::{Call, Registry, Tool, ToolError};
+use segue_runtime::tools::{Registry, Tool, ToolError, ToolRequest};
 pub(crate) use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -48,7 +48,7 @@ impl Bench {
     /// Calls a tool. Arguments and value are held against its schemas, as the engine does.
     pub(crate) async fn call(&self, name: &str, args: Json) -> Result<Json, ToolError> {
         let tool = self.tool(name);
-        if tool.spec.composed.is_none() {
+        if tool.spec.code_tool.is_none() {
             return call(tool, args).await;
         }
         // What calls others needs an engine around it.
@@ -71,8 +71,8 @@ impl Bench {
     }
 }
 
-pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
-    Call {
+pub(crate) fn call_of(tool: &Tool, args: Json) -> ToolRequest {
+    ToolRequest {
         tool: tool.spec.id.clone(),
         args: Value::from(args),
         run_id: "run-1".into(),
@@ -80,7 +80,7 @@ pub(crate) fn call_of(tool: &Tool, args: Json) -> Call {
         attempt: 1,
         // Its own: what carries it ends with a call that is given up.
         key: format!("run-1/step/do/{}", uuid::Uuid::new_v4()).into(),
-        purpose: Purpose::Do,
+        purpose: Purpose::Work,
         owner: None,
         traceparent: None,
         overwrites: Overwrites::Everything,

@@ -12,18 +12,21 @@ use segue_core::value::{Number, Value};
 use segue_runtime::driver::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::ToolError;
-use segue_runtime::tools::mcp::{Reach, Server, ServerConfig, StdioConfig};
+use segue_runtime::tools::mcp::{ServerConfig, ServerTransport, StdioConfig, UpstreamServer};
 
 use crate::support::{call_of, json};
 
 const GENERATIONS: [&str; 2] = ["core", "extension"];
 
-fn server(generation: &str, behaviour: &str, file: Option<PathBuf>) -> Arc<Server> {
+fn server(generation: &str, behaviour: &str, file: Option<PathBuf>) -> Arc<UpstreamServer> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/tasks.py");
     let mut args = vec![script.to_owned(), generation.to_owned(), behaviour.to_owned()];
     args.extend(file.map(|file| file.display().to_string()));
-    let reach =
-        Reach::Stdio(StdioConfig { command: "python3".to_owned(), args, ..Default::default() });
+    let reach = ServerTransport::Stdio(StdioConfig {
+        command: "python3".to_owned(),
+        args,
+        ..Default::default()
+    });
     let limits = Limits {
         mcp_start_ms: 20_000,
         mcp_idle_ms: 1_500,
@@ -33,10 +36,10 @@ fn server(generation: &str, behaviour: &str, file: Option<PathBuf>) -> Arc<Serve
     // Long enough that a tool which may be called as a task is.
     let timeout = (behaviour == "optional").then_some(Duration::from_mins(2));
     let config = ServerConfig { name: "h".into(), reach, identity: "h".into(), timeout };
-    Arc::new(Server::new(config, &limits, None))
+    Arc::new(UpstreamServer::new(config, &limits, None))
 }
 
-async fn called(server: &Arc<Server>) -> Result<Value, ToolError> {
+async fn called(server: &Arc<UpstreamServer>) -> Result<Value, ToolError> {
     let listing = server.listing().await.unwrap_or_else(|unusable| panic!("{}", unusable.why));
     let tool = server.tools(&listing).remove(0);
     tool.runner.call(call_of(&tool, json!({}))).await
@@ -70,7 +73,9 @@ async fn a_task_is_followed_to_its_end() {
                 (Err(ToolError::Refused { code, message, .. }), Err((Some(expected), words))) => {
                     *code == expected && message.contains(words)
                 }
-                (Err(ToolError::Silent { message }), Err((None, words))) => message.contains(words),
+                (Err(ToolError::NoAnswer { message }), Err((None, words))) => {
+                    message.contains(words)
+                }
                 _ => false,
             };
             assert!(fits, "{generation} {behaviour}: {got:?}");
@@ -89,7 +94,7 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
         let got = called(&late).await;
         late.close().await;
         let in_doubt =
-            matches!(&got, Err(ToolError::Silent { message }) if message.contains("4000 ms"));
+            matches!(&got, Err(ToolError::NoAnswer { message }) if message.contains("4000 ms"));
         assert!(in_doubt && begun.elapsed() < Duration::from_secs(20), "{got:?}");
         let received = std::fs::read_to_string(&file).unwrap();
         assert_eq!(received.matches("\"tasks/cancel\"").count(), 1, "{generation}");

@@ -7,7 +7,7 @@ use segue_core::diagnostic::Code;
 use segue_core::tool::DeclaredRollback;
 use segue_core::value::Value;
 use segue_runtime::tools::ToolError;
-use segue_runtime::tools::builtin::{BuiltinConfig, CheckpointsAt, tools};
+use segue_runtime::tools::builtin::{BuiltinConfig, CheckpointLocation, tools};
 
 use crate::server::{Reply, serve};
 use crate::support::{Bench, Json, call_of, json};
@@ -98,7 +98,7 @@ async fn every_tool_gives_what_it_declares() {
 fn declaring_the_tools_is_cheap() {
     let config = BuiltinConfig {
         files_root: "/nowhere".into(),
-        checkpoints: CheckpointsAt::File("/nowhere/x.db".into()),
+        checkpoints: CheckpointLocation::File("/nowhere/x.db".into()),
         ..config()
     };
     let mut best = std::time::Duration::MAX;
@@ -115,10 +115,10 @@ fn declaring_the_tools_is_cheap() {
 #[test]
 fn atomic_edit_asks_first() {
     let bench = Bench::new();
-    assert!(bench.tool("atomic_edit").spec.asks(&Value::empty_object()));
+    assert!(bench.tool("atomic_edit").spec.must_confirm(&Value::empty_object()));
     assert!(bench.tool("files_delete").spec.needs_confirmation());
     assert!(bench.tool("http_request").spec.needs_confirmation());
-    assert!(bench.tool("files_write").spec.asks_sometimes());
+    assert!(bench.tool("files_write").spec.confirms_conditionally());
     for name in ["checkpoint_save", "http_get", "echo"] {
         assert!(!bench.tool(name).spec.needs_confirmation(), "{name}");
     }

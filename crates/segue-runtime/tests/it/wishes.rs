@@ -6,8 +6,8 @@ use segue_core::compile::source::Source;
 use segue_core::run::Question;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::{Confirmer, Decision, Later};
-use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunRequest, Wish};
+use segue_runtime::driver::{Confirmer, Decision, Defer};
+use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunCommand, RunRequest};
 use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
 
 use crate::stores::record;
@@ -58,13 +58,18 @@ async fn a_cancel_reaches_whoever_drives_the_run() {
         let asks = async {
             let run_id = only_run(&*store).await;
             let asker = if from_here { &here } else { &there };
-            assert!(asker.tell(&run_id, &Wish::Cancel { by: "ada".into() }).await.unwrap());
+            assert!(
+                asker
+                    .send_command(&run_id, &RunCommand::Cancel { by: "ada".into() })
+                    .await
+                    .unwrap()
+            );
             asker.follow(&run_id).await.unwrap()
         };
         let (view, seen) = tokio::join!(run(&here, WAITS), asks);
         assert_eq!(view.unwrap().status, RunStatus::Cancelled);
         assert_eq!(seen.status, RunStatus::Cancelled);
-        assert_eq!(store.words().await.unwrap(), [], "the word was thrown away");
+        assert_eq!(store.pending_commands().await.unwrap(), [], "the word was thrown away");
     }
 }
 
@@ -77,16 +82,16 @@ async fn a_question_is_answered_from_elsewhere() {
     let (here, there, store) = two();
     let asks = async {
         let run_id = only_run(&*store).await;
-        let stored = there.stored(&run_id).await.unwrap();
+        let stored = there.load_run(&run_id).await.unwrap();
         let mut question = stored.run.questions()[0].id;
         let answer = |question, by: &str| {
             let (by, data) = (by.into(), Value::Null);
-            Wish::Decide { question, granted: true, by, data }
+            RunCommand::Decide { question, granted: true, by, data }
         };
         question.seq += 1;
-        assert!(there.tell(&run_id, &answer(question, "too early")).await.unwrap());
+        assert!(there.send_command(&run_id, &answer(question, "too early")).await.unwrap());
         question.seq -= 1;
-        assert!(there.tell(&run_id, &answer(question, "ada")).await.unwrap());
+        assert!(there.send_command(&run_id, &answer(question, "ada")).await.unwrap());
     };
     let (view, ()) = tokio::join!(run(&here, text), asks);
     assert_eq!(view.unwrap().output, Value::from("ada"));
@@ -99,15 +104,17 @@ async fn a_run_that_nobody_drives_is_left_to_whoever_asks() {
     let text = "name: c\nsteps: [{ id: ask, approve: { message: Sure? } }]\n";
     let (plan, _) = here.plan(&Source::new("c.yaml", text));
     let mut request = RunRequest::new(plan.unwrap(), Value::empty_object());
-    request.confirmer = &Later;
+    request.confirmer = &Defer;
     let view = here.run(request).await.unwrap();
     assert_eq!(view.status, RunStatus::Waiting);
-    assert!(!there.tell(&view.run_id, &Wish::Cancel { by: "ada".into() }).await.unwrap());
-    assert_eq!(store.words().await.unwrap(), []);
+    assert!(
+        !there.send_command(&view.run_id, &RunCommand::Cancel { by: "ada".into() }).await.unwrap()
+    );
+    assert_eq!(store.pending_commands().await.unwrap(), []);
     let mut request = ResumeRequest::new(view.run_id.clone());
-    request.wish = Wish::Cancel { by: "ada".into() };
+    request.command = RunCommand::Cancel { by: "ada".into() };
     assert_eq!(there.resume(request).await.unwrap().status, RunStatus::Cancelled);
-    let late = there.tell(&view.run_id, &Wish::Cancel { by: "ada".into() }).await;
+    let late = there.send_command(&view.run_id, &RunCommand::Cancel { by: "ada".into() }).await;
     assert!(matches!(late, Err(EngineError::Store(StoreError::Ended { .. }))));
 }
 
@@ -117,7 +124,7 @@ async fn waiting_since(text: &str, hours: u64) -> (Engine, Arc<str>) {
     let (plan, findings) = before.plan(&Source::new("c.yaml", text));
     let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
     let request = RunRequest::new(plan.clone(), Value::empty_object());
-    let view = before.run(RunRequest { confirmer: &Later, ..request }).await.unwrap();
+    let view = before.run(RunRequest { confirmer: &Defer, ..request }).await.unwrap();
     assert_eq!(view.status, RunStatus::Waiting);
     let mut journal = before.store().load(&view.run_id).await.unwrap();
     journal.iter_mut().for_each(|entry| entry.at_ms -= hours * 3_600_000);
@@ -147,13 +154,13 @@ async fn an_answer_that_comes_too_late_changes_nothing() {
         for answers in [true, false] {
             let is_late = !run.contains("3h");
             let (engine, run_id) = waiting_since(&text(run, question), 2).await;
-            let goes_on_at = engine.goes_on_at(&run_id).await.unwrap().unwrap();
+            let goes_on_at = engine.resumes_at(&run_id).await.unwrap().unwrap();
             assert_eq!(goes_on_at <= segue_runtime::driver::now_ms(), is_late);
-            let id = engine.stored(&run_id).await.unwrap().run.questions()[0].id;
+            let id = engine.load_run(&run_id).await.unwrap().run.questions()[0].id;
             let (by, data) = ("ada".into(), Value::Null);
-            let answer = Wish::Decide { question: id, granted: true, by, data };
-            let wish = if answers { answer } else { Wish::GoOn };
-            let request = ResumeRequest { wish, ..ResumeRequest::new(run_id.clone()) };
+            let answer = RunCommand::Decide { question: id, granted: true, by, data };
+            let wish = if answers { answer } else { RunCommand::Resume };
+            let request = ResumeRequest { command: wish, ..ResumeRequest::new(run_id.clone()) };
             let view = engine.resume(request).await.unwrap();
             let expected = if answers || is_late { status } else { RunStatus::Waiting };
             assert_eq!(view.status, expected, "{run}{question} {answers}");
@@ -177,13 +184,14 @@ async fn a_word_to_somebody_who_hangs() {
     // It has begun, and is never asked again.
     let mut run = Box::pin(run);
     assert!(futures_util::poll!(&mut run).is_pending());
-    let unheard = there.tell(&run_id, &Wish::Cancel { by: "ada".into() }).await.unwrap_err();
-    assert_eq!(unheard, EngineError::Unheard { run_id: run_id.clone() });
-    assert_eq!(store.words().await.unwrap(), [], "nothing happens later");
-    let word = serde_json::to_string(&Wish::Cancel { by: "ada".into() }).unwrap();
-    there.store().leave_word(&run_id, &word.into()).await.unwrap();
+    let unheard =
+        there.send_command(&run_id, &RunCommand::Cancel { by: "ada".into() }).await.unwrap_err();
+    assert_eq!(unheard, EngineError::NotReceived { run_id: run_id.clone() });
+    assert_eq!(store.pending_commands().await.unwrap(), [], "nothing happens later");
+    let word = serde_json::to_string(&RunCommand::Cancel { by: "ada".into() }).unwrap();
+    there.store().send_command(&run_id, &word.into()).await.unwrap();
     let request = ResumeRequest::new(run_id.clone());
-    let request = ResumeRequest { take_over: TakeOver::Anyway, ..request };
+    let request = ResumeRequest { take_over: TakeOver::Force, ..request };
     assert_eq!(there.resume(request).await.unwrap().status, RunStatus::Cancelled);
-    assert_eq!(store.words().await.unwrap(), []);
+    assert_eq!(store.pending_commands().await.unwrap(), []);
 }

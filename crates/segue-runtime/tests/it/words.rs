@@ -8,15 +8,17 @@ use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
+use segue_core::planner::{self, PlanOrigin, PlanState, PlanningFailure, Prompt, Role};
 use segue_core::run::Failure;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
-use segue_core::words::{self, Origin, PlanState, Prompt, Speaker, Unplanned};
-use segue_runtime::engine::{AskRequest, Engine, Meanwhile, PlanError, Planned, Reuse, RunRequest};
+use segue_runtime::engine::{
+    Engine, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse, RunRequest,
+};
 use segue_runtime::llm::{Model, ModelConfig, Provider, model};
 use segue_runtime::store::{MemoryStore, SqliteOptions, SqliteStore, Store};
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 use crate::server::{Reply, Server, serve};
 use crate::support::{Json, json};
@@ -34,7 +36,7 @@ struct Blogs {
 
 #[async_trait]
 impl ToolRunner for Blogs {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let args = Json::from(&call.args);
         self.calls.lock().unwrap().push(args.clone());
         if call.tool.name() == "createAuthor" {
@@ -138,13 +140,13 @@ fn says(text: impl Into<String>) -> Box<dyn Fn() -> Reply + Send + Sync> {
     Box::new(move || openai(&text, "stop"))
 }
 
-async fn asked(engine: &Engine) -> Result<Planned, PlanError> {
-    engine.ask(AskRequest::new(QUERY)).await
+async fn asked(engine: &Engine) -> Result<Planned, PlanningError> {
+    engine.create_plan(PlanningRequest::new(QUERY)).await
 }
 
-async fn unplanned(engine: &Engine) -> Unplanned {
+async fn unplanned(engine: &Engine) -> PlanningFailure {
     match asked(engine).await.map(|planned| planned.record) {
-        Err(PlanError::Unplanned(unplanned)) => *unplanned,
+        Err(PlanningError::Unplanned(unplanned)) => *unplanned,
         other => panic!("{other:?}"),
     }
 }
@@ -158,7 +160,7 @@ fn body_of(request: &str) -> Json {
 async fn both_protocols_are_spoken() {
     let server = serve(|_| openai(&good(), "stop")).await;
     let planned = asked(&engine(&server, Provider::OpenAi)).await.unwrap();
-    let Origin::Model { model, cost } = &planned.record.origin else { panic!() };
+    let PlanOrigin::Model { model, cost } = &planned.record.origin else { panic!() };
     assert_eq!((&**model, cost.rounds, cost.usage.total()), ("small-1", 1, 120));
     let request = &server.requests()[0];
     assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
@@ -170,7 +172,7 @@ async fn both_protocols_are_spoken() {
 
     let server = serve(|_| anthropic(&good(), "end_turn")).await;
     let planned = asked(&engine(&server, Provider::Anthropic)).await.unwrap();
-    let Origin::Model { cost, .. } = &planned.record.origin else { panic!() };
+    let PlanOrigin::Model { cost, .. } = &planned.record.origin else { panic!() };
     assert_eq!(cost.usage.total(), 120);
     let request = &server.requests()[0];
     assert!(request.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{request}");
@@ -190,7 +192,7 @@ async fn findings_are_the_next_message() {
     let fenced = format!("```json\n{}\n```", good());
     let server = saying(vec![says("Sure, here you go!"), says(invented), says(fenced)]).await;
     let planned = asked(&engine(&server, Provider::OpenAi)).await.unwrap();
-    let Origin::Model { cost, .. } = planned.record.origin else { panic!() };
+    let PlanOrigin::Model { cost, .. } = planned.record.origin else { panic!() };
     assert_eq!((cost.rounds, cost.usage.total()), (3, 360));
     let last = body_of(&server.requests()[2]);
     let roles: Vec<&str> =
@@ -252,7 +254,7 @@ async fn failures_are_repeated_only_where_that_helps() {
     };
     let model = model(&config, &Limits::default()).unwrap();
     let failed = async |says: &str| {
-        let messages = vec![(Speaker::Asker, Arc::from(says))];
+        let messages = vec![(Role::User, Arc::from(says))];
         model.answer(&Prompt { messages, answer_tokens_max: 10 }).await.unwrap_err()
     };
     for (says, retryable, wait, message) in [
@@ -274,7 +276,7 @@ async fn failures_are_repeated_only_where_that_helps() {
 /// A model that says these things, one after the other.
 struct Scripted {
     name: Arc<str>,
-    script: Mutex<Vec<Result<words::Reply, Failure>>>,
+    script: Mutex<Vec<Result<planner::ModelReply, Failure>>>,
 }
 
 #[async_trait]
@@ -283,7 +285,7 @@ impl Model for Scripted {
         &self.name
     }
 
-    async fn answer(&self, _prompt: &Prompt) -> Result<words::Reply, Failure> {
+    async fn answer(&self, _prompt: &Prompt) -> Result<planner::ModelReply, Failure> {
         self.script.lock().unwrap().remove(0)
     }
 }
@@ -291,20 +293,25 @@ impl Model for Scripted {
 /// A model that is busy is asked again when it says.
 #[tokio::test(start_paused = true)]
 async fn a_busy_model_is_waited_for() {
-    let busy = Failure { retry_after_ms: Some(7_000), ..Failure::passing(Code::Llm, "slow down") };
-    let usage = words::Usage::default();
-    let plan = words::Reply { text: good().into(), stop: words::Stop::Finished, usage };
-    let script = Mutex::new(vec![Err(busy), Err(Failure::passing(Code::Llm, "lost")), Ok(plan)]);
+    let busy =
+        Failure { retry_after_ms: Some(7_000), ..Failure::transient(Code::Llm, "slow down") };
+    let usage = planner::Usage::default();
+    let plan =
+        planner::ModelReply { text: good().into(), stop: planner::StopReason::Finished, usage };
+    let script = Mutex::new(vec![Err(busy), Err(Failure::transient(Code::Llm, "lost")), Ok(plan)]);
     let model = Arc::new(Scripted { name: "scripted".into(), script });
     let engine = Engine::builder().tools(tools(&Arc::default())).model(model).build().0;
     let rests = Mutex::new(Vec::new());
-    let told = |meanwhile: Meanwhile<'_>| {
-        if let Meanwhile::Resting { ms, why } = meanwhile {
+    let told = |meanwhile: PlanningEvent<'_>| {
+        if let PlanningEvent::Retrying { ms, why } = meanwhile {
             rests.lock().unwrap().push((ms, why.to_owned()));
         }
     };
     let begun = tokio::time::Instant::now();
-    engine.ask(AskRequest { told: &told, ..AskRequest::new(QUERY) }).await.unwrap();
+    engine
+        .create_plan(PlanningRequest { on_event: &told, ..PlanningRequest::new(QUERY) })
+        .await
+        .unwrap();
     let rests = rests.into_inner().unwrap();
     assert_eq!((rests[0].0, &*rests[0].1, &*rests[1].1), (7_000, "slow down", "lost"));
     assert!(begun.elapsed() >= Duration::from_secs(7));
@@ -361,7 +368,7 @@ async fn a_plan_is_kept_and_executed_later() {
 
     let after = engine.plan_record(&record.plan_id).await.unwrap();
     assert_eq!((after.state, after.run_id), (PlanState::Completed, Some(view.run_id.clone())));
-    let result = engine.result_of_plan(&record.plan_id).await.unwrap().unwrap();
+    let result = engine.plan_result(&record.plan_id).await.unwrap().unwrap();
     assert_eq!(Json::from(&result.output), Json::from(&view.output));
 
     // Once is what was asked for; twice has to be said.
@@ -383,13 +390,14 @@ async fn a_plan_is_kept_and_executed_later() {
 async fn a_plan_begins_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&dir.path().join("s.db"), SqliteOptions::default()).unwrap();
-    let usage = words::Usage::default();
-    let plan = words::Reply { text: good().into(), stop: words::Stop::Finished, usage };
+    let usage = planner::Usage::default();
+    let plan =
+        planner::ModelReply { text: good().into(), stop: planner::StopReason::Finished, usage };
     let model = Arc::new(Scripted { name: "scripted".into(), script: Mutex::new(vec![Ok(plan)]) });
     let builder = Engine::builder().tools(tools(&Arc::default())).store(Arc::new(store));
     let engine = builder.model(model).build().0;
     let plan_id = asked(&engine).await.unwrap().record.plan_id;
-    let taking = (0..8).map(|_| engine.take_plan(&plan_id, false, engine.new_run_id()));
+    let taking = (0..8).map(|_| engine.claim_plan(&plan_id, false, engine.new_run_id()));
     let taken = futures_util::future::join_all(taking).await;
     assert_eq!(taken.iter().filter(|taken| taken.is_ok()).count(), 1, "{taken:?}");
     let refused = taken.into_iter().find_map(Result::err).unwrap();
@@ -404,11 +412,11 @@ async fn a_plan_stands_as_its_run_does() {
     let planned = asked(&engine).await.unwrap();
     let plan_id = &planned.record.plan_id;
     let run_id = engine.new_run_id();
-    engine.take_plan(plan_id, false, run_id.clone()).await.unwrap();
+    engine.claim_plan(plan_id, false, run_id.clone()).await.unwrap();
     // A run that never began does not begin again by itself.
     assert_eq!(engine.plan_record(plan_id).await.unwrap().state, PlanState::Failed);
-    engine.take_plan(plan_id, false, engine.new_run_id()).await.unwrap_err();
-    engine.take_plan(plan_id, true, run_id.clone()).await.unwrap();
+    engine.claim_plan(plan_id, false, engine.new_run_id()).await.unwrap_err();
+    engine.claim_plan(plan_id, true, run_id.clone()).await.unwrap();
     let mut request = RunRequest::new(planned.plan, Value::empty_object());
     request.run_id = Some(run_id);
     engine.run(request).await.unwrap();
@@ -426,11 +434,11 @@ async fn a_failed_plan_says_so() {
     let plan_id = planned.record.plan_id;
     engine.execute_plan(&plan_id, false, request).await.unwrap();
     assert_eq!(engine.plan_record(&plan_id).await.unwrap().state, PlanState::Failed);
-    let result = engine.result_of_plan(&plan_id).await.unwrap().unwrap();
+    let result = engine.plan_result(&plan_id).await.unwrap().unwrap();
     assert_eq!(result.errors[0].message.as_str(), "no blogs today");
     assert_eq!(result.steps_succeeded, 1);
     // What failed is nothing to offer again.
-    assert!(engine.used_before(QUERY).await.unwrap().is_empty());
+    assert!(engine.similar_plans(QUERY).await.unwrap().is_empty());
 }
 
 /// A request has versions; the last one is meant.
@@ -440,17 +448,18 @@ async fn a_request_has_versions() {
     let engine = engine(&server, Provider::OpenAi);
     let first = asked(&engine).await.unwrap().record;
     let request_id = Some(first.request_id.clone());
-    let request = AskRequest { request_id, ..AskRequest::new("Also with a title") };
-    let second = engine.ask(request).await.unwrap().record;
+    let request = PlanningRequest { request_id, ..PlanningRequest::new("Also with a title") };
+    let second = engine.create_plan(request).await.unwrap().record;
     assert_eq!((&second.request_id, second.version), (&first.request_id, 2));
     let all = engine.plans_of_request(&first.request_id).await.unwrap();
     assert_eq!(all, [first.clone(), second.clone()]);
     assert_eq!(engine.plan_of_request(&first.request_id).await.unwrap(), second);
     assert_eq!(engine.plans(10).await.unwrap(), [second.clone(), first.clone()]);
-    engine.forget_plan(&second.plan_id).await.unwrap();
+    engine.delete_plan(&second.plan_id).await.unwrap();
     assert_eq!(engine.plan_of_request(&first.request_id).await.unwrap(), first);
     let request_id = Some("req_1704123456_abc123def".into());
-    let unknown = engine.ask(AskRequest { request_id, ..AskRequest::new("x") }).await;
+    let unknown =
+        engine.create_plan(PlanningRequest { request_id, ..PlanningRequest::new("x") }).await;
     assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
 }
 
@@ -460,29 +469,35 @@ async fn what_worked_is_used_again() {
     let server = serve(|_| openai(&good(), "stop")).await;
     let engine = engine(&server, Provider::OpenAi);
     let first = asked(&engine).await.unwrap();
-    assert!(engine.used_before(QUERY).await.unwrap().is_empty());
+    assert!(engine.similar_plans(QUERY).await.unwrap().is_empty());
     let request = RunRequest::new(first.plan, Value::empty_object());
     engine.execute_plan(&first.record.plan_id, false, request).await.unwrap();
 
     let alike = QUERY.replace("Alice", "Bob");
-    let offered = engine.used_before(&alike).await.unwrap();
+    let offered = engine.similar_plans(&alike).await.unwrap();
     assert_eq!(offered[0].plan_id, first.record.plan_id);
-    assert!(engine.used_before("Delete every comment").await.unwrap().is_empty());
+    assert!(engine.similar_plans("Delete every comment").await.unwrap().is_empty());
 
     let again = asked(&engine).await.unwrap().record;
     let plan_id = first.record.plan_id.clone();
-    assert_eq!(again.origin, Origin::UsedBefore { plan_id: plan_id.clone() });
+    assert_eq!(again.origin, PlanOrigin::UsedBefore { plan_id: plan_id.clone() });
     assert_ne!(again.plan_id, plan_id);
     assert_eq!(again.document.get("planId"), Some(&Value::String(again.plan_id.clone())));
     assert_eq!(server.requests().len(), 1);
 
     // Words that are only alike ask the model, unless somebody chooses the plan.
-    engine.ask(AskRequest::new(alike.as_str())).await.unwrap();
+    engine.create_plan(PlanningRequest::new(alike.as_str())).await.unwrap();
     assert_eq!(server.requests().len(), 2);
     let reuse = Reuse::This(plan_id);
-    engine.ask(AskRequest { reuse, ..AskRequest::new(alike.as_str()) }).await.unwrap();
+    engine
+        .create_plan(PlanningRequest { reuse, ..PlanningRequest::new(alike.as_str()) })
+        .await
+        .unwrap();
     assert_eq!(server.requests().len(), 2);
-    engine.ask(AskRequest { reuse: Reuse::Nothing, ..AskRequest::new(QUERY) }).await.unwrap();
+    engine
+        .create_plan(PlanningRequest { reuse: Reuse::Nothing, ..PlanningRequest::new(QUERY) })
+        .await
+        .unwrap();
     assert_eq!(server.requests().len(), 3);
 }
 

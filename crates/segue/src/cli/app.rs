@@ -10,37 +10,39 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segue_core::access::INLINE;
 use segue_core::compile::source::{Position, Source, Span};
-use segue_core::diagnostic::{Code, Diagnostic, Severity, nearest};
+use segue_core::diagnostic::{Code, Diagnostic, Severity, nearest_name};
 use segue_core::plan::Plan;
+use segue_core::planner::{ModelReply, Prompt};
 use segue_core::run::Failure;
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
-use segue_core::words::{Prompt, Reply};
-use segue_runtime::engine::{Absent, Engine, EngineBuilder, EngineError, Unloaded};
+use segue_runtime::engine::{Engine, EngineBuilder, EngineError, LoadError, UnavailableTools};
 use segue_runtime::inject::{Fault, Faults};
-use segue_runtime::library::{Library, Unread};
+use segue_runtime::library::{Library, UnreadableTemplate};
 use segue_runtime::llm::{self, Model};
 use segue_runtime::recorder::Recorder;
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
-use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointsAt};
+use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointLocation};
 use segue_runtime::tools::gate::Concurrency;
-use segue_runtime::tools::secret::Secrets;
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner, command, end_left_servers, http};
+use segue_runtime::tools::redact::Secrets;
+use segue_runtime::tools::{
+    Tool, ToolError, ToolRequest, ToolRunner, command, end_left_servers, http,
+};
 
 use super::load::load_config;
-use super::overrides::{self, is_meant};
-use super::own_files::own_files;
-use super::upstream::{Upstream, Wanted};
-use super::{Exit, Global, complain, say};
+use super::overrides::{self, matches};
+use super::protected_files::protected_files;
+use super::upstream::{ServerSelection, UpstreamServers};
+use super::{Exit, Global, print_error, print_status};
 use crate::config::documents::{
     composition_files, composition_paths, empty_patterns, read_source, template_files,
     withheld_patterns,
 };
-use crate::config::{self, Config, StoreAt, Trust};
-use crate::observe::Observing;
+use crate::config::{self, Config, StoreLocation, TrustFile};
+use crate::observe::Observers;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
-use crate::print::{Look, clean, draw, shown_path};
+use crate::print::{TerminalStyle, display_path, escape_control, render};
 
 /// A configured engine.
 pub(super) struct App {
@@ -49,23 +51,23 @@ pub(super) struct App {
     /// Read when somebody asks for it: most commands do not.
     library: OnceCell<Library>,
     is_quiet: bool,
-    pub(super) unloaded: Vec<Unloaded>,
+    pub(super) unloaded: Vec<LoadError>,
     builtins: Builtins,
-    sending: Sending,
+    sending: TraceExport,
     // Last, because everything else may still hold connections of its servers.
-    pub(super) upstream: Upstream,
+    pub(super) upstream: UpstreamServers,
 }
 
 impl App {
     /// An engine that keeps nothing, for those who only look. It knows what earlier runs have shown.
-    pub(super) fn open(global: &Global, wanted: &Wanted<'_>) -> Result<App, Exit> {
+    pub(super) fn open(global: &Global, wanted: &ServerSelection<'_>) -> Result<App, Exit> {
         App::open_with(global, wanted, |_| {})
     }
 
     /// The same of a configuration with a change.
     pub(super) fn open_with(
         global: &Global,
-        wanted: &Wanted<'_>,
+        wanted: &ServerSelection<'_>,
         change: impl FnOnce(&mut Config),
     ) -> Result<App, Exit> {
         let mut config = load_config(global)?;
@@ -73,13 +75,13 @@ impl App {
         let file = store_file(&config.store).filter(|file| file.exists());
         let store = file.and_then(|file| SqliteStore::open(&file, SqliteOptions::default()).ok());
         let stats = store.map(|store| stats_of(&store)).unwrap_or_default();
-        App::build(global, config, wanted, |builder| builder.observed(&stats))
+        App::build(global, config, wanted, |builder| builder.tool_stats(&stats))
     }
 
     /// An engine with the store of runs, in which these things break on purpose.
     pub(super) fn open_stored(
         global: &Global,
-        wanted: &Wanted<'_>,
+        wanted: &ServerSelection<'_>,
         faults: &[Fault],
     ) -> Result<App, Exit> {
         App::open_recorded(global, wanted, faults, None)
@@ -88,7 +90,7 @@ impl App {
     /// The same, and what its tools answer is written down.
     pub(super) fn open_recorded(
         global: &Global,
-        wanted: &Wanted<'_>,
+        wanted: &ServerSelection<'_>,
         faults: &[Fault],
         recorder: Option<Recorder>,
     ) -> Result<App, Exit> {
@@ -99,13 +101,13 @@ impl App {
     /// said about it.
     pub(super) fn open_served(global: &Global) -> Result<App, Exit> {
         let config = load_config(&Global { quiet: true, ..global.clone() })?;
-        App::open_loaded(global, config, &Wanted::Served, &[], None)
+        App::open_loaded(global, config, &ServerSelection::Served, &[], None)
     }
 
     fn open_loaded(
         global: &Global,
         config: Config,
-        wanted: &Wanted<'_>,
+        wanted: &ServerSelection<'_>,
         faults: &[Fault],
         recorder: Option<Recorder>,
     ) -> Result<App, Exit> {
@@ -115,7 +117,7 @@ impl App {
                 Ok(store) => Some(Arc::new(store)),
                 Err(error) => {
                     let message = format!("cannot open the store `{}`: {error}", file.display());
-                    complain(
+                    print_error(
                         &message,
                         Some("`--store sqlite:FILE` names another, `--store memory` none"),
                     );
@@ -125,7 +127,7 @@ impl App {
         };
         App::build(global, config, wanted, |mut builder| {
             if let Some(store) = store {
-                builder = builder.observed(&stats_of(&store)).store(store);
+                builder = builder.tool_stats(&stats_of(&store)).store(store);
             }
             if !faults.is_empty() {
                 builder = builder.faults(Faults::new(faults.to_vec()));
@@ -140,18 +142,18 @@ impl App {
     fn build(
         global: &Global,
         config: Config,
-        wanted: &Wanted<'_>,
+        wanted: &ServerSelection<'_>,
         change: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Result<App, Exit> {
         // Before others are started that may need what they hold.
         end_left_servers();
         let builtins = Builtins::new(&config);
         let tools = own_tools(&config, &builtins).map_err(|message| said(&message))?;
-        let mut upstream = Upstream::open(&config, wanted, &tools);
+        let mut upstream = UpstreamServers::open(&config, wanted, &tools);
         let (engine, unloaded) = built(global, &config, tools, &mut upstream, &[], change)?;
         let (library, is_quiet) = (OnceCell::new(), global.quiet);
         let patience = Duration::from_millis(config.limits.traces_leave_ms);
-        let sending = Sending(OnceCell::new(), patience);
+        let sending = TraceExport(OnceCell::new(), patience);
         Ok(App { engine, config, library, is_quiet, unloaded, builtins, sending, upstream })
     }
 
@@ -160,19 +162,19 @@ impl App {
     pub(super) async fn reconfigure(&mut self, global: &Global) -> Result<(), Exit> {
         let mut config = load_config(global)?;
         if config.store != self.config.store {
-            say("note: `store` is another one from the next start on");
+            print_status("note: `store` is another one from the next start on");
             config.store = self.config.store.clone();
         }
         let builtins = Builtins::new(&config);
         let builtins =
             if builtins.is_same(&self.builtins) { self.builtins.clone() } else { builtins };
         let tools = own_tools(&config, &builtins).map_err(|message| said(&message))?;
-        let mut upstream = Upstream::reopen(&config, &tools, &self.upstream).await;
+        let mut upstream = UpstreamServers::reopen(&config, &tools, &self.upstream).await;
         // What was seen of tools are hints, and no reason to stop when they cannot be had.
-        let stats = self.engine.store().tools().await.unwrap_or_default();
-        let change = |builder: EngineBuilder| builder.observed(&stats).after(&self.engine);
+        let stats = self.engine.store().tool_stats().await.unwrap_or_default();
+        let change = |builder: EngineBuilder| builder.tool_stats(&stats).reuse(&self.engine);
         let (engine, unloaded) = built(global, &config, tools, &mut upstream, &[], change)?;
-        self.upstream.go_on_with(upstream);
+        self.upstream.replace_servers(upstream);
         (self.engine, self.config, self.unloaded) = (engine, config, unloaded);
         (self.library, self.builtins) = (OnceCell::new(), builtins);
         Ok(())
@@ -182,9 +184,9 @@ impl App {
     pub(super) async fn refresh(&mut self, global: &Global) -> Result<(), Exit> {
         let App { config, builtins, upstream, .. } = self;
         let tools = own_tools(config, builtins).map_err(|message| said(&message))?;
-        upstream.renew();
-        let stats = self.engine.store().tools().await.unwrap_or_default();
-        let change = |builder: EngineBuilder| builder.observed(&stats).after(&self.engine);
+        upstream.rebuild_tools();
+        let stats = self.engine.store().tool_stats().await.unwrap_or_default();
+        let change = |builder: EngineBuilder| builder.tool_stats(&stats).reuse(&self.engine);
         let (engine, unloaded) = built(global, config, tools, upstream, &self.unloaded, change)?;
         (self.engine, self.unloaded, self.library) = (engine, unloaded, OnceCell::new());
         Ok(())
@@ -196,21 +198,21 @@ impl App {
     }
 
     /// Those who are told of runs.
-    pub(super) fn observing(&self) -> Observing {
+    pub(super) fn observers(&self) -> Observers {
         let traces = self.sending.0.get_or_init(|| traces(&self.config));
-        Observing { metrics: None, traces: traces.clone() }
+        Observers { metrics: None, traces: traces.clone() }
     }
 
     /// The same, and who counts.
-    pub(super) fn observing_all(&self) -> Observing {
-        let servers = self.upstream.seen();
+    pub(super) fn served_observers(&self) -> Observers {
+        let servers = self.upstream.server_source();
         let upstream = move || {
             let servers = servers();
             let figures = servers.iter().map(|server| (server.name().clone(), server.figures()));
             figures.map(|(name, it)| (name, it.is_up, it.starts, it.failures)).collect()
         };
         let metrics = Metrics::new(&self.config.limits, Box::new(upstream));
-        Observing { metrics: Some(Arc::new(metrics)), ..self.observing() }
+        Observers { metrics: Some(Arc::new(metrics)), ..self.observers() }
     }
 
     /// What calls are made on.
@@ -222,31 +224,34 @@ impl App {
     /// the flag says whether there are any.
     pub(super) fn plan(&self, source: &Source) -> (Option<Arc<Plan>>, Vec<Diagnostic>, bool) {
         let (plan, diagnostics) = self.engine.plan(source);
-        let absent = self.engine.absent();
-        let unreachable = plan.is_none() && absent.is_reason(&diagnostics, source);
+        let absent = self.engine.unavailable();
+        let unreachable = plan.is_none() && absent.explains_any(&diagnostics, source);
         (plan, diagnostics, unreachable)
     }
 
     /// Says of a tool that is not known what may be the reason, and how the command ends.
-    pub(super) fn unknown(&self, error: &EngineError, name: &str) -> Exit {
+    pub(super) fn report_unknown(&self, error: &EngineError, name: &str) -> Exit {
         let namespace = name.split(':').next().unwrap_or("");
         if let Some(why) = self.upstream.failed.get(namespace) {
             let message = format!("the MCP server `{namespace}` cannot be used: {why}");
-            complain(&message, Some("`segue doctor` looks at every server"));
+            print_error(&message, Some("`segue doctor` looks at every server"));
             return Exit::Unreachable;
         }
-        if let Some(id) = self.engine.absent().changed_tool(name) {
+        if let Some(id) = self.engine.unavailable().changed_tool(name) {
             let message = format!("`{id}` is not what was accepted of it");
-            complain(&message, Some(&Absent::about_change(id)));
+            print_error(&message, Some(&UnavailableTools::change_help(id)));
             return Exit::Usage;
         }
-        complain(&error.to_string(), super::call::hint(error).as_deref());
+        print_error(&error.to_string(), super::call::hint(error).as_deref());
         // Whoever names a source means no other one.
         if name.contains(':') {
             return Exit::Usage;
         }
         for (name, why) in &self.upstream.failed {
-            say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));
+            print_status(&format!(
+                "note: the MCP server `{name}` cannot be used: {}",
+                escape_control(why)
+            ));
         }
         if self.upstream.failed.is_empty() { Exit::Usage } else { Exit::Unreachable }
     }
@@ -256,7 +261,7 @@ impl App {
     pub(super) fn find(&self, name: &str) -> Result<Source, (String, Option<String>)> {
         let file = Path::new(name).is_file().then(|| PathBuf::from(name));
         let Some(path) = file.or_else(|| self.file_of(name)) else {
-            if let Ok(volume) = self.runtime().block_on(self.library().volume(name)) {
+            if let Ok(volume) = self.runtime().block_on(self.library().stored_template(name)) {
                 return Ok(volume.source);
             }
             let names = self.names();
@@ -274,7 +279,7 @@ impl App {
     /// The same, saying what is wrong.
     pub(super) fn source(&self, name: &str) -> Result<Source, Exit> {
         self.find(name).map_err(|(message, help)| {
-            complain(&message, help.as_deref());
+            print_error(&message, help.as_deref());
             Exit::Usage
         })
     }
@@ -312,14 +317,14 @@ impl App {
 }
 
 /// A note that a composition was not loaded, where it is wrong and why.
-pub(super) fn not_loaded(source: &Source, diagnostics: &[Diagnostic]) -> String {
+pub(super) fn not_loaded_message(source: &Source, diagnostics: &[Diagnostic]) -> String {
     let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
     let Some(first) = diagnostics.iter().find(is_error).or(diagnostics.first()) else {
         return format!("note: `{}` was not loaded", source.name());
     };
     let Position { line, column } = source.position(first.span.start);
     let help = first.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
-    let reason = clean(&format!("{}{help}", first.message)).into_owned();
+    let reason = escape_control(&format!("{}{help}", first.message)).into_owned();
     format!("note: `{}:{line}:{column}` was not loaded: {reason}", source.name())
 }
 
@@ -327,12 +332,12 @@ pub(super) fn not_loaded(source: &Source, diagnostics: &[Diagnostic]) -> String 
 pub(super) fn toolset_of(config: &Config, name: &str) -> Result<ToolsetBuilder, Exit> {
     config.toolset(name).ok_or_else(|| {
         let names: Vec<&str> = config.toolsets.keys().map(|name| &**name).collect();
-        let help = match (nearest(name, names.iter().copied()), names.as_slice()) {
+        let help = match (nearest_name(name, names.iter().copied()), names.as_slice()) {
             (Some(near), _) => format!("did you mean `{near}`?"),
             (None, []) => "`toolsets` in `segue.yaml` defines them".to_owned(),
             (None, names) => format!("configured toolsets: {}", names.join(", ")),
         };
-        complain(&format!("there is no toolset `{name}`"), Some(&help));
+        print_error(&format!("there is no toolset `{name}`"), Some(&help));
         Exit::Usage
     })
 }
@@ -342,9 +347,13 @@ pub(super) fn library(is_quiet: bool, config: &Config, engine: &Engine) -> Libra
     let files = template_files(config);
     let (library, unread) = Library::new(engine.clone(), files);
     if !is_quiet {
-        for Unread { source, diagnostics } in &unread {
+        for UnreadableTemplate { source, diagnostics } in &unread {
             let reason = diagnostics.first().map_or("", |finding| &finding.message);
-            say(&format!("note: `{}` is no template: {}", source.name(), clean(reason)));
+            print_status(&format!(
+                "note: `{}` is no template: {}",
+                source.name(),
+                escape_control(reason)
+            ));
         }
     }
     library
@@ -362,10 +371,10 @@ impl Builtins {
         let file = store_file(&config.store);
         let config = BuiltinConfig {
             files_root: config.files_root.clone().unwrap_or_else(|| PathBuf::from(".")),
-            own_files: own_files(config),
+            own_files: protected_files(config),
             overwrite: config.overwrite.clone(),
             http_allow: config.http_allow.clone(),
-            checkpoints: file.map_or(CheckpointsAt::Memory, CheckpointsAt::File),
+            checkpoints: file.map_or(CheckpointLocation::Memory, CheckpointLocation::File),
             limits: config.limits.clone(),
         };
         Builtins { config, tools: OnceCell::new() }
@@ -382,7 +391,7 @@ impl Builtins {
 
 /// Says what is wrong with a configuration.
 fn said(message: &str) -> Exit {
-    complain(message, None);
+    print_error(message, None);
     Exit::Usage
 }
 
@@ -392,14 +401,14 @@ fn built(
     global: &Global,
     config: &Config,
     mut tools: Vec<Tool>,
-    upstream: &mut Upstream,
-    before: &[Unloaded],
+    upstream: &mut UpstreamServers,
+    before: &[LoadError],
     change: impl FnOnce(EngineBuilder) -> EngineBuilder,
-) -> Result<(Engine, Vec<Unloaded>), Exit> {
+) -> Result<(Engine, Vec<LoadError>), Exit> {
     tools.append(&mut upstream.tools);
     let notes = overrides::apply(config, &mut tools, upstream).map_err(|message| said(&message))?;
     if !global.quiet {
-        notes.iter().for_each(|note| say(&format!("note: {note}")));
+        notes.iter().for_each(|note| print_status(&format!("note: {note}")));
     }
     let concurrency = concurrency(config, &tools, upstream).map_err(|message| said(&message))?;
     let toolset = global.toolset.as_deref().map(|name| toolset_of(config, name)).transpose()?;
@@ -408,15 +417,15 @@ fn built(
         .concurrency(concurrency)
         .limits(config.limits.clone())
         .secrets(Secrets::new(config.secrets.iter().cloned()))
-        .absent(absent(config, upstream))
+        .unavailable(absent(config, upstream))
         .compositions(composition_files(config));
-    let trusted = Trust::load().overwrites(config);
+    let trusted = TrustFile::load().overwrites(config);
     builder = builder.trust_overwrites_if(move |composition| trusted.has(composition));
     if let Some(toolset) = toolset {
         builder = builder.toolset(toolset);
     }
     if let Some(inline) = config.toolset(INLINE) {
-        builder = builder.inline(inline);
+        builder = builder.inline_toolset(inline);
     }
     if let Some(model) = model_of(config) {
         builder = builder.model(model);
@@ -425,10 +434,15 @@ fn built(
     if !global.quiet {
         let notes = upstream.notes.iter().cloned().chain(empty_patterns(config));
         let notes = notes.chain(withheld_patterns(config)).chain(untrusted_overwrites(&engine));
-        notes.for_each(|note| say(&format!("note: {}", clean(&note))));
-        let note = |Unloaded { source, diagnostics }: &Unloaded| not_loaded(source, diagnostics);
+        notes.for_each(|note| print_status(&format!("note: {}", escape_control(&note))));
+        let note =
+            |LoadError { source, diagnostics }: &LoadError| not_loaded_message(source, diagnostics);
         let said: BTreeSet<String> = before.iter().map(note).collect();
-        unloaded.iter().map(note).filter(|note| !said.contains(note)).for_each(|note| say(&note));
+        unloaded
+            .iter()
+            .map(note)
+            .filter(|note| !said.contains(note))
+            .for_each(|note| print_status(&note));
     }
     Ok((engine, unloaded))
 }
@@ -437,7 +451,7 @@ fn built(
 pub(super) fn untrusted_overwrites(engine: &Engine) -> Option<String> {
     let files = engine.untrusted_overwrites();
     let files: Vec<String> =
-        files.iter().map(|file| format!("`{}`", shown_path(Path::new(&**file)))).collect();
+        files.iter().map(|file| format!("`{}`", display_path(Path::new(&**file)))).collect();
     (!files.is_empty()).then(|| {
         format!(
             "`overwrites` of {} is not trusted and has no effect: read it, then run `segue trust`",
@@ -447,9 +461,9 @@ pub(super) fn untrusted_overwrites(engine: &Engine) -> Option<String> {
 }
 
 /// What is not there.
-fn absent(config: &Config, upstream: &Upstream) -> Absent {
-    let mut absent = upstream.absent();
-    if !Trust::load().allows(config) {
+fn absent(config: &Config, upstream: &UpstreamServers) -> UnavailableTools {
+    let mut absent = upstream.unavailable();
+    if !TrustFile::load().allows(config) {
         let sources = [(command::COMMAND, config.commands.len()), (http::HTTP, config.http.len())];
         let there = sources.into_iter().filter(|(_, count)| *count > 0);
         absent.untrusted.extend(there.map(|(source, _)| source.into()));
@@ -461,7 +475,7 @@ fn absent(config: &Config, upstream: &Upstream) -> Absent {
 /// lacks may be a variable, which it is not given.
 fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> {
     let mut tools = builtins.tools();
-    let trusted = Trust::load().allows(config);
+    let trusted = TrustFile::load().allows(config);
     let commands = config.commands.iter().map(|(name, command)| {
         command::tool(name, command, &config.limits)
             .map_err(|message| format!("command `{name}`: {message}"))
@@ -482,9 +496,9 @@ fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> 
 }
 
 /// Spans that are sent while a command is there.
-struct Sending(OnceCell<Option<Arc<Traces>>>, Duration);
+struct TraceExport(OnceCell<Option<Arc<Traces>>>, Duration);
 
-impl Drop for Sending {
+impl Drop for TraceExport {
     // Work in `Drop`, because a command ends in many places and what it did should be told in all.
     fn drop(&mut self) {
         if let Some(Some(traces)) = self.0.get() {
@@ -495,12 +509,15 @@ impl Drop for Sending {
 
 /// Who is sent spans, where the environment says so, or a configuration that may.
 fn traces(config: &Config) -> Option<Arc<Traces>> {
-    let configured = config.traces.as_ref().filter(|_| Trust::load().allows(config));
+    let configured = config.traces.as_ref().filter(|_| TrustFile::load().allows(config));
     let env = |name: &str| std::env::var(name).ok();
     match Traces::open(configured, &env, &config.limits) {
         Ok(traces) => traces.map(Arc::new),
         Err(message) => {
-            complain(&format!("nobody is told of runs: {message}"), Some("look at `observe.otlp`"));
+            print_error(
+                &format!("nobody is told of runs: {message}"),
+                Some("look at `observe.otlp`"),
+            );
             None
         }
     }
@@ -510,7 +527,7 @@ fn traces(config: &Config) -> Option<Arc<Traces>> {
 fn concurrency(
     config: &Config,
     tools: &[Tool],
-    upstream: &Upstream,
+    upstream: &UpstreamServers,
 ) -> Result<Concurrency, String> {
     for source in config.sources.keys().filter(|source| !upstream.is_server(source)) {
         let names: BTreeSet<&str> = tools.iter().map(|tool| tool.spec.id.namespace()).collect();
@@ -520,7 +537,7 @@ fn concurrency(
         }
     }
     let limited = config.tools.iter().filter_map(|(name, known)| {
-        let id = &tools.iter().find(|tool| is_meant(tool, name))?.spec.id;
+        let id = &tools.iter().find(|tool| matches(tool, name))?.spec.id;
         Some((id.clone(), known.max_concurrency?))
     });
     Ok(Concurrency { tools: limited.collect(), sources: config.sources.clone() })
@@ -528,22 +545,22 @@ fn concurrency(
 
 /// What earlier runs have shown of tools: hints, and no reason to stop when they cannot be had.
 fn stats_of(store: &SqliteStore) -> Vec<ToolStats> {
-    super::run::runtime().block_on(store.tools()).unwrap_or_default()
+    super::run::runtime().block_on(store.tool_stats()).unwrap_or_default()
 }
 
 /// The file in which runs and checkpoints are kept, if there is one.
-pub(super) fn store_file(store: &StoreAt) -> Option<PathBuf> {
+pub(super) fn store_file(store: &StoreLocation) -> Option<PathBuf> {
     match store {
-        StoreAt::Memory => None,
-        StoreAt::Sqlite(file) => Some(file.clone()),
-        StoreAt::Default => config::data_folder().map(|folder| folder.join("segue.db")),
+        StoreLocation::Memory => None,
+        StoreLocation::Sqlite(file) => Some(file.clone()),
+        StoreLocation::Default => config::data_folder().map(|folder| folder.join("segue.db")),
     }
 }
 
 /// The configured model, which answers only where its configuration is trusted: it is sent a key.
 fn model_of(config: &Config) -> Option<Arc<dyn Model>> {
     let known = config.llm.as_ref()?;
-    if Trust::load().allows(config) {
+    if TrustFile::load().allows(config) {
         return llm::model(known, &config.limits).ok();
     }
     Some(Arc::new(UntrustedModel(known.model.as_str().into())))
@@ -558,23 +575,23 @@ impl Model for UntrustedModel {
         &self.0
     }
 
-    async fn answer(&self, _prompt: &Prompt) -> Result<Reply, Failure> {
+    async fn answer(&self, _prompt: &Prompt) -> Result<ModelReply, Failure> {
         let message = "it comes from a configuration that was found here and not allowed yet";
         let hint = Some("look at its `llm`, then run `segue trust`".into());
-        Err(Failure { hint, ..Failure::lasting(Code::PolicyViolation, message) })
+        Err(Failure { hint, ..Failure::permanent(Code::PolicyViolation, message) })
     }
 }
 
 /// A command or an operation that is known but must not be called.
 fn untrusted(tool: &Tool) -> Tool {
-    Tool { spec: tool.spec.clone(), runner: Arc::new(Untrusted) }
+    Tool { spec: tool.spec.clone(), runner: Arc::new(UntrustedTool) }
 }
 
-struct Untrusted;
+struct UntrustedTool;
 
 #[async_trait]
-impl ToolRunner for Untrusted {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+impl ToolRunner for UntrustedTool {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let message = format!(
             "`{}` comes from a configuration that was found here and not allowed yet: \
              look at it, then run `segue trust`",
@@ -585,10 +602,10 @@ impl ToolRunner for Untrusted {
 }
 
 /// Draws findings, worst news last so that it stays on the screen.
-pub(super) fn draw_all(diagnostics: &[Diagnostic], source: &Source) {
-    let look = Look::of_stderr();
+pub(super) fn print_diagnostics(diagnostics: &[Diagnostic], source: &Source) {
+    let look = TerminalStyle::of_stderr();
     for finding in diagnostics {
-        say(&draw(finding, source, look));
-        say("");
+        print_status(&render(finding, source, look));
+        print_status("");
     }
 }

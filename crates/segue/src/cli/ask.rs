@@ -9,18 +9,20 @@ use clap::Args;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::limits::Limits;
 use segue_core::plan::explain;
+use segue_core::planner::{PlanOrigin, PlanState, StoredPlan, is_same_query};
 use segue_core::value::Value;
-use segue_core::view::{PlanView, duration};
-use segue_core::words::{Origin, PlanRecord, PlanState, is_same};
-use segue_runtime::engine::{AskRequest, EngineError, Meanwhile, PlanError, Planned, Reuse};
+use segue_core::view::{PlanView, format_duration};
+use segue_runtime::engine::{
+    EngineError, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse,
+};
 use segue_runtime::tools::ToolError;
 use serde_json::json;
 
-use super::app::{App, draw_all};
-use super::plan::Format;
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, print_data, print_json, prompt, say};
-use crate::print::clean;
+use super::app::{App, print_diagnostics};
+use super::plan::PlanFormat;
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_data, print_error, print_json, print_status, prompt};
+use crate::print::escape_control;
 
 /// What a plan is asked for, and how.
 #[derive(Args, Debug)]
@@ -45,9 +47,9 @@ pub(super) struct AskArgs {
     fresh: bool,
 }
 
-pub(super) fn ask(global: &Global, args: &AskArgs, format: Format) -> Exit {
+pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
     let query = args.query.as_deref().unwrap_or_default();
-    let app = match App::open_stored(global, &Wanted::Everything, &[]) {
+    let app = match App::open_stored(global, &ServerSelection::Everything, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -56,21 +58,21 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: Format) -> Exit {
         && std::io::stdin().is_terminal()
         && std::io::stderr().is_terminal();
     let is_quiet = global.quiet || global.is_json();
-    let told = |meanwhile: Meanwhile<'_>| {
+    let told = |meanwhile: PlanningEvent<'_>| {
         if !is_quiet {
-            say(&meanwhile_words(meanwhile));
+            print_status(&meanwhile_words(meanwhile));
         }
     };
     let making = async {
-        let offered = app.engine.used_before(query).await?;
-        let request = AskRequest {
+        let offered = app.engine.similar_plans(query).await?;
+        let request = PlanningRequest {
             query: query.into(),
             request_id: args.request.as_deref().map(Arc::from),
             reuse: reuse(args, asks, query, &offered),
-            who: None,
-            told: &told,
+            principal: None,
+            on_event: &told,
         };
-        let planned = app.engine.ask(request).await?;
+        let planned = app.engine.create_plan(request).await?;
         Ok((planned, offered))
     };
     let outcome = app.runtime().block_on(async {
@@ -81,32 +83,32 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: Format) -> Exit {
     });
     let (planned, offered) = match outcome {
         Some(Ok(made)) => made,
-        Some(Err(error)) => return refuse(global, &error),
+        Some(Err(error)) => return report_error(global, &error),
         None => return Exit::Interrupted,
     };
     show(global, &planned, &offered, format);
     let plan_id = &planned.record.plan_id;
     if asks && !prompt::ask("keep this plan? [y/N] ") {
-        if let Err(error) = app.runtime().block_on(app.engine.forget_plan(plan_id)) {
-            return refuse(global, &error);
+        if let Err(error) = app.runtime().block_on(app.engine.delete_plan(plan_id)) {
+            return report_error(global, &error);
         }
-        say("nothing was kept");
+        print_status("nothing was kept");
         return Exit::Denied;
     }
     if let Some(file) = &args.save
         && let Err(message) = save(&planned.record, file)
     {
-        complain(&message, None);
+        print_error(&message, None);
         return Exit::Usage;
     }
     if !is_quiet {
-        say(&format!("`segue run {plan_id}` executes it"));
+        print_status(&format!("`segue run {plan_id}` executes it"));
     }
     Exit::Success
 }
 
 /// Which plan that worked before will do. At a terminal somebody is asked about each.
-fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[PlanRecord]) -> Reuse {
+fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[StoredPlan]) -> Reuse {
     if let Some(plan_id) = &args.used {
         return Reuse::This(plan_id.as_str().into());
     }
@@ -117,8 +119,8 @@ fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[PlanRecord]) -> Reu
         return Reuse::Same;
     }
     for record in offered {
-        let same = if is_same(&record.query, query) { "for these words" } else { "for" };
-        let words = clean(&record.query);
+        let same = if is_same_query(&record.query, query) { "for these words" } else { "for" };
+        let words = escape_control(&record.query);
         let text = format!("used before {same}: {words}\n  {}\nuse it? [y/N] ", record.plan_id);
         if prompt::ask(&text) {
             return Reuse::This(record.plan_id.clone());
@@ -127,38 +129,40 @@ fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[PlanRecord]) -> Reu
     Reuse::Nothing
 }
 
-fn meanwhile_words(meanwhile: Meanwhile<'_>) -> String {
+fn meanwhile_words(meanwhile: PlanningEvent<'_>) -> String {
     match meanwhile {
-        Meanwhile::Asking { model, round: 1 } => format!("asking {} …", clean(model)),
-        Meanwhile::Asking { model, round } => format!("asking {} again ({round}) …", clean(model)),
-        Meanwhile::Resting { ms, why } => {
-            format!("no answer ({}); waiting {}", clean(why), duration(ms))
+        PlanningEvent::Asking { model, round: 1 } => format!("asking {} …", escape_control(model)),
+        PlanningEvent::Asking { model, round } => {
+            format!("asking {} again ({round}) …", escape_control(model))
+        }
+        PlanningEvent::Retrying { ms, why } => {
+            format!("no answer ({}); waiting {}", escape_control(why), format_duration(ms))
         }
     }
 }
 
-fn show(global: &Global, planned: &Planned, offered: &[PlanRecord], format: Format) {
-    let view = PlanView::of(&planned.plan);
+fn show(global: &Global, planned: &Planned, offered: &[StoredPlan], format: PlanFormat) {
+    let view = PlanView::from_plan(&planned.plan);
     let record = &planned.record;
     match format {
-        Format::Text if !global.is_json() => {
+        PlanFormat::Text if !global.is_json() => {
             let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
             let warnings: Vec<_> = planned.findings.iter().filter(worth_saying).cloned().collect();
-            draw_all(&warnings, &planned.source);
-            print_data(&format!("{}\n{}", explain::text(&view), calls(&record.document)));
+            print_diagnostics(&warnings, &planned.source);
+            print_data(&format!("{}\n{}", explain::to_text(&view), calls(&record.document)));
             print_data(&format!("request {}\nplan    {}", record.request_id, record.plan_id));
             for warning in &record.warnings {
-                say(&format!("warning: {}", clean(warning)));
+                print_status(&format!("warning: {}", escape_control(warning)));
             }
             if !global.quiet {
-                say(&origin_words(&record.origin));
+                print_status(&describe_origin(&record.origin));
                 hint_at_similar(record, offered);
             }
         }
-        Format::Mermaid => print_data(&explain::mermaid(&view)),
-        Format::Dot => print_data(&explain::dot(&view)),
-        Format::Svg => print_data(&explain::svg(&view)),
-        Format::Text | Format::Json => {
+        PlanFormat::Mermaid => print_data(&explain::mermaid(&view)),
+        PlanFormat::Dot => print_data(&explain::dot(&view)),
+        PlanFormat::Svg => print_data(&explain::svg(&view)),
+        PlanFormat::Text | PlanFormat::Json => {
             let mut shown = serde_json::to_value(record.view(true)).unwrap_or_default();
             shown["checked"] = serde_json::to_value(&view).unwrap_or_default();
             let before: Vec<_> = offered.iter().map(|record| record.view(false)).collect();
@@ -177,23 +181,23 @@ fn calls(document: &Value) -> String {
         let word = |key: &str| call.get(key).and_then(Value::as_str);
         let name = word("id").or(word("name")).unwrap_or_default();
         let parameters = call.get("parameters").unwrap_or(&empty).to_json();
-        let _ = writeln!(text, "  {} {}", clean(name), clean(&parameters));
+        let _ = writeln!(text, "  {} {}", escape_control(name), escape_control(&parameters));
     }
     if let Some(why) = document.get("reasoning").and_then(Value::as_str) {
-        let _ = writeln!(text, "\nwhy: {}", clean(why));
+        let _ = writeln!(text, "\nwhy: {}", escape_control(why));
     }
     text
 }
 
 /// How a plan came about.
-pub(super) fn origin_words(origin: &Origin) -> String {
+pub(super) fn describe_origin(origin: &PlanOrigin) -> String {
     match origin {
-        Origin::UsedBefore { plan_id } => format!("used before as {plan_id}"),
-        Origin::Model { model, cost } => {
+        PlanOrigin::UsedBefore { plan_id } => format!("used before as {plan_id}"),
+        PlanOrigin::Model { model, cost } => {
             let answers = if cost.rounds == 1 { "answer" } else { "answers" };
             format!(
                 "planned by {} in {} {answers} · {} tokens · {} of {} tools shown",
-                clean(model),
+                escape_control(model),
                 cost.rounds,
                 cost.usage.total(),
                 cost.tools_shown,
@@ -203,18 +207,18 @@ pub(super) fn origin_words(origin: &Origin) -> String {
     }
 }
 
-fn hint_at_similar(record: &PlanRecord, offered: &[PlanRecord]) {
-    if matches!(record.origin, Origin::UsedBefore { .. }) {
+fn hint_at_similar(record: &StoredPlan, offered: &[StoredPlan]) {
+    if matches!(record.origin, PlanOrigin::UsedBefore { .. }) {
         return;
     }
     for earlier in offered {
-        let (words, plan_id) = (clean(&earlier.query), &earlier.plan_id);
-        say(&format!("used before for: {words} (`--use {plan_id}` takes that plan)"));
+        let (words, plan_id) = (escape_control(&earlier.query), &earlier.plan_id);
+        print_status(&format!("used before for: {words} (`--use {plan_id}` takes that plan)"));
     }
 }
 
 /// Writes the plan as a composition that is named like its file.
-fn save(record: &PlanRecord, file: &Path) -> Result<(), String> {
+fn save(record: &StoredPlan, file: &Path) -> Result<(), String> {
     let shown = file.display();
     let name =
         file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -227,12 +231,12 @@ fn save(record: &PlanRecord, file: &Path) -> Result<(), String> {
 }
 
 /// Says why there is no plan, or why it is not executed.
-pub(super) fn refuse(global: &Global, error: &PlanError) -> Exit {
+pub(super) fn report_error(global: &Global, error: &PlanningError) -> Exit {
     let (code, message, help) = (error.code(), error.to_string(), error.help());
     let none = Vec::new();
     let (findings, cost) = match error {
-        PlanError::Unplanned(unplanned) => (&unplanned.findings, Some(unplanned.cost)),
-        PlanError::Unsound { findings, .. } => (findings, None),
+        PlanningError::Unplanned(unplanned) => (&unplanned.findings, Some(unplanned.cost)),
+        PlanningError::InvalidPlan { findings, .. } => (findings, None),
         _ => (&none, None),
     };
     if global.is_json() {
@@ -241,25 +245,27 @@ pub(super) fn refuse(global: &Global, error: &PlanError) -> Exit {
         print_json(global, &json!({ "error": error, "cost": cost }));
     }
     match error {
-        PlanError::Unsound { text, findings, .. } => draw_all(findings, text),
+        PlanningError::InvalidPlan { text, findings, .. } => print_diagnostics(findings, text),
         _ => {
             for finding in findings {
-                say(&format!("  [{}] {}", finding.code, clean(&finding.message)));
+                print_status(&format!("  [{}] {}", finding.code, escape_control(&finding.message)));
             }
         }
     }
-    complain(&format!("[{code}] {message}"), help.as_deref());
+    print_error(&format!("[{code}] {message}"), help.as_deref());
     match error {
-        PlanError::Unplanned(unplanned) if unplanned.code != Code::Llm => Exit::Usage,
-        PlanError::Unplanned(_) => Exit::RunFailed,
-        PlanError::Engine(EngineError::Tool(ToolError::Unreachable { .. })) => Exit::Unreachable,
-        PlanError::Engine(_) => Exit::RunFailed,
-        PlanError::Executed { state: PlanState::InProgress, .. } => Exit::Denied,
-        PlanError::NoModel
-        | PlanError::NoPlanFor(_)
-        | PlanError::NotFound(_)
-        | PlanError::Executed { .. }
-        | PlanError::Unsound { .. } => Exit::Usage,
+        PlanningError::Unplanned(unplanned) if unplanned.code != Code::Llm => Exit::Usage,
+        PlanningError::Unplanned(_) => Exit::RunFailed,
+        PlanningError::Engine(EngineError::Tool(ToolError::Unreachable { .. })) => {
+            Exit::Unreachable
+        }
+        PlanningError::Engine(_) => Exit::RunFailed,
+        PlanningError::Executed { state: PlanState::InProgress, .. } => Exit::Denied,
+        PlanningError::NoModel
+        | PlanningError::NoPlanFor(_)
+        | PlanningError::NotFound(_)
+        | PlanningError::Executed { .. }
+        | PlanningError::InvalidPlan { .. } => Exit::Usage,
     }
 }
 

@@ -2,15 +2,15 @@
 
 use clap::Args;
 use segue_core::diagnostic::Code;
-use segue_runtime::driver::Nobody;
+use segue_runtime::driver::DenyAll;
 use segue_runtime::engine::{CallRequest, EngineError, RunRequest};
 use segue_runtime::tools::ToolError;
 
 use super::app::App;
-use super::progress::Progress;
+use super::progress::ProgressDisplay;
 use super::prompt;
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, input, print_data, to_json};
+use super::upstream::ServerSelection;
+use super::{Exit, Global, input, print_data, print_error, to_json};
 
 /// Call one tool
 #[derive(Args, Debug)]
@@ -29,20 +29,20 @@ pub(super) struct CallArgs {
 }
 
 pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
-    let app = match App::open(global, &Wanted::Tool(&args.tool)) {
+    let app = match App::open(global, &ServerSelection::Tool(&args.tool)) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let tool = match app.engine.tool(&args.tool) {
         Ok(tool) => tool.clone(),
-        Err(error) => return app.unknown(&error, &args.tool),
+        Err(error) => return app.report_unknown(&error, &args.tool),
     };
     let given =
         input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
     let given = match given {
         Ok(given) => given,
         Err(message) => {
-            complain(&message, None);
+            print_error(&message, None);
             return Exit::Usage;
         }
     };
@@ -53,12 +53,12 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
         return match app.runtime().block_on(app.engine.run(request)) {
             Ok(view) => super::run::show_result(&view),
             Err(error) => {
-                complain(&error.to_string(), None);
+                print_error(&error.to_string(), None);
                 Exit::RunFailed
             }
         };
     }
-    let confirmer = prompt::confirmer(&Progress::Silent, Nobody);
+    let confirmer = prompt::confirmer(&ProgressDisplay::Silent, DenyAll);
     let request = CallRequest {
         approved: args.yes,
         confirmer: &*confirmer,
@@ -78,15 +78,15 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             Exit::Success
         }
         Err(error) => {
-            complain(&error.to_string(), hint(&error).as_deref());
+            print_error(&error.to_string(), hint(&error).as_deref());
             match error {
                 EngineError::Tool(ToolError::Unreachable { .. }) => Exit::Unreachable,
                 EngineError::Tool(ToolError::Refused { code: Code::Denied, .. }) => Exit::Denied,
                 EngineError::Tool(_)
                 | EngineError::Store(_)
                 | EngineError::Stopped { .. }
-                | EngineError::Toolless { .. }
-                | EngineError::Unheard { .. }
+                | EngineError::MissingTool { .. }
+                | EngineError::NotReceived { .. }
                 | EngineError::DefinitionChanged { .. } => Exit::RunFailed,
                 EngineError::UnknownTool { .. } | EngineError::Arguments { .. } => Exit::Usage,
             }
@@ -110,8 +110,8 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
         EngineError::Tool(_)
         | EngineError::Store(_)
         | EngineError::Stopped { .. }
-        | EngineError::Toolless { .. }
-        | EngineError::Unheard { .. }
+        | EngineError::MissingTool { .. }
+        | EngineError::NotReceived { .. }
         | EngineError::DefinitionChanged { .. } => None,
     }
 }

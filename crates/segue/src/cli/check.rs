@@ -7,9 +7,9 @@ use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use serde::Serialize;
 
-use super::app::{App, draw_all};
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, print_json, say};
+use super::app::{App, print_diagnostics};
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_error, print_json, print_status};
 use crate::config::documents::read_source;
 
 /// Find every mistake of compositions, without running anything
@@ -31,11 +31,11 @@ struct Report {
 pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let wanted = if args.offline {
-        Wanted::Recorded
+        ServerSelection::Recorded
     } else if names.is_empty() {
-        Wanted::Everything
+        ServerSelection::Everything
     } else {
-        Wanted::Compositions(names.iter().map(String::as_str).collect())
+        ServerSelection::Compositions(names.iter().map(String::as_str).collect())
     };
     let app = match App::open(global, &wanted) {
         Ok(app) => app,
@@ -44,20 +44,22 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     if args.offline && !global.quiet && !app.upstream.recorded.is_empty() {
         let servers: Vec<&str> = app.upstream.recorded.iter().map(|name| &**name).collect();
         let servers = servers.join("`, `");
-        say(&format!("note: using recorded definitions of `{servers}`; nothing was started"));
+        print_status(&format!(
+            "note: using recorded definitions of `{servers}`; nothing was started"
+        ));
     }
     let mut others_wrong = false;
     let mut report = Report { ok: true, diagnostics: Vec::new() };
     let files = if args.files.is_empty() { app.composition_paths() } else { args.files.clone() };
     if files.is_empty() {
-        complain("there is nothing to check", Some("name a file, or configure `compositions`"));
+        print_error("there is nothing to check", Some("name a file, or configure `compositions`"));
         return Exit::Usage;
     }
     for file in &files {
         let source = match read_source(file, app.config.limits.document_bytes_max) {
             Ok(source) => source,
             Err(message) => {
-                complain(&message, None);
+                print_error(&message, None);
                 (report.ok, others_wrong) = (false, true);
                 report.diagnostics.push(unreadable(file, message));
                 continue;
@@ -69,14 +71,14 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
         others_wrong |= (plan.is_none() && !unreachable) || !clashes.is_empty();
         diagnostics.extend(clashes);
         if !global.is_json() {
-            draw_all(&diagnostics, &source);
+            print_diagnostics(&diagnostics, &source);
         }
         report.diagnostics.extend(diagnostics.iter().map(|finding| finding.view(&source)));
     }
     if global.is_json() {
         print_json(global, &report);
     } else if !global.quiet {
-        say(&summary(&report, files.len()));
+        print_status(&summary(&report, files.len()));
     }
     match (report.ok, others_wrong) {
         (true, _) => Exit::Success,

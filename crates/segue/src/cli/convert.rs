@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use segue_core::compile;
 use segue_core::limits::Limits;
 
-use super::app::draw_all;
-use super::{Exit, complain, print_data};
+use super::app::print_diagnostics;
+use super::{Exit, print_data, print_error};
 use crate::config::documents::read_source;
 
 /// Write a document of another dialect as a composition
@@ -32,13 +32,13 @@ pub(super) fn convert(args: &ConvertArgs) -> Exit {
     let source = match read_source(&args.file, limits.document_bytes_max) {
         Ok(source) => source,
         Err(message) => {
-            complain(&message, None);
+            print_error(&message, None);
             return Exit::Usage;
         }
     };
     let Target::Composition = args.to;
     let converted = compile::convert(&source, &limits);
-    draw_all(&converted.diagnostics, &source);
+    print_diagnostics(&converted.diagnostics, &source);
     match converted.text {
         Some(text) => {
             print_data(&text);

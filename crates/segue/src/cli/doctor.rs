@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use clap::Args;
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _};
-use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, Reach, Unusable};
-use segue_runtime::tools::secret::Secrets;
+use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, ServerTransport, ServerUnavailable};
+use segue_runtime::tools::redact::Secrets;
 use serde::Serialize;
 
-use super::act::SET_ASIDE_HELP;
 use super::app::{App, store_file};
+use super::run_actions::SET_ASIDE_HELP;
 use super::serve::{EXPOSED, is_guessable, would_be_exposed};
-use super::upstream::Wanted;
+use super::upstream::ServerSelection;
 use super::{Exit, Global, print_data, print_json};
 use crate::config::documents::empty_patterns;
-use crate::config::{Config, Trust, data_folder};
-use crate::print::{clean, shown_path};
+use crate::config::{Config, TrustFile, data_folder};
+use crate::print::{display_path, escape_control};
 use crate::serve::http::TOO_SHORT;
 
 /// Say what is wrong with this installation and its configuration
@@ -53,7 +53,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
         let start_ms = u64::try_from(SERVER_MAX.as_millis()).unwrap_or(u64::MAX);
         config.limits.mcp_start_ms = config.limits.mcp_start_ms.min(start_ms);
     };
-    let app = match App::open_with(global, &Wanted::Recorded, bounded) {
+    let app = match App::open_with(global, &ServerSelection::Recorded, bounded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -81,9 +81,9 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
                 (true, Some(_)) => "note ",
                 (false, _) => "WRONG",
             };
-            print_data(&format!("{mark}  {what:<14} {}", clean(message)));
+            print_data(&format!("{mark}  {what:<14} {}", escape_control(message)));
             if let Some(help) = help {
-                print_data(&format!("       {:<14} {}", "", clean(help)));
+                print_data(&format!("       {:<14} {}", "", escape_control(help)));
             }
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
 
 fn configuration(app: &App) -> Finding {
     match &app.config.file {
-        Some(file) => Finding::good("configuration", shown_path(file)),
+        Some(file) => Finding::good("configuration", display_path(file)),
         None => Finding::good("configuration", "none; `segue init` writes one"),
     }
 }
@@ -123,7 +123,7 @@ fn store(app: &App) -> Finding {
             let unfinished = store.unfinished().await?.runs;
             let aside: Vec<_> =
                 unfinished.into_iter().filter(|run| run.set_aside.is_some()).collect();
-            Ok((store.damaged().await?, aside))
+            Ok((store.list_damaged().await?, aside))
         })
     });
     let named = format!("`{}`", file.display());
@@ -139,11 +139,11 @@ fn store(app: &App) -> Finding {
             let more = damaged.len() - 1;
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             let help = "the others are not touched; `segue runs prune --damaged` forgets them";
-            Finding::bad("store", format!("{named}: {}{more}", clean(&first)), help)
+            Finding::bad("store", format!("{named}: {}{more}", escape_control(&first)), help)
         }
         Err(error) => {
             let help = "`--store sqlite:FILE` names another one";
-            Finding::bad("store", format!("{named}: {}", clean(&error.to_string())), help)
+            Finding::bad("store", format!("{named}: {}", escape_control(&error.to_string())), help)
         }
     }
 }
@@ -193,7 +193,7 @@ fn server(config: &Config) -> Vec<Finding> {
 
 fn commands(app: &App) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if !Trust::load().allows(&app.config) {
+    if !TrustFile::load().allows(&app.config) {
         let message = "this configuration was found here and is not trusted yet";
         findings.push(Finding::bad("trust", message, "look at it, then run `segue trust`"));
     }
@@ -202,7 +202,7 @@ fn commands(app: &App) -> Vec<Finding> {
         let program = command.argv.first().map(ToString::to_string).unwrap_or_default();
         // What is not trusted is not given the variables that it may be named by.
         if !program.contains("${") && !is_program(&program) {
-            let program = secrets.clean(&program);
+            let program = secrets.redact(&program);
             let message = format!("`{name}` starts `{program}`, which is not there");
             findings.push(Finding::bad("command", message, format!("install `{program}`")));
         }
@@ -219,17 +219,17 @@ fn servers(app: &App) -> Vec<Finding> {
     let mut findings = Vec::new();
     let project = app.config.project.as_ref();
     if let Some(project) = project {
-        if !Trust::load().allows_project(project) {
+        if !TrustFile::load().allows_project(project) {
             let message =
-                format!("the servers of `{}` are not allowed yet", shown_path(&project.file));
+                format!("the servers of `{}` are not allowed yet", display_path(&project.file));
             findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
         }
-        let help = format!("correct `{}`", shown_path(&project.file));
+        let help = format!("correct `{}`", display_path(&project.file));
         findings.extend(project.notes.iter().map(|note| Finding::bad("server", note, &help)));
     }
     for (name, why) in &app.upstream.failed {
         if app.upstream.servers().all(|server| server.name() != name) {
-            let message = format!("`{name}` cannot be used: {}", clean(why));
+            let message = format!("`{name}` cannot be used: {}", escape_control(why));
             let help = "set what is missing, or correct where it is configured";
             findings.push(Finding::bad("server", message, help));
         }
@@ -296,17 +296,17 @@ fn mistyped(config: &Config, name: &str, listing: &Listing) -> Vec<Finding> {
 }
 
 /// A server that cannot be used.
-fn bad(config: &Config, name: &str, unusable: &Unusable, time: Duration) -> Finding {
+fn bad(config: &Config, name: &str, unusable: &ServerUnavailable, time: Duration) -> Finding {
     let configured = super::upstream::configured(config);
     let reach = configured.iter().find(|(server, _)| &*server.name == name).map(|(s, _)| &s.reach);
     let secrets = Secrets::new(config.secrets.iter().cloned());
-    let why = clean(&unusable.why);
+    let why = escape_control(&unusable.why);
     let broken = |help: &str| Finding::bad("server", format!("`{name}` is broken: {why}"), help);
     match reach {
-        Some(Reach::Stdio(stdio)) => {
+        Some(ServerTransport::Stdio(stdio)) => {
             let has_cwd = stdio.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
             if has_cwd && !is_program(&stdio.command) {
-                let program = secrets.clean(&stdio.command);
+                let program = secrets.redact(&stdio.command);
                 let message = format!("`{name}` is missing: `{program}` is not there");
                 return Finding::bad("server", message, how_to_have(&program));
             }

@@ -1,10 +1,10 @@
 //! `segue explain`
 
 use clap::Args;
-use segue_core::diagnostic::{Code, nearest};
+use segue_core::diagnostic::{Code, nearest_name};
 use serde_json::json;
 
-use super::{Exit, Global, complain, print_data, print_json, to_json};
+use super::{Exit, Global, print_data, print_error, print_json, to_json};
 
 /// Explain an error code
 #[derive(Args, Debug)]
@@ -40,11 +40,11 @@ pub(super) fn explain(global: &Global, args: &ExplainArgs) -> Exit {
     };
     let page = PAGES.iter().find(|(code, _)| code == name);
     let (Some((_, page)), Some(code)) = (page, Code::parse(name)) else {
-        let near = nearest(name, PAGES.iter().map(|(code, _)| *code));
+        let near = nearest_name(name, PAGES.iter().map(|(code, _)| *code));
         let help = near.map_or("`segue explain` lists all codes".to_owned(), |near| {
             format!("did you mean `{near}`?")
         });
-        complain(&format!("there is no code `{name}`"), Some(&help));
+        print_error(&format!("there is no code `{name}`"), Some(&help));
         return Exit::Usage;
     };
     if global.is_json() {

@@ -1,12 +1,12 @@
 //! `segue export`
 
 use clap::{Args, ValueEnum};
-use segue_core::expose::{self, Adapter, Export, Format};
+use segue_core::expose::{self, Adapter, Export, ExportFormat};
 
 use super::app::App;
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, print_data, print_json, say, to_json};
-use crate::print::clean;
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_data, print_error, print_json, print_status, to_json};
+use crate::print::escape_control;
 use crate::serve::listing::Report;
 
 const EXAMPLES: &str = "\
@@ -20,7 +20,7 @@ Examples:
 pub(super) struct ExportArgs {
     /// The shape that the host takes
     #[arg(long, value_enum)]
-    format: Shape,
+    format: ExportShape,
     /// Have the host hold its model to the schemas
     #[arg(long)]
     strict: bool,
@@ -28,7 +28,7 @@ pub(super) struct ExportArgs {
 
 /// The shape that a host takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Shape {
+enum ExportShape {
     /// What an MCP server answers to `tools/list`
     Mcp,
     /// OpenAI's Chat Completions, and what speaks the same
@@ -41,14 +41,14 @@ enum Shape {
     Gemini,
 }
 
-impl Shape {
-    fn format(self) -> Format {
+impl ExportShape {
+    fn format(self) -> ExportFormat {
         match self {
-            Shape::Mcp => Format::Mcp,
-            Shape::Openai => Format::OpenAi,
-            Shape::OpenaiResponses => Format::OpenAiResponses,
-            Shape::Anthropic => Format::Anthropic,
-            Shape::Gemini => Format::Gemini,
+            ExportShape::Mcp => ExportFormat::Mcp,
+            ExportShape::Openai => ExportFormat::OpenAi,
+            ExportShape::OpenaiResponses => ExportFormat::OpenAiResponses,
+            ExportShape::Anthropic => ExportFormat::Anthropic,
+            ExportShape::Gemini => ExportFormat::Gemini,
         }
     }
 }
@@ -58,23 +58,26 @@ pub(super) fn export(global: &Global, args: &ExportArgs) -> Exit {
     let adapter = if args.strict { Adapter::strict(format) } else { Some(Adapter::new(format)) };
     if adapter.is_none() {
         let message = format!("`{}` has no strict form", format.as_str());
-        complain(&message, Some("`openai`, `openai-responses` and `anthropic` have one"));
+        print_error(&message, Some("`openai`, `openai-responses` and `anthropic` have one"));
         return Exit::Usage;
     }
-    let app = match App::open(global, &Wanted::Everything) {
+    let app = match App::open(global, &ServerSelection::Everything) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let export = match expose::export(Some(&app.engine.toolset()), adapter, app.engine.limits()) {
         Ok(export) => export,
         Err(error) => {
-            complain(&error.to_string(), None);
+            print_error(&error.to_string(), None);
             return Exit::Usage;
         }
     };
     show(global, &export);
     for (name, why) in &app.upstream.failed {
-        complain(&format!("the MCP server `{name}` cannot be used: {}", clean(why)), None);
+        print_error(
+            &format!("the MCP server `{name}` cannot be used: {}", escape_control(why)),
+            None,
+        );
     }
     match (export.errors.is_empty(), app.upstream.failed.is_empty()) {
         (_, false) => Exit::Unreachable,
@@ -90,9 +93,9 @@ fn show(global: &Global, export: &Export) {
         print_data(&to_json(&export.definitions()));
     }
     if !global.quiet {
-        export.losses.iter().for_each(|loss| say(&clean(&loss.to_string())));
+        export.losses.iter().for_each(|loss| print_status(&escape_control(&loss.to_string())));
     }
     for error in &export.errors {
-        complain(&format!("`{}` was not exported: {}", error.tool, error.message), None);
+        print_error(&format!("`{}` was not exported: {}", error.tool, error.message), None);
     }
 }

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use segue_core::generate::{Language, Subject, generate as write};
+use segue_core::generate::{ClientSubject, Language, generate as write};
 use segue_core::schema::Schema;
 use serde::Serialize;
 
-use super::app::{App, draw_all};
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, print_json, say};
+use super::app::{App, print_diagnostics};
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_error, print_json, print_status};
 use crate::config::documents::composition_files;
 use crate::serve::offer::Offers;
 use crate::serve::own;
@@ -84,7 +84,7 @@ pub(super) fn with_folder(mut args: Vec<OsString>) -> Vec<OsString> {
 }
 
 pub(super) fn generate(global: &Global, args: &GenerateArgs) -> Exit {
-    let app = match App::open(global, &Wanted::Compositions(vec![&args.composition])) {
+    let app = match App::open(global, &ServerSelection::Compositions(vec![&args.composition])) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -96,7 +96,7 @@ pub(super) fn generate(global: &Global, args: &GenerateArgs) -> Exit {
     let paths: Vec<PathBuf> = files.iter().map(|file| args.folder.join(&file.path)).collect();
     if let Some(path) = paths.iter().find(|path| path.exists() && !args.force) {
         let help = "`--force` replaces what is there";
-        complain(&format!("`{}` exists already", path.display()), Some(help));
+        print_error(&format!("`{}` exists already", path.display()), Some(help));
         return Exit::Usage;
     }
     for (file, path) in files.iter().zip(&paths) {
@@ -104,7 +104,7 @@ pub(super) fn generate(global: &Global, args: &GenerateArgs) -> Exit {
         let written =
             std::fs::create_dir_all(folder).and_then(|()| std::fs::write(path, &file.text));
         if let Err(error) = written {
-            complain(&format!("cannot write `{}`: {error}", path.display()), None);
+            print_error(&format!("cannot write `{}`: {error}", path.display()), None);
             return Exit::Usage;
         }
     }
@@ -112,17 +112,17 @@ pub(super) fn generate(global: &Global, args: &GenerateArgs) -> Exit {
     if global.is_json() {
         print_json(global, &Report { tool: subject.tool, files });
     } else if !global.quiet {
-        files.iter().for_each(|file| say(&format!("wrote {file}")));
+        files.iter().for_each(|file| print_status(&format!("wrote {file}")));
     }
     Exit::Success
 }
 
 /// The tool as it is served, whether or not the composition is configured yet.
-fn subject(global: &Global, app: &App, name: &str) -> Result<Subject, Exit> {
+fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit> {
     let source = app.source(name)?;
     let (plan, diagnostics, unreachable) = app.plan(&source);
     let Some(plan) = plan else {
-        draw_all(&diagnostics, &source);
+        print_diagnostics(&diagnostics, &source);
         return Err(if unreachable { Exit::Unreachable } else { Exit::Usage });
     };
     let composition = &plan.composition;
@@ -134,16 +134,18 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<Subject, Exit> {
         engine = app.engine.with_compositions(others.chain([source.clone()])).0;
         if !global.quiet {
             let name = &composition.name;
-            say(&format!("note: `{name}` is not configured; `compositions` has it served"));
+            print_status(&format!(
+                "note: `{name}` is not configured; `compositions` has it served"
+            ));
         }
     }
     let offers = Offers::of(&engine, &own::names());
     let Some(offer) = offers.of_composition(&composition.name) else {
-        complain(&format!("`{}` cannot be served", composition.name), None);
+        print_error(&format!("`{}` cannot be served", composition.name), None);
         return Err(Exit::Usage);
     };
     let tool = segue_core::plan::composition_tool(composition);
-    Ok(Subject {
+    Ok(ClientSubject {
         composition: composition.name.clone(),
         tool: offer.name.clone(),
         description: composition.description.clone(),

@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use segue_core::value::Value;
-use segue_runtime::tools::mcp::look;
+use segue_runtime::tools::mcp::confusable_form;
 
 use crate::config::secrets::{is_secret_name, parts};
 use crate::config::{jsonc, servers};
 
 /// What is written, and what its user has to know.
-pub(super) struct Imported {
+pub(super) struct ImportedServers {
     pub(super) text: String,
     pub(super) notes: Vec<String>,
 }
@@ -40,7 +40,7 @@ const TURNED: &[&str] = &[
 const WORDS: &[&str] = &["name", "description", "icon", "gallery", "version", "source"];
 
 /// Reads the servers of a host's configuration; the error says why there are none.
-pub(super) fn read(file: &Path) -> Result<Imported, String> {
+pub(super) fn read(file: &Path) -> Result<ImportedServers, String> {
     let shown = file.display();
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
@@ -77,7 +77,7 @@ pub(super) fn read(file: &Path) -> Result<Imported, String> {
         import.notes.push(format!("the servers of `{projects}` alone were left out"));
     }
     let text = format!("# From {}\nmcpServers:\n{}", file_name(file), import.lines);
-    Ok(Imported { text, notes: import.notes })
+    Ok(ImportedServers { text, notes: import.notes })
 }
 
 /// The projects that have servers of their own, as one host keeps them beside its user's.
@@ -131,7 +131,7 @@ impl Import {
             self.notes.truncate(before);
             return self.notes.push(format!("`{given}` was left out: {why}"));
         }
-        self.looks.insert(look(&name));
+        self.looks.insert(confusable_form(&name));
         let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
             && !matches!(&*name.to_lowercase(), "null" | "true" | "false");
         let key = if is_plain { name } else { format!("\"{name}\"") };
@@ -145,7 +145,7 @@ impl Import {
         let name = name.trim_matches('-');
         let more = (2..).map(|count| format!("{name}-{count}"));
         let mut names = std::iter::once(name.to_owned()).chain(more);
-        names.find(|name| !self.looks.contains(&look(name))).unwrap_or_default()
+        names.find(|name| !self.looks.contains(&confusable_form(name))).unwrap_or_default()
     }
 
     /// A server as Segue has it.
@@ -239,7 +239,7 @@ impl Import {
     fn without_default<'a>(&mut self, server: &str, inside: &'a str, is_secret: bool) -> &'a str {
         let Some((variable, default)) = inside.split_once(":-") else { return inside };
         let is_secret = is_secret || is_secret_name(variable);
-        if default.is_empty() || !is_secret && parts::parts("", default).is_empty() {
+        if default.is_empty() || !is_secret && parts::secret_parts("", default).is_empty() {
             return inside;
         }
         let set = variable.strip_prefix("env:").unwrap_or(variable);
@@ -253,7 +253,7 @@ impl Import {
         let about = text.trim_end().is_empty() || text.ends_with([' ', '=', ':']);
         let name_here = if is_part && about { "" } else { name };
         let mut at = 0;
-        for part in parts::parts(name_here, text) {
+        for part in parts::secret_parts(name_here, text) {
             let called = part.name.as_deref().unwrap_or(name);
             let value = &text[part.range.clone()];
             let variable = self.variable(server, called, value);

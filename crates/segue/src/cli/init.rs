@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Exit, Global, complain, import, say};
-use crate::config::{self, Trust};
-use crate::print::clean;
+use super::{Exit, Global, import, print_error, print_status};
+use crate::config::{self, TrustFile};
+use crate::print::escape_control;
 
 /// Write a configuration and a working example
 #[derive(Args, Debug)]
@@ -41,13 +41,13 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
     if !present.is_empty() && !args.force {
         let verb = if present.len() == 1 { "exists" } else { "exist" };
         let message = format!("`{}` {verb} already", present.join("`, `"));
-        complain(&message, Some("`--force` replaces what is there"));
+        print_error(&message, Some("`--force` replaces what is there"));
         return Exit::Usage;
     }
     let imported = match args.from.as_deref().map(import::read).transpose() {
         Ok(imported) => imported,
         Err(message) => {
-            complain(&message, None);
+            print_error(&message, None);
             return Exit::Usage;
         }
     };
@@ -58,27 +58,27 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
             text = format!("{text}\n{}", imported.text);
         }
         if let Err(error) = write(&file, &text) {
-            complain(&format!("cannot write `{}`: {error}", file.display()), None);
+            print_error(&format!("cannot write `{}`: {error}", file.display()), None);
             return Exit::Usage;
         }
         if !global.quiet {
-            say(&format!("wrote {}", file.display()));
+            print_status(&format!("wrote {}", file.display()));
         }
     }
     let folder = args.folder.join(FOLDER);
     let is_new = !folder.is_dir();
     if let Err(error) = std::fs::create_dir_all(&folder) {
-        complain(&format!("cannot make `{FOLDER}`: {error}"), None);
+        print_error(&format!("cannot make `{FOLDER}`: {error}"), None);
         return Exit::Usage;
     }
     if is_new && !global.quiet {
-        say(&format!("made {}/ for the file tools", folder.display()));
+        print_status(&format!("made {}/ for the file tools", folder.display()));
     }
     if imported.is_none() {
         trust(&args.folder.join("segue.yaml"));
     }
     for note in imported.iter().flat_map(|imported| &imported.notes) {
-        say(&format!("note: {}", clean(note)));
+        print_status(&format!("note: {}", escape_control(note)));
     }
     if !global.quiet {
         let inside = if args.folder == Path::new(".") {
@@ -86,7 +86,7 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         } else {
             format!("cd {} && ", args.folder.display())
         };
-        say(&format!("next: {inside}segue run hello -i name=Ada"));
+        print_status(&format!("next: {inside}segue run hello -i name=Ada"));
     }
     Exit::Success
 }
@@ -96,7 +96,7 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
 /// for it.
 fn trust(file: &Path) {
     if let Ok(loaded) = config::load(Some(file)) {
-        let _ = Trust::allow(&loaded.config, &[]);
+        let _ = TrustFile::allow(&loaded.config, &[]);
     }
 }
 

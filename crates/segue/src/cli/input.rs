@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use segue_core::compile::document::read_json_value;
 use segue_core::compile::source::Source;
-use segue_core::diagnostic::nearest;
+use segue_core::diagnostic::nearest_name;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::types::{Field, Type};
+use segue_core::types::{FieldLookup, Type};
 use segue_core::value::{Map, Value};
 
 /// The input of a run or a call, or what is wrong with it.
@@ -47,7 +47,7 @@ pub(super) fn json(option: &str, text: &str, limits: &Limits) -> Result<Value, S
         return value.map_err(|finding| format!("{name} is not JSON: {}", finding.message));
     }
     let source = Source::new(name, text);
-    let budget = segue_core::compile::document::Budget::for_documents(limits);
+    let budget = segue_core::compile::document::ReadLimits::for_documents(limits);
     segue_core::compile::document::read(&source, budget)
         .map(|node| node.to_value())
         .map_err(|findings| format!("{name}: {}", findings[0].message))
@@ -88,9 +88,9 @@ pub(super) fn read_pair(
             .map_err(|finding| format!("the value of `{name}` is not JSON: {}", finding.message))?
     } else {
         let wanted = match ty.field(name) {
-            Field::Found { ty, .. } => ty,
-            Field::Undeclared { surely, declared } => {
-                let near = nearest(name, declared.iter().map(|name| &**name));
+            FieldLookup::Found { ty, .. } => ty,
+            FieldLookup::Undeclared { surely, declared } => {
+                let near = nearest_name(name, declared.iter().map(|name| &**name));
                 match (near, surely) {
                     (Some(near), _) => {
                         return Err(format!("there is no input `{name}`; did you mean `{near}`?"));

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use segue_runtime::tools::secret::Secrets;
+use segue_runtime::tools::redact::Secrets;
 
-use super::{Exit, Global, complain, say};
-use crate::config::{self, Config, ConfigError, Loaded, StoreAt, Trust, is_harmless};
+use super::{Exit, Global, print_error, print_status};
+use crate::config::{self, Config, ConfigError, Loaded, StoreLocation, TrustFile, is_safe_part};
 use crate::observe::log;
-use crate::print::{Look, draw, shown_path};
+use crate::print::{TerminalStyle, display_path, render};
 
 /// Loads the configuration, saying what is wrong with it.
 pub(super) fn load_config(global: &Global) -> Result<Config, Exit> {
@@ -26,17 +26,19 @@ fn taken(global: &Global, loaded: Result<Loaded, ConfigError>) -> Result<Config,
             if let Some(source) = source
                 && !global.quiet
             {
-                diagnostics.iter().for_each(|d| say(&draw(d, &source, Look::of_stderr())));
+                diagnostics
+                    .iter()
+                    .for_each(|d| print_status(&render(d, &source, TerminalStyle::of_stderr())));
             }
-            log::hide(Secrets::new(config.secrets.iter().cloned()));
-            if !global.quiet && !Trust::load().allows(&config) {
-                say(&untrusted_note(&config));
+            log::redact(Secrets::new(config.secrets.iter().cloned()));
+            if !global.quiet && !TrustFile::load().allows(&config) {
+                print_status(&untrusted_note(&config));
             }
             if let Some(store) = &global.store {
-                match StoreAt::parse(store, Path::new("")) {
+                match StoreLocation::parse(store, Path::new("")) {
                     Ok(store) => config.store = store,
                     Err(message) => {
-                        complain(&message, None);
+                        print_error(&message, None);
                         return Err(Exit::Usage);
                     }
                 }
@@ -44,11 +46,13 @@ fn taken(global: &Global, loaded: Result<Loaded, ConfigError>) -> Result<Config,
             Ok(config)
         }
         Err(ConfigError::Unreadable { file, reason }) => {
-            complain(&format!("cannot read `{}`: {reason}", shown_path(&file)), None);
+            print_error(&format!("cannot read `{}`: {reason}", display_path(&file)), None);
             Err(Exit::Usage)
         }
         Err(ConfigError::Wrong { source, diagnostics }) => {
-            diagnostics.iter().for_each(|d| say(&draw(d, &source, Look::of_stderr())));
+            diagnostics
+                .iter()
+                .for_each(|d| print_status(&render(d, &source, TerminalStyle::of_stderr())));
             Err(Exit::Usage)
         }
     }
@@ -60,7 +64,7 @@ fn untrusted_note(config: &Config) -> String {
     let part = |part: &Arc<str>| match &**part {
         // Inside the working directory it needs no trust.
         "builtins" if config.files_root.is_some() => "`builtins` (except `files.root`)".to_owned(),
-        part if is_harmless(part) => format!("`${{…}}` in `{part}`"),
+        part if is_safe_part(part) => format!("`${{…}}` in `{part}`"),
         part => format!("`{part}`"),
     };
     let parts: Vec<String> = config.grants.parts.iter().map(part).collect();
@@ -73,6 +77,6 @@ fn untrusted_note(config: &Config) -> String {
     format!(
         "note: `{}` was found here and is not trusted, so {parts} {verb} no effect: read it, then run \
          `segue trust`",
-        shown_path(file)
+        display_path(file)
     )
 }

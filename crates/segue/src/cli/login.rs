@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::app::App;
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, say};
-use crate::print::clean;
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_error, print_status};
+use crate::print::escape_control;
 
 /// Log in at an MCP server that has OAuth
 #[derive(Args, Debug)]
@@ -18,34 +18,36 @@ pub(super) struct LoginArgs {
 }
 
 pub(super) fn login(global: &Global, args: &LoginArgs) -> Exit {
-    let app = match App::open(global, &Wanted::Recorded) {
+    let app = match App::open(global, &ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let name = &*args.server;
     if let Some(why) = app.upstream.failed.get(name) {
-        complain(&format!("the MCP server `{name}` cannot be used: {why}"), None);
+        print_error(&format!("the MCP server `{name}` cannot be used: {why}"), None);
         return Exit::Unreachable;
     }
     let Some(server) = app.upstream.servers().find(|server| &**server.name() == name) else {
         let names: Vec<&str> = app.upstream.servers().map(|server| &**server.name()).collect();
         let help = format!("configured servers: {}", names.join(", "));
-        complain(&format!("there is no MCP server `{name}`"), Some(&help));
+        print_error(&format!("there is no MCP server `{name}`"), Some(&help));
         return Exit::Usage;
     };
     if args.forget {
         server.forget_login();
-        say(&format!("the login at `{name}` is forgotten"));
+        print_status(&format!("the login at `{name}` is forgotten"));
         return Exit::Success;
     }
-    let tell = |page: &str| say(&format!("open this page, and decide there:\n{}", clean(page)));
+    let tell = |page: &str| {
+        print_status(&format!("open this page, and decide there:\n{}", escape_control(page)))
+    };
     match app.runtime().block_on(server.login(tell)) {
         Ok(()) => {
-            say(&format!("logged in at `{name}`"));
+            print_status(&format!("logged in at `{name}`"));
             Exit::Success
         }
         Err(why) => {
-            complain(&format!("no login at `{name}`: {}", clean(&why)), None);
+            print_error(&format!("no login at `{name}`: {}", escape_control(&why)), None);
             Exit::Unreachable
         }
     }

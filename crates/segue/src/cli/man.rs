@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
 
-use super::{Cli, Exit, complain, print_data, say};
+use super::{Cli, Exit, print_data, print_error, print_status};
 
 /// Print the manual page of this program, or write one for each command
 #[derive(Args, Debug)]
@@ -26,11 +26,11 @@ pub(super) fn man(args: &ManArgs) -> Exit {
     collect(root, &mut pages);
     match write(folder, &pages) {
         Ok(()) => {
-            say(&format!("{} pages are in `{}`", pages.len(), folder.display()));
+            print_status(&format!("{} pages are in `{}`", pages.len(), folder.display()));
             Exit::Success
         }
         Err(error) => {
-            complain(&format!("cannot write to `{}`: {error}", folder.display()), None);
+            print_error(&format!("cannot write to `{}`: {error}", folder.display()), None);
             Exit::RunFailed
         }
     }

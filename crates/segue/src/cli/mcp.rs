@@ -11,11 +11,11 @@ use tokio::sync::{oneshot, watch};
 
 use super::app::{App, store_file};
 use super::load::load_config;
-use super::reload::{Stamps, Watch};
+use super::reload::{FileStamps, Reloader};
 use super::signals::interrupted;
-use super::{Exit, Global, complain, say};
-use crate::config::{Config, KeepRuns};
-use crate::observe::Observing;
+use super::{Exit, Global, print_error, print_status};
+use crate::config::{Config, RunRetention};
+use crate::observe::Observers;
 use crate::serve::hall::Hall;
 use crate::serve::threads::Pools;
 use crate::serve::{mcp, own};
@@ -49,11 +49,11 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
         let _ = gone.send(());
     });
     if let Err(error) = door {
-        complain(&format!("no thread for the client: {error}"), None);
+        print_error(&format!("no thread for the client: {error}"), None);
         return Exit::RunFailed;
     }
     // Before they are read, so that no change is missed.
-    let seen = Stamps::of(&config);
+    let seen = FileStamps::of(&config);
     let mut app = match App::open_served(global) {
         Ok(app) => app,
         Err(exit) => return exit,
@@ -62,11 +62,11 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
         Ok(pools) => pools,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (hall(&app, &pools, app.observing()), app.runtime().clone());
+    let (hall, runtime) = (run_service(&app, &pools, app.observers()), app.runtime().clone());
     runtime.block_on(recover(global, &app, &hall, None));
-    keep_tidy(&app);
+    spawn_pruning(&app);
     open.send_replace(Some(hall.clone()));
-    let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
+    let watch = Reloader { app: &mut app, hall: &hall, seen, follows_config: args.watch };
     runtime.block_on(serve(global, watch, is_gone));
     Exit::Success
 }
@@ -74,13 +74,13 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
 /// The threads of a server.
 pub(super) fn pools() -> Result<Pools, Exit> {
     Pools::start().map_err(|error| {
-        complain(&format!("no threads to work with: {error}"), None);
+        print_error(&format!("no threads to work with: {error}"), None);
         Exit::RunFailed
     })
 }
 
 /// What the configured engine serves.
-pub(super) fn hall(app: &App, pools: &Pools, observing: Observing) -> Arc<Hall> {
+pub(super) fn run_service(app: &App, pools: &Pools, observing: Observers) -> Arc<Hall> {
     let (engine, library, toolsets) =
         (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
     Hall::new(engine, library, toolsets, own::names(), pools.threads(), observing)
@@ -90,10 +90,10 @@ pub(super) fn hall(app: &App, pools: &Pools, observing: Observing) -> Arc<Hall> 
 const FORGETS_APART: Duration = Duration::from_hours(1);
 
 /// Forgets runs as the configuration wants it, as long as this process is there.
-pub(super) fn keep_tidy(app: &App) {
-    let Some(KeepRuns { older_than_ms, keep }) = app.config.retention else { return };
+pub(super) fn spawn_pruning(app: &App) {
+    let Some(RunRetention { older_than_ms, keep }) = app.config.retention else { return };
     if app.config.discovered && !is_own_store(&app.config) {
-        return say(
+        return print_status(
             "note: `retention` of a configuration that was found needs a `store` beside it",
         );
     }
@@ -128,21 +128,21 @@ pub(super) async fn recover(
     now: Option<&BTreeSet<Arc<str>>>,
 ) {
     match hall.recover(&app.upstream.pending(), now).await {
-        Ok(count) if global.verbose => say(&format!("{count} runs are not over")),
+        Ok(count) if global.verbose => print_status(&format!("{count} runs are not over")),
         Ok(_) => {}
-        Err(error) => complain(&error.to_string(), None),
+        Err(error) => print_error(&error.to_string(), None),
     }
 }
 
 /// Looks after the files until the client goes away.
-async fn serve(global: &Global, watch: Watch<'_>, gone: oneshot::Receiver<()>) {
+async fn serve(global: &Global, watch: Reloader<'_>, gone: oneshot::Receiver<()>) {
     let hall = watch.hall;
     let store = watch.app.engine.store().clone();
     tokio::select! {
         _ = gone => hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await,
         // Whoever ends us does not wait. What is under way goes on from its journal next time.
         () = interrupted(&store) => {}
-        () = watch.look_after(global, None, |_| {}) => {}
+        () = watch.watch(global, None, |_| {}) => {}
     }
     hall.abandon().await;
 }

@@ -3,13 +3,13 @@
 //!
 //! Data goes to standard output, everything else to standard error.
 
-mod act;
 mod app;
 mod ask;
 mod call;
 mod check;
 mod completions;
 mod convert;
+mod current_user;
 mod doctor;
 mod explain;
 mod export;
@@ -22,14 +22,15 @@ mod login;
 mod man;
 mod mcp;
 mod overrides;
-mod own_files;
 mod plan;
 mod plans;
 mod progress;
 mod prompt;
+mod protected_files;
 mod record;
 mod reload;
 mod run;
+mod run_actions;
 mod runs;
 mod schema;
 mod serve;
@@ -40,7 +41,6 @@ mod token;
 mod tools;
 mod trust;
 mod upstream;
-mod who;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::observe::log;
-use crate::print::clean;
+use crate::print::escape_control;
 
 /// Exit codes, as the contract has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ pub(crate) struct Global {
     log_level: Option<String>,
     /// How that is written
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
-    log_format: log::Format,
+    log_format: log::LogFormat,
 }
 
 /// How to write.
@@ -170,13 +170,13 @@ enum Command {
     /// List runs, or show one
     Runs(runs::RunsArgs),
     /// Go on with a run that was interrupted or waits for a person
-    Resume(act::ResumeArgs),
+    Resume(run_actions::ResumeArgs),
     /// End a run that waits or was interrupted
-    Cancel(act::CancelArgs),
+    Cancel(run_actions::CancelArgs),
     /// Take back what a run did
-    Rollback(act::RollbackArgs),
+    Rollback(run_actions::RollbackArgs),
     /// Answer the question that a run waits for, and go on
-    Approve(act::ApproveArgs),
+    Approve(run_actions::ApproveArgs),
     /// Find every mistake of compositions, without running anything
     Check(check::CheckArgs),
     /// Run the tests of compositions: mocked tools, expected calls and results
@@ -239,22 +239,22 @@ impl Cli {
         let global = self.global;
         let usual = matches!(self.command, Command::Serve(_)).then(|| "info".to_owned());
         if matches!(self.command, Command::Serve(_) | Command::Mcp(_)) {
-            log::narrate_as(global.log_format);
+            log::set_format(global.log_format);
         }
         let in_env = || std::env::var("SEGUE_LOG").ok().filter(|level| !level.is_empty());
         if let Some(level) = global.log_level.clone().or_else(in_env).or(usual)
             && let Err(message) = log::open(global.log_format, &level)
         {
-            complain(&message, None);
+            print_error(&message, None);
             return Exit::Usage;
         }
         match self.command {
             Command::Run(args) => run::run(&global, &args),
             Command::Runs(args) => runs::runs(&global, &args),
-            Command::Resume(args) => act::resume(&global, &args),
-            Command::Cancel(args) => act::cancel(&global, &args),
-            Command::Rollback(args) => act::rollback(&global, &args),
-            Command::Approve(args) => act::approve(&global, &args),
+            Command::Resume(args) => run_actions::resume(&global, &args),
+            Command::Cancel(args) => run_actions::cancel(&global, &args),
+            Command::Rollback(args) => run_actions::rollback(&global, &args),
+            Command::Approve(args) => run_actions::approve(&global, &args),
             Command::Check(args) => check::check(&global, &args),
             Command::Test(args) => test::test(&global, &args),
             Command::Plan(args) => plan::plan(&global, &args),
@@ -294,43 +294,43 @@ pub(crate) fn print_data(text: &str) {
     if let Err(error) = written
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
-        complain(&format!("cannot write to standard output: {error}"), None);
+        print_error(&format!("cannot write to standard output: {error}"), None);
         std::process::exit(1);
     }
 }
 
 /// Writes narration to standard error.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_status(text: &str) {
     use std::io::Write as _;
-    if log::is_narrated() {
-        log::narrate("INFO", text, None);
+    if log::is_json() {
+        log::write_json_line("INFO", text, None);
         return;
     }
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
 /// Says what may go wrong.
-pub(crate) fn warn(message: &str, help: &str) {
-    if log::is_narrated() {
-        return log::narrate("WARN", message, Some(help));
+pub(crate) fn print_warning(message: &str, help: &str) {
+    if log::is_json() {
+        return log::write_json_line("WARN", message, Some(help));
     }
     let bold = anstyle::Style::new().bold();
     let yellow = bold.fg_color(Some(anstyle::AnsiColor::Yellow.into()));
-    say(&format!("{yellow}warning{yellow:#}{bold}: {}{bold:#}", clean(message)));
-    say(&format!("{bold}help{bold:#}: {}", clean(help)));
+    print_status(&format!("{yellow}warning{yellow:#}{bold}: {}{bold:#}", escape_control(message)));
+    print_status(&format!("{bold}help{bold:#}: {}", escape_control(help)));
 }
 
 /// Says what went wrong.
-pub(crate) fn complain(message: &str, help: Option<&str>) {
-    if log::is_narrated() {
-        log::narrate("ERROR", message, help);
+pub(crate) fn print_error(message: &str, help: Option<&str>) {
+    if log::is_json() {
+        log::write_json_line("ERROR", message, help);
         return;
     }
     let bold = anstyle::Style::new().bold();
     let red = bold.fg_color(Some(anstyle::AnsiColor::Red.into()));
-    say(&format!("{red}error{red:#}{bold}: {}{bold:#}", clean(message)));
+    print_status(&format!("{red}error{red:#}{bold}: {}{bold:#}", escape_control(message)));
     if let Some(help) = help {
-        say(&format!("{bold}help{bold:#}: {}", clean(help)));
+        print_status(&format!("{bold}help{bold:#}: {}", escape_control(help)));
     }
 }
 

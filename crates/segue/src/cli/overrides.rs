@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use segue_core::diagnostic::nearest;
+use segue_core::diagnostic::nearest_name;
 use segue_core::tool::ToolSpec;
 use segue_runtime::tools::Tool;
 
-use super::upstream::Upstream;
+use super::upstream::UpstreamServers;
 use crate::config::{Config, ToolOverride};
 
 /// Changes tools as a configuration wants it. What is odd about that is returned; the error is a
@@ -14,11 +14,11 @@ use crate::config::{Config, ToolOverride};
 pub(super) fn apply(
     config: &Config,
     tools: &mut [Tool],
-    upstream: &Upstream,
+    upstream: &UpstreamServers,
 ) -> Result<Vec<String>, String> {
     let mut notes = Vec::new();
     for (name, known) in &config.tools {
-        match tools.iter_mut().find(|tool| is_meant(tool, name)) {
+        match tools.iter_mut().find(|tool| matches(tool, name)) {
             Some(tool) => apply_override(tool, known),
             None => notes.extend(missing(tools, name, known, upstream)?),
         }
@@ -27,7 +27,7 @@ pub(super) fn apply(
 }
 
 /// Whether a name in `tools` means this tool.
-pub(super) fn is_meant(tool: &Tool, name: &str) -> bool {
+pub(super) fn matches(tool: &Tool, name: &str) -> bool {
     tool.spec.id.as_str() == name || tool.spec.id.name() == name
 }
 
@@ -37,13 +37,13 @@ fn missing(
     tools: &[Tool],
     name: &str,
     known: &ToolOverride,
-    upstream: &Upstream,
+    upstream: &UpstreamServers,
 ) -> Result<Option<String>, String> {
     let place = &known.place;
     let is_listed =
         |server: &str, short: &str| upstream.listed.get(server).map(|names| names.contains(short));
     let is_in_doubt = match name.split_once(':') {
-        _ if upstream.absent().changed_tool(name).is_some() => true,
+        _ if upstream.unavailable().changed_tool(name).is_some() => true,
         Some((server, short)) if upstream.is_server(server) => match is_listed(server, short) {
             Some(is_listed) => is_listed,
             None if tools.iter().any(|tool| tool.spec.id.namespace() == server) => {
@@ -63,7 +63,7 @@ fn missing(
     if is_in_doubt {
         return Ok(None);
     }
-    let near = nearest(name, tools.iter().map(|tool| tool.spec.id.as_str()));
+    let near = nearest_name(name, tools.iter().map(|tool| tool.spec.id.as_str()));
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     Err(format!("{place}: `tools` speaks of `{name}`, which does not exist{near}"))
 }

@@ -4,9 +4,9 @@ use clap::{Args, ValueEnum};
 use segue_core::plan::explain;
 use segue_core::view::PlanView;
 
-use super::app::{App, draw_all};
+use super::app::{App, print_diagnostics};
 use super::ask::{self, AskArgs};
-use super::upstream::Wanted;
+use super::upstream::ServerSelection;
 use super::{Exit, Global, print_data, to_json};
 
 /// Show order, parallelism, effects and what can be undone
@@ -19,12 +19,12 @@ pub(super) struct PlanArgs {
     ask: AskArgs,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    format: PlanFormat,
 }
 
 /// How to show a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum PlanFormat {
     /// For people
     Text,
     /// For programs
@@ -41,7 +41,7 @@ pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
     let Some(composition) = &args.composition else {
         return ask::ask(global, &args.ask, args.format);
     };
-    let app = match App::open(global, &Wanted::Compositions(vec![composition])) {
+    let app = match App::open(global, &ServerSelection::Compositions(vec![composition])) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -50,18 +50,18 @@ pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
         Err(exit) => return exit,
     };
     let (plan, diagnostics, unreachable) = app.plan(&source);
-    draw_all(&diagnostics, &source);
+    print_diagnostics(&diagnostics, &source);
     let Some(plan) = plan else {
         return if unreachable { Exit::Unreachable } else { Exit::Usage };
     };
-    let view = PlanView::of(&plan);
+    let view = PlanView::from_plan(&plan);
     print_data(&match args.format {
-        Format::Text if global.is_json() => to_json(&view),
-        Format::Text => explain::text(&view),
-        Format::Json => to_json(&view),
-        Format::Mermaid => explain::mermaid(&view),
-        Format::Dot => explain::dot(&view),
-        Format::Svg => explain::svg(&view),
+        PlanFormat::Text if global.is_json() => to_json(&view),
+        PlanFormat::Text => explain::to_text(&view),
+        PlanFormat::Json => to_json(&view),
+        PlanFormat::Mermaid => explain::mermaid(&view),
+        PlanFormat::Dot => explain::dot(&view),
+        PlanFormat::Svg => explain::svg(&view),
     });
     Exit::Success
 }

@@ -2,15 +2,15 @@
 
 use clap::{Args, Subcommand};
 use segue_core::view::Timestamp;
-use segue_runtime::engine::PlanError;
+use segue_runtime::engine::PlanningError;
 use serde_json::json;
 
 use super::app::App;
-use super::ask::{origin_words, refuse};
+use super::ask::{describe_origin, report_error};
 use super::run::summary;
-use super::upstream::Wanted;
-use super::{Exit, Global, print_data, print_json, say, to_json};
-use crate::print::clean;
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_data, print_json, print_status, to_json};
+use crate::print::escape_control;
 
 /// List the plans that were made of words, or show one
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ enum PlansCommand {
 }
 
 pub(super) fn plans(global: &Global, args: &PlansArgs) -> Exit {
-    let app = match App::open_stored(global, &Wanted::Recorded, &[]) {
+    let app = match App::open_stored(global, &ServerSelection::Recorded, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -52,11 +52,11 @@ pub(super) fn plans(global: &Global, args: &PlansArgs) -> Exit {
     });
     match outcome {
         Ok(()) => Exit::Success,
-        Err(error) => refuse(global, &error),
+        Err(error) => report_error(global, &error),
     }
 }
 
-async fn list(global: &Global, app: &App, limit: usize) -> Result<(), PlanError> {
+async fn list(global: &Global, app: &App, limit: usize) -> Result<(), PlanningError> {
     let records = app.engine.plans(limit).await?;
     if global.is_json() {
         let views: Vec<_> = records.iter().map(|record| record.view(false)).collect();
@@ -70,21 +70,21 @@ async fn list(global: &Global, app: &App, limit: usize) -> Result<(), PlanError>
             record.state.as_str(),
             record.request_id,
             Timestamp(record.created_ms),
-            shortened(&clean(&record.query))
+            shortened(&escape_control(&record.query))
         ));
     }
     if records.is_empty() && !global.quiet {
-        say("no plans");
+        print_status("no plans");
     }
     Ok(())
 }
 
-async fn show(global: &Global, app: &App, id: &str) -> Result<(), PlanError> {
+async fn show(global: &Global, app: &App, id: &str) -> Result<(), PlanningError> {
     let record = app.engine.find_plan(id).await?;
     let versions = app.engine.plans_of_request(&record.request_id).await?;
-    let result = match app.engine.result_of_plan(&record.plan_id).await {
+    let result = match app.engine.plan_result(&record.plan_id).await {
         // The run is forgotten; its plan is not.
-        Err(PlanError::Engine(_)) => None,
+        Err(PlanningError::Engine(_)) => None,
         other => other?,
     };
     if global.is_json() {
@@ -98,22 +98,26 @@ async fn show(global: &Global, app: &App, id: &str) -> Result<(), PlanError> {
     print_data(&format!("{}  {}", record.plan_id, record.state.as_str()));
     let (version, of) = (record.version, versions.len());
     print_data(&format!("request {} · version {version} of {of}", record.request_id));
-    print_data(&format!("asked   {} · {}", Timestamp(record.created_ms), clean(&record.query)));
-    print_data(&format!("origin  {}", origin_words(&record.origin)));
+    print_data(&format!(
+        "asked   {} · {}",
+        Timestamp(record.created_ms),
+        escape_control(&record.query)
+    ));
+    print_data(&format!("origin  {}", describe_origin(&record.origin)));
     if let Some(run_id) = &record.run_id {
         let how = result.as_ref().map_or_else(|| "forgotten".to_owned(), summary);
-        print_data(&format!("run     {run_id} · {}", clean(&how)));
+        print_data(&format!("run     {run_id} · {}", escape_control(&how)));
     }
-    print_data(&clean(&to_json(&record.document)));
+    print_data(&escape_control(&to_json(&record.document)));
     if let Some(result) = result.filter(|result| !result.output.is_null()) {
         print_data(&format!("result\n{}", to_json(&result.output)));
     }
     Ok(())
 }
 
-async fn forget(app: &App, plan: &str) -> Result<(), PlanError> {
+async fn forget(app: &App, plan: &str) -> Result<(), PlanningError> {
     let record = app.engine.plan_record(&plan.into()).await?;
-    app.engine.forget_plan(&record.plan_id).await
+    app.engine.delete_plan(&record.plan_id).await
 }
 
 fn shortened(text: &str) -> String {

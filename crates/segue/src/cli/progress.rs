@@ -8,66 +8,67 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use segue_core::plan::Plan;
 use segue_core::run::{CallId, Entry, Fact, NodeId, Run};
-use segue_core::view::duration;
-use segue_runtime::driver::{Observer, Unobserved};
+use segue_core::view::format_duration;
+use segue_runtime::driver::{NoObserver, Observer};
 use segue_runtime::tools;
 
-use super::{Global, Output, print_data, say};
-use crate::change::{self, Change, change};
-use crate::print::{Look, clean};
+use super::{Global, Output, print_data, print_status};
+use crate::print::{TerminalStyle, escape_control};
+use crate::step_events::{self, StepChange, step_change};
 
 /// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
 const LINES_MAX: usize = 30;
 
 /// One way of showing a run.
 #[derive(Clone)]
-pub(super) enum Progress {
+pub(super) enum ProgressDisplay {
     /// Nothing.
     Silent,
     /// A line per change.
-    Lines(Arc<Lines>),
+    Lines(Arc<LineDisplay>),
     /// A JSON document per change.
-    Events(Arc<Events>),
+    Events(Arc<EventDisplay>),
     /// A live tree.
-    Tree(Arc<Tree>),
+    Tree(Arc<TreeDisplay>),
 }
 
 /// The way that fits the output.
-pub(super) fn of(global: &Global, plan: &Arc<Plan>) -> Progress {
+pub(super) fn for_plan(global: &Global, plan: &Arc<Plan>) -> ProgressDisplay {
     match global.output() {
-        _ if global.quiet => Progress::Silent,
-        Output::Json => Progress::Silent,
-        Output::Ndjson => Progress::Events(Arc::new(Events::default())),
-        Output::Plain => {
-            Progress::Lines(Arc::new(Lines { verbose: global.verbose, ..Lines::default() }))
-        }
-        Output::Rich => Progress::Tree(Arc::new(Tree::new(plan.steps.len()))),
+        _ if global.quiet => ProgressDisplay::Silent,
+        Output::Json => ProgressDisplay::Silent,
+        Output::Ndjson => ProgressDisplay::Events(Arc::new(EventDisplay::default())),
+        Output::Plain => ProgressDisplay::Lines(Arc::new(LineDisplay {
+            verbose: global.verbose,
+            ..LineDisplay::default()
+        })),
+        Output::Rich => ProgressDisplay::Tree(Arc::new(TreeDisplay::new(plan.steps.len()))),
     }
 }
 
 /// The way that fits a run that somebody else works on: it is seen a little late, so without a tree.
-pub(super) fn watching(global: &Global) -> Progress {
+pub(super) fn for_recovery(global: &Global) -> ProgressDisplay {
     match global.output() {
-        Output::Json => Progress::Silent,
-        Output::Ndjson => Progress::Events(Arc::new(Events::default())),
-        Output::Plain | Output::Rich => Progress::Lines(Arc::default()),
+        Output::Json => ProgressDisplay::Silent,
+        Output::Ndjson => ProgressDisplay::Events(Arc::new(EventDisplay::default())),
+        Output::Plain | Output::Rich => ProgressDisplay::Lines(Arc::default()),
     }
 }
 
-impl Progress {
+impl ProgressDisplay {
     pub(super) fn observer(&self) -> &dyn Observer {
         match self {
-            Progress::Silent => &Unobserved,
-            Progress::Lines(lines) => &**lines,
-            Progress::Events(events) => &**events,
-            Progress::Tree(tree) => &**tree,
+            ProgressDisplay::Silent => &NoObserver,
+            ProgressDisplay::Lines(lines) => &**lines,
+            ProgressDisplay::Events(events) => &**events,
+            ProgressDisplay::Tree(tree) => &**tree,
         }
     }
 
     /// Takes the tree away while something else is on the terminal. Whatever happens meanwhile is
     /// remembered: nobody waits.
     pub(super) fn hide(&self) {
-        if let Progress::Tree(tree) = self {
+        if let ProgressDisplay::Tree(tree) = self {
             let _ = tree.bars.clear();
             tree.bars.set_draw_target(ProgressDrawTarget::hidden());
         }
@@ -75,26 +76,26 @@ impl Progress {
 
     /// Brings the tree back, as it is now.
     pub(super) fn show(&self) {
-        if let Progress::Tree(tree) = self {
+        if let ProgressDisplay::Tree(tree) = self {
             tree.bars.set_draw_target(ProgressDrawTarget::stderr());
             tree.lines().values().for_each(|line| line.bar.force_draw());
         }
     }
 
     pub(super) fn finish(&self) {
-        if let Progress::Tree(tree) = self {
+        if let ProgressDisplay::Tree(tree) = self {
             tree.finish();
         }
     }
 }
 
 /// When each step began, to say how long it took.
-type Begun = BTreeMap<NodeId, u64>;
+type StepStarts = BTreeMap<NodeId, u64>;
 
-fn begun(run: &Run, journal: &[Entry]) -> Begun {
-    let mut begun = Begun::new();
+fn step_starts(run: &Run, journal: &[Entry]) -> StepStarts {
+    let mut begun = StepStarts::new();
     for entry in journal {
-        if let Some((node, _)) = change(run, entry) {
+        if let Some((node, _)) = step_change(run, entry) {
             begun.entry(node).or_insert(entry.at_ms);
         }
     }
@@ -103,20 +104,26 @@ fn begun(run: &Run, journal: &[Entry]) -> Begun {
 
 /// A line per change.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct LineDisplay {
     /// Whether arguments and values are shown too.
     verbose: bool,
-    begun: Mutex<Begun>,
+    begun: Mutex<StepStarts>,
 }
 
 /// What a step was given or returned, for those who want to know more.
 fn details(run: &Run, entry: &Entry) -> Option<String> {
     match &entry.fact {
         Fact::Called { node, candidate, args } => {
-            let written = run.written(*node, *candidate).to_json();
-            Some(format!("  written {}\n  given {}", clean(&written), clean(&args.to_json())))
+            let written = run.args_template(*node, *candidate).to_json();
+            Some(format!(
+                "  written {}\n  given {}",
+                escape_control(&written),
+                escape_control(&args.to_json())
+            ))
         }
-        Fact::Succeeded { output, .. } => Some(format!("  returned {}", clean(&output.to_json()))),
+        Fact::Succeeded { output, .. } => {
+            Some(format!("  returned {}", escape_control(&output.to_json())))
+        }
         _ => None,
     }
 }
@@ -129,7 +136,7 @@ fn phase(run: &Run, entry: &Entry) -> Option<String> {
             started.run_id, started.request_id, started.plan_id
         )),
         Fact::Stopped { failure, .. } => {
-            Some(format!("handles an error: {}", clean(&failure.message)))
+            Some(format!("handles an error: {}", escape_control(&failure.message)))
         }
         Fact::RollbackStarted { .. } => Some("rolls back what was done".to_owned()),
         Fact::Finished { status, .. } => {
@@ -139,80 +146,86 @@ fn phase(run: &Run, entry: &Entry) -> Option<String> {
     }
 }
 
-impl Observer for Lines {
+impl Observer for LineDisplay {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in entries {
             if let (true, Some(phase)) = (self.verbose, phase(run, entry)) {
-                say(&phase);
+                print_status(&phase);
             }
-            let Some((node, change)) = change(run, entry) else { continue };
+            let Some((node, change)) = step_change(run, entry) else { continue };
             let is_known = begun.contains_key(&node);
             let since = *begun.entry(node).or_insert(entry.at_ms);
-            let took = duration(entry.at_ms.saturating_sub(since));
+            let took = format_duration(entry.at_ms.saturating_sub(since));
             let path = run.path(node);
-            say(&match change {
-                Change::Opened(_) if is_known => continue,
-                Change::Started(what) | Change::Opened(what) | Change::Retrying(what) => {
+            print_status(&match change {
+                StepChange::Opened(_) if is_known => continue,
+                StepChange::Started(what)
+                | StepChange::Opened(what)
+                | StepChange::Retrying(what) => {
                     format!("[{path}] {what}")
                 }
-                Change::Done => format!("[{path}] done in {took}"),
-                Change::Failed(message) => format!("[{path}] failed after {took}: {message}"),
-                Change::Skipped(reason) => format!("[{path}] skipped: {reason}"),
-                Change::Cancelled => format!("[{path}] cancelled after {took}"),
-                Change::InDoubt(why) => format!("[{path}] in doubt after {took}: {why}"),
-                Change::Undone => format!("[{path}] undone"),
+                StepChange::Done => format!("[{path}] done in {took}"),
+                StepChange::Failed(message) => format!("[{path}] failed after {took}: {message}"),
+                StepChange::Skipped(reason) => format!("[{path}] skipped: {reason}"),
+                StepChange::Cancelled => format!("[{path}] cancelled after {took}"),
+                StepChange::InDoubt(why) => format!("[{path}] in doubt after {took}: {why}"),
+                StepChange::RolledBack => format!("[{path}] undone"),
             });
             if let (true, Some(details)) = (self.verbose, details(run, entry)) {
-                say(&details);
+                print_status(&details);
             }
         }
     }
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = begun(run, journal);
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = step_starts(run, journal);
     }
 
     fn progressed(&self, run: &Run, call: CallId, progress: &tools::Progress) {
         if self.verbose {
-            say(&format!("[{}] {}", run.path(call.node), clean(&progress.to_string())));
+            print_status(&format!(
+                "[{}] {}",
+                run.path(call.node),
+                escape_control(&progress.to_string())
+            ));
         }
     }
 }
 
 /// A JSON document per change.
 #[derive(Default)]
-pub(super) struct Events {
+pub(super) struct EventDisplay {
     /// The number of the last entry.
     last: AtomicU64,
 }
 
-impl Observer for Events {
+impl Observer for EventDisplay {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         for entry in entries {
             self.last.store(entry.seq, Ordering::Relaxed);
-            let Some(event) = change::event(run, entry) else { continue };
-            print_data(event.line());
+            let Some(event) = step_events::step_event(run, entry) else { continue };
+            print_data(event.json_line());
         }
     }
 
     fn progressed(&self, run: &Run, call: CallId, progress: &tools::Progress) {
         let last = self.last.load(Ordering::Relaxed);
-        print_data(change::progress_event(run, call.node, last, progress).line());
+        print_data(step_events::progress_event(run, call.node, last, progress).json_line());
     }
 }
 
 /// A live tree: one line per step that has begun.
-pub(super) struct Tree {
+pub(super) struct TreeDisplay {
     bars: MultiProgress,
     colour: bool,
     small: bool,
-    lines: Mutex<BTreeMap<NodeId, Line>>,
+    lines: Mutex<BTreeMap<NodeId, TreeLine>>,
     /// Steps that began before the run went on here.
-    begun: Mutex<Begun>,
+    begun: Mutex<StepStarts>,
 }
 
-struct Line {
+struct TreeLine {
     path: Arc<str>,
     bar: ProgressBar,
     /// The last line below this one that belongs to it.
@@ -222,11 +235,11 @@ struct Line {
     retries: u32,
 }
 
-impl Tree {
-    fn new(steps: usize) -> Tree {
-        let colour = Look::of_stderr().colour;
+impl TreeDisplay {
+    fn new(steps: usize) -> TreeDisplay {
+        let colour = TerminalStyle::of_stderr().colour;
         let small = steps <= LINES_MAX;
-        Tree {
+        TreeDisplay {
             bars: MultiProgress::new(),
             colour,
             small,
@@ -235,18 +248,18 @@ impl Tree {
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, BTreeMap<NodeId, Line>> {
+    fn lines(&self) -> MutexGuard<'_, BTreeMap<NodeId, TreeLine>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new line: below the step that it is inside of, else at the end.
     fn begin(
         &self,
-        lines: &mut BTreeMap<NodeId, Line>,
+        lines: &mut BTreeMap<NodeId, TreeLine>,
         path: &Arc<str>,
         depth: usize,
         at_ms: u64,
-    ) -> Line {
+    ) -> TreeLine {
         let (outer, name) = path.rsplit_once('/').unwrap_or(("", path));
         let outer = outer.split_once('[').map_or(outer, |(outer, _)| outer);
         let parent = lines.values_mut().find(|line| &*line.path == outer);
@@ -268,10 +281,10 @@ impl Tree {
         bar.set_prefix(name.to_owned());
         bar.enable_steady_tick(Duration::from_millis(80));
         let path = path.clone();
-        Line { path, bar, last_inside: None, began_ms: at_ms, tool: String::new(), retries: 0 }
+        TreeLine { path, bar, last_inside: None, began_ms: at_ms, tool: String::new(), retries: 0 }
     }
 
-    fn end(line: &Line, depth: usize, mark: &str, words: &str, keep: bool) {
+    fn end(line: &TreeLine, depth: usize, mark: &str, words: &str, keep: bool) {
         if !keep {
             return line.bar.finish_and_clear();
         }
@@ -292,11 +305,11 @@ impl Tree {
     }
 }
 
-impl Observer for Tree {
+impl Observer for TreeDisplay {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         let mut lines = self.lines();
         for entry in entries {
-            let Some((node, change)) = change(run, entry) else { continue };
+            let Some((node, change)) = step_change(run, entry) else { continue };
             let path = run.path(node);
             let depth = path.matches('/').count();
             if !lines.contains_key(&node) {
@@ -306,50 +319,56 @@ impl Observer for Tree {
                 lines.insert(node, line);
             }
             let Some(line) = lines.get_mut(&node) else { continue };
-            let took = duration(entry.at_ms.saturating_sub(line.began_ms));
+            let took = format_duration(entry.at_ms.saturating_sub(line.began_ms));
             let retries = match line.retries {
                 0 => String::new(),
                 1 => " · 1 retry".to_owned(),
                 n => format!(" · {n} retries"),
             };
             match change {
-                Change::Started(what) | Change::Opened(what) => {
+                StepChange::Started(what) | StepChange::Opened(what) => {
                     line.bar.set_message(what.clone());
                     line.tool = what;
                 }
-                Change::Retrying(what) => {
+                StepChange::Retrying(what) => {
                     line.retries += 1;
                     line.bar.set_message(what);
                 }
-                Change::Done => {
+                StepChange::Done => {
                     let words = format!("{} {took}{retries}", line.tool);
-                    Tree::end(line, depth, &self.mark("32", "✓"), &words, self.small);
+                    TreeDisplay::end(line, depth, &self.mark("32", "✓"), &words, self.small);
                 }
-                Change::Failed(message) => {
+                StepChange::Failed(message) => {
                     let words = format!("{} {took}{retries} · {message}", line.tool);
-                    Tree::end(line, depth, &self.mark("31", "✗"), &words, true);
+                    TreeDisplay::end(line, depth, &self.mark("31", "✗"), &words, true);
                 }
-                Change::Skipped(reason) => Tree::end(line, depth, "–", &reason, self.small),
-                Change::Undone => Tree::end(line, depth, "↩", "undone", true),
-                Change::Cancelled => {
-                    Tree::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
+                StepChange::Skipped(reason) => {
+                    TreeDisplay::end(line, depth, "–", &reason, self.small)
                 }
-                Change::InDoubt(why) => {
+                StepChange::RolledBack => TreeDisplay::end(line, depth, "↩", "undone", true),
+                StepChange::Cancelled => {
+                    TreeDisplay::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
+                }
+                StepChange::InDoubt(why) => {
                     let words = format!("{} {took}{retries} · in doubt: {why}", line.tool);
-                    Tree::end(line, depth, &self.mark("33", "?"), &words, true);
+                    TreeDisplay::end(line, depth, &self.mark("33", "?"), &words, true);
                 }
             }
         }
     }
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = begun(run, journal);
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = step_starts(run, journal);
     }
 
     fn progressed(&self, _run: &Run, call: CallId, progress: &tools::Progress) {
         let lines = self.lines();
         if let Some(line) = lines.get(&call.node) {
-            line.bar.set_message(format!("{} {}", line.tool, clean(&progress.to_string())));
+            line.bar.set_message(format!(
+                "{} {}",
+                line.tool,
+                escape_control(&progress.to_string())
+            ));
         }
     }
 }

@@ -12,57 +12,58 @@ use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
 use tokio::sync::oneshot;
 
-use super::progress::Progress;
-use super::who::who;
-use super::{input, say};
-use crate::print::clean;
+use super::current_user::current_user;
+use super::progress::ProgressDisplay;
+use super::{input, print_status};
+use crate::print::escape_control;
 use crate::serve::question::{consent, listed, quoted, shown, stakes, undo_words};
 
 /// Asks on a terminal; elsewhere `otherwise` answers.
 pub(super) fn confirmer(
-    progress: &Progress,
+    progress: &ProgressDisplay,
     otherwise: impl Confirmer + 'static,
 ) -> Box<dyn Confirmer> {
     if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        Box::new(Prompt { progress: progress.clone() })
+        Box::new(TerminalConfirmer { progress: progress.clone() })
     } else {
         Box::new(otherwise)
     }
 }
 
-struct Prompt {
-    progress: Progress,
+struct TerminalConfirmer {
+    progress: ProgressDisplay,
 }
 
 /// Held by whoever asks: there is one terminal, and one question at a time.
 static TERMINAL: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[async_trait]
-impl Confirmer for Prompt {
+impl Confirmer for TerminalConfirmer {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
         let _turn = TERMINAL.lock().await;
-        let mut asking = Asking { progress: &self.progress, step: &question.step, is_open: true };
+        let mut asking =
+            OpenPrompt { progress: &self.progress, step: &question.step, is_open: true };
         self.progress.hide();
-        let answer = put(question).await;
+        let answer = prompt(question).await;
         asking.is_open = false;
         drop(asking);
         let (granted, data) = answer?;
-        Some(Decision { granted, by: who(), data })
+        Some(Decision { granted, by: current_user(), data })
     }
 }
 
 /// A question that is being put. The run goes on meanwhile, unseen, and drops this when somebody else
 /// has answered, or when it is too late to.
-struct Asking<'a> {
-    progress: &'a Progress,
+struct OpenPrompt<'a> {
+    progress: &'a ProgressDisplay,
     step: &'a str,
     is_open: bool,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for OpenPrompt<'_> {
     fn drop(&mut self) {
         if self.is_open {
-            say(&format!("\nstep `{}` does not ask any more", clean(self.step)));
+            print_status(&format!("\nstep `{}` does not ask any more", escape_control(self.step)));
             forget_typed();
         }
         self.progress.show();
@@ -79,14 +80,21 @@ fn forget_typed() {
 }
 
 /// Puts a question, and waits for what somebody types. Nothing leaves it open.
-async fn put(question: &Question) -> Option<(bool, Value)> {
+async fn prompt(question: &Question) -> Option<(bool, Value)> {
     let step = &question.step;
     match &question.kind {
         QuestionKind::Run { composition, input, calls } => {
             let text = format!("{} [y/N] ", consent(composition, input, calls).message);
             Some((is_yes(&line(&text).await), Value::Null))
         }
-        QuestionKind::Call { tool, args, effect, is_undoable, parts, undo } => {
+        QuestionKind::Call {
+            tool,
+            args,
+            effect,
+            can_roll_back: is_undoable,
+            parts,
+            rollback: undo,
+        } => {
             let (stakes, undo) = (stakes(*effect, *is_undoable), undo_words(undo.as_ref()));
             let args = format!("{}\n{stakes}{}{undo}", indent(&shown(args)), listed(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
@@ -125,7 +133,8 @@ async fn fill_in(schema: &Arc<Schema>) -> Value {
         let usual = schema.json().get("properties").and_then(|all| all.get(name)?.get("default"));
         let mark = if property.required && usual.is_none() { "*" } else { "" };
         let usual = usual.map_or_else(String::new, |usual| format!(", else {usual}"));
-        let prompt = format!("{}{mark} ({}{}): ", clean(name), property.ty, clean(&usual));
+        let prompt =
+            format!("{}{mark} ({}{}): ", escape_control(name), property.ty, escape_control(&usual));
         loop {
             let text = line(&prompt).await;
             if text.is_empty() {
@@ -142,7 +151,7 @@ async fn fill_in(schema: &Arc<Schema>) -> Value {
                     filled.push(member);
                     break;
                 }
-                Err(why) => say(&why),
+                Err(why) => print_status(&why),
             }
         }
     }
@@ -177,14 +186,14 @@ fn read_line() -> String {
 
 /// Who reads what is typed. Nobody can be called back from reading: a question that is withdrawn
 /// leaves the reader behind, and the next one gets what it reads.
-struct Reader {
+struct LineReader {
     is_reading: bool,
     wanted: Option<oneshot::Sender<String>>,
 }
 
-static READER: Mutex<Reader> = Mutex::new(Reader { is_reading: false, wanted: None });
+static READER: Mutex<LineReader> = Mutex::new(LineReader { is_reading: false, wanted: None });
 
-fn reader() -> MutexGuard<'static, Reader> {
+fn reader() -> MutexGuard<'static, LineReader> {
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -192,7 +201,7 @@ fn reader() -> MutexGuard<'static, Reader> {
 async fn line(text: &str) -> String {
     // Before it is shown: whoever answers quickly is heard.
     forget_typed();
-    write(&clean(text));
+    write(&escape_control(text));
     let (wanted, typed) = oneshot::channel();
     let was_reading = {
         let mut reader = reader();

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use segue_core::compile::document::{Budget, read};
+use segue_core::compile::document::{ReadLimits, read};
 use segue_core::compile::source::{Notation, Source};
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
@@ -19,15 +19,15 @@ use super::to_json;
 use crate::config::documents::is_test_file;
 
 /// A test that is to be written.
-pub(super) struct Record {
+pub(super) struct TestRecording {
     file: PathBuf,
     /// What listens to the tools.
     pub(super) recorder: Recorder,
 }
 
-impl Record {
+impl TestRecording {
     /// Refused before anything runs: a name that is no test's, and a file that would be lost.
-    pub(super) fn new(file: &Path) -> Result<Record, String> {
+    pub(super) fn new(file: &Path) -> Result<TestRecording, String> {
         let shown = file.display();
         if !is_test_file(file) {
             return Err(format!("`{shown}` must end in `.test.yaml` or `.test.json`"));
@@ -35,18 +35,18 @@ impl Record {
         if file.exists() {
             return Err(format!("`{shown}` exists already"));
         }
-        Ok(Record { file: file.to_owned(), recorder: Recorder::default() })
+        Ok(TestRecording { file: file.to_owned(), recorder: Recorder::default() })
     }
 
     /// Listens to a run, for whoever watches it, too.
-    pub(super) fn listen<'a>(
+    pub(super) fn observe_run<'a>(
         self,
         app: &'a App,
         plan: &Arc<Plan>,
         options: &Options,
         watcher: &'a dyn Observer,
-    ) -> Listener<'a> {
-        Listener {
+    ) -> RecordingObserver<'a> {
+        RecordingObserver {
             catalog: app.engine.catalog(),
             limits: app.engine.limits(),
             plan: plan.clone(),
@@ -61,8 +61,8 @@ impl Record {
 
 /// Writes a run down when it stops. It has to be done while the run is under way: only then is it
 /// known what must not be written.
-pub(super) struct Listener<'a> {
-    record: Record,
+pub(super) struct RecordingObserver<'a> {
+    record: TestRecording,
     catalog: &'a Catalog,
     limits: &'a Arc<Limits>,
     plan: Arc<Plan>,
@@ -72,7 +72,7 @@ pub(super) struct Listener<'a> {
     text: Mutex<Option<Result<String, String>>>,
 }
 
-impl Observer for Listener<'_> {
+impl Observer for RecordingObserver<'_> {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         self.watcher.observe(run, entries);
         if !run.is_finished() && !run.is_waiting() {
@@ -96,7 +96,7 @@ impl Observer for Listener<'_> {
     }
 }
 
-impl Listener<'_> {
+impl RecordingObserver<'_> {
     /// Writes the test, and says so.
     pub(super) fn write(self, composition: &str) -> Result<String, String> {
         let file = self.record.file;
@@ -116,7 +116,7 @@ fn in_notation(file: &Path, text: String, limits: &Limits) -> String {
     if Notation::detect(&file.display().to_string(), &text) == Notation::Yaml {
         return text;
     }
-    let tree = read(&Source::new("recorded.yaml", text), Budget::for_documents(limits));
+    let tree = read(&Source::new("recorded.yaml", text), ReadLimits::for_documents(limits));
     let tree = tree.expect("what was just written can be read");
     format!("{}\n", to_json(&tree.to_value()))
 }

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::app::{App, library, not_loaded, untrusted_overwrites};
+use super::app::{App, library, not_loaded_message, untrusted_overwrites};
 use super::mcp::recover;
-use super::signals::{Hangup, Hangups};
-use super::upstream::News;
-use super::{Global, say};
+use super::signals::{Hangup, HangupSignals};
+use super::upstream::ServerChanges;
+use super::{Global, print_status};
 use crate::config::Config;
 use crate::config::documents::{composition_files, composition_paths, template_paths};
-use crate::print::clean;
+use crate::print::escape_control;
 use crate::serve::hall::Hall;
 use crate::serve::threads;
 
@@ -28,18 +28,18 @@ type Stamp = (PathBuf, Option<SystemTime>, u64);
 
 /// What is known of files when they were last read.
 #[derive(PartialEq, Eq)]
-pub(super) struct Stamps {
+pub(super) struct FileStamps {
     documents: Vec<Stamp>,
     config: Vec<Stamp>,
 }
 
-impl Stamps {
+impl FileStamps {
     /// The files of a configuration, as they are now.
-    pub(super) fn of(config: &Config) -> Stamps {
+    pub(super) fn of(config: &Config) -> FileStamps {
         let documents = composition_paths(config).into_iter().chain(template_paths(config));
         let project = config.project.as_ref().map(|project| project.file.as_path());
         let config = config.file.as_deref().into_iter().chain(project);
-        Stamps {
+        FileStamps {
             documents: documents.map(|path| stamp(&path)).collect(),
             config: config.map(stamp).collect(),
         }
@@ -53,22 +53,22 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 /// What is looked after.
-pub(super) struct Watch<'a> {
+pub(super) struct Reloader<'a> {
     pub(super) app: &'a mut App,
     pub(super) hall: &'a Arc<Hall>,
     /// What was known of the files before they were read.
-    pub(super) seen: Stamps,
+    pub(super) seen: FileStamps,
     /// Whether the configuration is followed, too.
     pub(super) follows_config: bool,
 }
 
-impl Watch<'_> {
+impl Reloader<'_> {
     /// Serves what the files say as they change, until the terminal goes. `changed` is told of each
     /// configuration that is used from then on.
-    pub(super) async fn look_after(
+    pub(super) async fn watch(
         mut self,
         global: &Global,
-        mut hangups: Option<Hangups>,
+        mut hangups: Option<HangupSignals>,
         mut changed: impl FnMut(&Config),
     ) {
         loop {
@@ -86,11 +86,11 @@ impl Watch<'_> {
                 () = tokio::time::sleep(LOOK_EVERY) => false,
             };
             self.app.upstream.close_retired().await;
-            let news = self.app.upstream.look().await;
+            let news = self.app.upstream.poll_changes().await;
             if news.is_changed {
                 self.refresh(global, &news).await;
             }
-            let now = Stamps::of(&self.app.config);
+            let now = FileStamps::of(&self.app.config);
             let has_changed = self.follows_config && now.config != self.seen.config;
             if is_wanted || has_changed {
                 // Before it is read, so that no change is missed.
@@ -98,7 +98,8 @@ impl Watch<'_> {
                 if self.reconfigure(global).await {
                     changed(&self.app.config);
                     // Another configuration may have other files.
-                    self.seen = Stamps { config: self.seen.config, ..Stamps::of(&self.app.config) };
+                    self.seen =
+                        FileStamps { config: self.seen.config, ..FileStamps::of(&self.app.config) };
                 }
             } else if now.documents != self.seen.documents {
                 self.seen.documents = now.documents;
@@ -108,26 +109,26 @@ impl Watch<'_> {
     }
 
     /// Serves what is known of the tool servers now, and goes on with what waited for them.
-    async fn refresh(&mut self, global: &Global, news: &News) {
+    async fn refresh(&mut self, global: &Global, news: &ServerChanges) {
         if self.app.refresh(global).await.is_err() {
             return;
         }
         let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
         self.hall.replace(engine, library, self.app.config.toolsets.clone());
-        if !news.heard.is_empty() {
-            recover(global, self.app, self.hall, Some(&news.heard)).await;
+        if !news.answered.is_empty() {
+            recover(global, self.app, self.hall, Some(&news.answered)).await;
         }
     }
 
     /// Serves the configuration as it is now, and says so.
     async fn reconfigure(&mut self, global: &Global) -> bool {
         if self.app.reconfigure(global).await.is_err() {
-            say("the configuration cannot be used as it is now; the one before stays");
+            print_status("the configuration cannot be used as it is now; the one before stays");
             return false;
         }
         let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
         self.hall.replace(engine, library, self.app.config.toolsets.clone());
-        say("the configuration was read again");
+        print_status("the configuration was read again");
         true
     }
 
@@ -138,7 +139,7 @@ impl Watch<'_> {
             let files = composition_files(config);
             self.hall.reload(files, |engine| {
                 if let Some(note) = untrusted_overwrites(engine).filter(|_| !global.quiet) {
-                    say(&format!("note: {}", clean(&note)));
+                    print_status(&format!("note: {}", escape_control(&note)));
                 }
                 library(global.quiet, config, engine)
             })
@@ -148,12 +149,14 @@ impl Watch<'_> {
             Ok(unloaded) => unloaded,
             Err(panic) => {
                 threads::tell("reading the compositions again", &*panic);
-                return say("the compositions cannot be read as they are now; those before stay");
+                return print_status(
+                    "the compositions cannot be read as they are now; those before stay",
+                );
             }
         };
         for unloaded in unloaded {
             if !global.quiet {
-                say(&not_loaded(&unloaded.source, &unloaded.diagnostics));
+                print_status(&not_loaded_message(&unloaded.source, &unloaded.diagnostics));
             }
         }
     }

@@ -8,29 +8,31 @@ use futures_util::FutureExt as _;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::{Plan, explain};
+use segue_core::planner::StoredPlan;
 use segue_core::result;
-use segue_core::run::{Options, Reused, Trace};
+use segue_core::run::{Options, ReusedStep, TraceContext};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
-use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, duration};
-use segue_core::words::PlanRecord;
-use segue_runtime::driver::{Nobody, Unobserved, now_ms};
+use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, format_duration};
+use segue_runtime::driver::{DenyAll, NoObserver, now_ms};
 use segue_runtime::engine::{
-    Engine, EngineError, PlanError, RunRequest, Stored, source_of, stillborn,
+    Engine, EngineError, LoadedRun, PlanningError, RunRequest, not_started_view, source_of,
 };
 use segue_runtime::inject::Fault;
 
-use super::act::help_for;
-use super::app::{App, draw_all};
+use super::app::{App, print_diagnostics};
+use super::current_user::current_user;
 use super::progress;
 use super::prompt;
-use super::record::Record;
+use super::record::TestRecording;
+use super::run_actions::help_for;
 use super::signals::interrupted;
-use super::upstream::Wanted;
-use super::who::who;
-use super::{Exit, Global, Output, complain, input, print_data, print_json, say, to_json};
-use crate::observe::{Observing, Origin};
-use crate::print::clean;
+use super::upstream::ServerSelection;
+use super::{
+    Exit, Global, Output, input, print_data, print_error, print_json, print_status, to_json,
+};
+use crate::observe::{Observers, RequestOrigin};
+use crate::print::escape_control;
 use crate::serve::question::asked;
 
 /// Run a composition
@@ -107,7 +109,7 @@ pub(super) fn run(global: &Global, args: &RunArgs) -> Exit {
 }
 
 /// Why a run did not begin.
-struct Refusal {
+struct StartError {
     code: Code,
     message: String,
     help: Option<String>,
@@ -118,36 +120,36 @@ struct Refusal {
     unreachable: bool,
 }
 
-impl Refusal {
-    fn new(code: Code, message: impl Into<String>) -> Refusal {
+impl StartError {
+    fn new(code: Code, message: impl Into<String>) -> StartError {
         let message = message.into();
-        Refusal { code, message, help: None, said: false, view: None, unreachable: false }
+        StartError { code, message, help: None, said: false, view: None, unreachable: false }
     }
 
     /// One run view on standard output, whatever happened; the reason on standard error.
     fn show(self, global: &Global) -> Exit {
         if global.is_json() {
             let error = ErrorView::check(self.code, self.message.clone(), self.help.clone());
-            let view = self.view.unwrap_or_else(|| Box::new(stillborn(vec![error])));
+            let view = self.view.unwrap_or_else(|| Box::new(not_started_view(vec![error])));
             print_json(global, &view);
         }
         if !self.said {
-            complain(&self.message, self.help.as_deref());
+            print_error(&self.message, self.help.as_deref());
         }
         if self.unreachable { Exit::Unreachable } else { Exit::Usage }
     }
 }
 
 /// A run that can begin.
-struct Prepared {
+struct PreparedRun {
     app: App,
-    record: Option<Record>,
+    record: Option<TestRecording>,
     plan: Arc<Plan>,
     input: Value,
     context: Value,
-    reused: Vec<Reused>,
+    reused: Vec<ReusedStep>,
     /// The plan that it executes, when that is one that is kept.
-    kept: Option<Arc<str>>,
+    plan_id: Option<Arc<str>>,
 }
 
 /// What is to run.
@@ -155,13 +157,13 @@ enum Target {
     /// A file, or the name of a configured composition.
     Named(String),
     /// A plan that is kept.
-    Kept(Box<PlanRecord>),
+    Stored(Box<StoredPlan>),
     /// What an earlier run executed.
     Earlier(String),
 }
 
 impl Target {
-    fn of(global: &Global, args: &RunArgs) -> Result<Target, Refusal> {
+    fn of(global: &Global, args: &RunArgs) -> Result<Target, StartError> {
         if let (None, None, Some(run)) = (&args.composition, &args.request, &args.run) {
             return Ok(Target::Earlier(run.clone()));
         }
@@ -171,10 +173,10 @@ impl Target {
         if args.request.is_none() && !is_plan {
             return Ok(Target::Named(named));
         }
-        let unusable = |_| Refusal { said: true, ..Refusal::new(Code::Config, UNUSABLE) };
-        let app = App::open_stored(global, &Wanted::Recorded, &[]).map_err(unusable)?;
+        let unusable = |_| StartError { said: true, ..StartError::new(Code::Config, UNUSABLE) };
+        let app = App::open_stored(global, &ServerSelection::Recorded, &[]).map_err(unusable)?;
         let found = app.runtime().block_on(app.engine.find_plan(id));
-        found.map(|record| Target::Kept(Box::new(record))).map_err(|error| of_plan(&error))
+        found.map(|record| Target::Stored(Box::new(record))).map_err(|error| of_plan(&error))
     }
 
     /// What it may call, so that only those servers start.
@@ -182,7 +184,7 @@ impl Target {
         match self {
             Target::Named(name) => vec![name],
             Target::Earlier(_) => Vec::new(),
-            Target::Kept(record) => {
+            Target::Stored(record) => {
                 let calls = record.document.get("tools").and_then(Value::as_array);
                 let calls = calls.into_iter().flat_map(|calls| calls.iter());
                 calls.filter_map(|call| call.get("name")?.as_str()).collect()
@@ -194,19 +196,19 @@ impl Target {
 const UNUSABLE: &str = "the configuration cannot be used";
 
 /// Why a plan that is kept is not executed.
-fn of_plan(error: &PlanError) -> Refusal {
-    Refusal { help: error.help(), ..Refusal::new(error.code(), error.to_string()) }
+fn of_plan(error: &PlanningError) -> StartError {
+    StartError { help: error.help(), ..StartError::new(error.code(), error.to_string()) }
 }
 
-fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
-    let said = |message: &str| Refusal { said: true, ..Refusal::new(Code::Config, message) };
+fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
+    let said = |message: &str| StartError { said: true, ..StartError::new(Code::Config, message) };
     let target = Target::of(global, args)?;
     let wanted = match &target {
-        Target::Earlier(_) => Wanted::Recorded,
-        _ => Wanted::Compositions(target.names()),
+        Target::Earlier(_) => ServerSelection::Recorded,
+        _ => ServerSelection::Compositions(target.names()),
     };
-    let record = args.record.as_deref().map(Record::new).transpose();
-    let record = record.map_err(|message| Refusal::new(Code::Conflict, message))?;
+    let record = args.record.as_deref().map(TestRecording::new).transpose();
+    let record = record.map_err(|message| StartError::new(Code::Conflict, message))?;
     let app = if args.dry_run {
         App::open(global, &wanted)
     } else {
@@ -220,12 +222,15 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<Prepared, Refusal> {
     }
     let limits = app.engine.limits();
     let schema = plan.composition.input.as_deref();
-    let wrong = |message: String| Refusal::new(Code::InputSchema, message);
+    let wrong = |message: String| StartError::new(Code::InputSchema, message);
     let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
     let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
-    let mut prepared = Prepared { app, record, plan, input, context, reused: Vec::new(), kept };
+    let mut prepared =
+        PreparedRun { app, record, plan, input, context, reused: Vec::new(), plan_id: kept };
     if let (Some(from), Some(run)) = (&args.from, &args.run) {
-        prepared.take_over(from, run).map_err(|message| Refusal::new(Code::NotFound, message))?;
+        prepared
+            .take_over(from, run)
+            .map_err(|message| StartError::new(Code::NotFound, message))?;
     }
     Ok(prepared)
 }
@@ -235,53 +240,56 @@ fn planned(
     global: &Global,
     app: &App,
     target: &Target,
-) -> Result<(Arc<Plan>, Option<Arc<str>>), Refusal> {
+) -> Result<(Arc<Plan>, Option<Arc<str>>), StartError> {
     let (source, kept) = match target {
         Target::Named(name) => (app.find(name).map_err(not_found)?, None),
-        Target::Kept(record) => (source_of(record), Some(record.plan_id.clone())),
+        Target::Stored(record) => (source_of(record), Some(record.plan_id.clone())),
         Target::Earlier(run) => {
-            let missing = |message| Refusal::new(Code::NotFound, message);
+            let missing = |message| StartError::new(Code::NotFound, message);
             let plan = earlier(app, run).map_err(missing)?.plan;
             let unfit = |error: EngineError| {
                 let help = help_for(&error);
-                Refusal { help, ..Refusal::new(Code::DefinitionChanged, error.to_string()) }
+                StartError { help, ..StartError::new(Code::DefinitionChanged, error.to_string()) }
             };
-            app.engine.holds(&plan).map_err(unfit)?;
+            app.engine.check_requirements(&plan).map_err(unfit)?;
             return Ok((plan, None));
         }
     };
     let (plan, diagnostics, unreachable) = app.plan(&source);
     let Some(plan) = plan else {
-        draw_all(&diagnostics, &source);
+        print_diagnostics(&diagnostics, &source);
         let message = format!("`{}` was not run", source.name());
-        let view = Some(Box::new(Engine::uncompiled(&diagnostics)));
-        return Err(Refusal { view, unreachable, ..Refusal::new(Code::Parse, message) });
+        let view = Some(Box::new(Engine::compile_failed_view(&diagnostics)));
+        return Err(StartError { view, unreachable, ..StartError::new(Code::Parse, message) });
     };
     if !global.quiet {
         let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
-        draw_all(&diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(), &source);
+        print_diagnostics(
+            &diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(),
+            &source,
+        );
     }
     if global.verbose {
-        say(&format!("validated: {} findings, none of them an error", diagnostics.len()));
+        print_status(&format!("validated: {} findings, none of them an error", diagnostics.len()));
         let (steps, hash) = (plan.steps.len(), &plan.hash()[..12]);
-        say(&format!("planned: {steps} steps, hash {hash}"));
+        print_status(&format!("planned: {steps} steps, hash {hash}"));
     }
     Ok((plan, kept))
 }
 
 /// A run that is in the store.
-fn earlier(app: &App, run: &str) -> Result<Stored, String> {
+fn earlier(app: &App, run: &str) -> Result<LoadedRun, String> {
     app.runtime().block_on(async {
         let run_id = super::runs::find(app, run).await?;
-        app.engine.stored(&run_id).await.map_err(|error| error.to_string())
+        app.engine.load_run(&run_id).await.map_err(|error| error.to_string())
     })
 }
 
-fn not_found((message, help): (String, Option<String>)) -> Refusal {
-    Refusal { help, ..Refusal::new(Code::NotFound, message) }
+fn not_found((message, help): (String, Option<String>)) -> StartError {
+    StartError { help, ..StartError::new(Code::NotFound, message) }
 }
 
-impl Prepared {
+impl PreparedRun {
     /// Takes over what an earlier run has found out, and its input where nothing else is given.
     fn take_over(&mut self, from: &str, run: &str) -> Result<(), String> {
         let stored = earlier(&self.app, run)?;
@@ -289,12 +297,12 @@ impl Prepared {
         if name != earlier {
             return Err(format!("the earlier run is one of `{earlier}`, and not of `{name}`"));
         }
-        self.reused = stored.run.reusable(&self.plan, from)?;
-        let (input, context) = stored.run.given();
+        self.reused = stored.run.reusable_steps(&self.plan, from)?;
+        let (input, context) = stored.run.input_and_context();
         self.input = merged(input, &self.input);
         self.context = merged(context, &self.context);
         for (given, option) in [(&self.input, "-i"), (&self.context, "--context")] {
-            if let Some(name) = stored.run.forgotten_member(given) {
+            if let Some(name) = stored.run.redacted_member(given) {
                 return Err(format!(
                     "`{name}` is sensitive and was not kept: give it again with `{option} {name}=…`"
                 ));
@@ -304,13 +312,13 @@ impl Prepared {
     }
 
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
-        let Prepared { app, record, plan, input, context, reused, kept } = self;
+        let PreparedRun { app, record, plan, input, context, reused, plan_id: kept } = self;
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
         let name = plan.composition.name.clone();
-        let progress = progress::of(global, &plan);
-        let confirmer = prompt::confirmer(&progress, Nobody);
+        let progress = progress::for_plan(global, &plan);
+        let confirmer = prompt::confirmer(&progress, DenyAll);
         let options = Options {
             timeout_ms: args.timeout,
             max_concurrency: args.max_concurrency,
@@ -320,12 +328,12 @@ impl Prepared {
             // Whoever names a file means it, as with a configuration.
             vouched: args.composition.as_deref().is_some_and(|name| Path::new(name).is_file()),
         };
-        let observer = if args.dry_run { &Unobserved } else { progress.observer() };
-        let listener = record.map(|record| record.listen(&app, &plan, &options, observer));
+        let observer = if args.dry_run { &NoObserver } else { progress.observer() };
+        let listener = record.map(|record| record.observe_run(&app, &plan, &options, observer));
         let observer = listener.as_ref().map_or(observer, |listener| listener);
         let run_id = app.engine.new_run_id();
-        let observing = if args.dry_run { Observing::default() } else { app.observing() };
-        let origin = Origin { trace: asked_within(), ..Origin::default() };
+        let observing = if args.dry_run { Observers::default() } else { app.observers() };
+        let origin = RequestOrigin { trace: asked_within(), ..RequestOrigin::default() };
         let watch = observing.watch(observer, &name, &origin);
         let request = RunRequest {
             plan,
@@ -338,15 +346,15 @@ impl Prepared {
             reused,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted(app.engine.store()).map(|()| who())),
+            cancel: Box::pin(interrupted(app.engine.store()).map(|()| current_user())),
         };
         let outcome = if args.dry_run {
-            app.runtime().block_on(app.engine.rehearse(request))
+            app.runtime().block_on(app.engine.run_rehearsal(request))
         } else if let Some(plan_id) = &kept {
             let executing = app.engine.execute_plan(plan_id, args.again, request);
             match app.runtime().block_on(executing) {
                 Ok(view) => Ok(view),
-                Err(PlanError::Engine(error)) => Err(error),
+                Err(PlanningError::Engine(error)) => Err(error),
                 Err(error) => {
                     progress.finish();
                     return of_plan(&error).show(global);
@@ -366,11 +374,11 @@ impl Prepared {
         match recorded {
             None => exit,
             Some(Ok(said)) => {
-                say(&said);
+                print_status(&said);
                 exit
             }
             Some(Err(message)) => {
-                complain(&message, None);
+                print_error(&message, None);
                 Exit::Usage
             }
         }
@@ -378,8 +386,8 @@ impl Prepared {
 }
 
 /// The trace that this command is a part of, as whoever started it says.
-fn asked_within() -> Option<Trace> {
-    Trace::parse(&std::env::var("TRACEPARENT").ok()?)
+fn asked_within() -> Option<TraceContext> {
+    TraceContext::parse(&std::env::var("TRACEPARENT").ok()?)
 }
 
 /// The store failed. A run that had begun is where it was, and not over: whoever reads that it failed
@@ -387,7 +395,7 @@ fn asked_within() -> Option<Trace> {
 fn stopped(global: &Global, name: Arc<str>, error: &EngineError) -> Exit {
     let (message, hint) = (error.to_string(), help_for(error));
     if global.is_json() {
-        let mut view = stillborn(vec![ErrorView {
+        let mut view = not_started_view(vec![ErrorView {
             phase: "store",
             ..ErrorView::check(Code::Internal, message.clone(), hint.clone())
         }]);
@@ -397,7 +405,7 @@ fn stopped(global: &Global, name: Arc<str>, error: &EngineError) -> Exit {
         }
         print_json(global, &view);
     }
-    complain(&message, hint.as_deref());
+    print_error(&message, hint.as_deref());
     Exit::RunFailed
 }
 
@@ -431,11 +439,11 @@ pub(super) fn show(global: &Global, view: &RunView) -> Exit {
             show_errors(view);
             show_questions(view);
             if !global.quiet {
-                say(&summary(view));
+                print_status(&summary(view));
             }
         }
     }
-    exit_of(view)
+    exit_code(view)
 }
 
 /// The result as the document's dialect has it. A run that did not begin has none.
@@ -443,17 +451,17 @@ fn show_dialect_result(global: &Global, app: &App, view: &RunView) -> Exit {
     if view.started_at.is_none() {
         return show(global, view);
     }
-    match app.runtime().block_on(app.engine.stored(&view.run_id)) {
+    match app.runtime().block_on(app.engine.load_run(&view.run_id)) {
         Ok(stored) => {
-            print_json(global, &result::in_dialect(view, &stored.run, &stored.journal));
+            print_json(global, &result::dialect_result(view, &stored.run, &stored.journal));
             if !global.is_json() {
                 show_errors(view);
                 show_questions(view);
             }
-            exit_of(view)
+            exit_code(view)
         }
         Err(error) => {
-            complain(&error.to_string(), help_for(&error).as_deref());
+            print_error(&error.to_string(), help_for(&error).as_deref());
             Exit::RunFailed
         }
     }
@@ -465,7 +473,7 @@ pub(super) fn show_result(view: &RunView) -> Exit {
         print_data(&to_json(&view.output));
     }
     show_errors(view);
-    exit_of(view)
+    exit_code(view)
 }
 
 /// What a waiting run waits for.
@@ -475,7 +483,7 @@ pub(super) fn show_questions(view: &RunView) {
         let message = format!("step `{}` waits for an answer: {}", wait.step, asked(wait));
         let step = if waits.len() > 1 { format!(" --step '{}'", wait.step) } else { String::new() };
         let help = format!("`segue approve {}{step}`, or with `--deny`", view.run_id);
-        complain(&message, Some(&help));
+        print_error(&message, Some(&help));
     }
 }
 
@@ -488,7 +496,7 @@ pub(super) fn show_errors(view: &RunView) {
         };
         let doubt = if error.in_doubt { " — it may have done its work nevertheless" } else { "" };
         let message = format!("[{}] {place}{}{doubt}", error.code, error.message);
-        complain(&message, error.hint.as_deref().or_else(|| hint_for(error)));
+        print_error(&message, error.hint.as_deref().or_else(|| hint_for(error)));
     }
 }
 
@@ -515,11 +523,11 @@ pub(super) fn summary(view: &RunView) -> String {
         view.name,
         view.steps_succeeded,
         view.steps.len(),
-        duration(took)
+        format_duration(took)
     )
 }
 
-pub(super) fn exit_of(view: &RunView) -> Exit {
+pub(super) fn exit_code(view: &RunView) -> Exit {
     let refused = !view.errors.is_empty() && view.errors.iter().all(|error| error.phase == "check");
     match view.status {
         RunStatus::Success => Exit::Success,
@@ -539,25 +547,25 @@ pub(super) fn exit_of(view: &RunView) -> Exit {
 fn show_dry_run(global: &Global, view: &RunView) -> Exit {
     if global.is_json() {
         print_json(global, view);
-        return exit_of(view);
+        return exit_code(view);
     }
     for step in &view.steps {
         print_data(&effect_line(step));
         if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
             args.iter().for_each(|(name, value)| {
-                print_data(&format!("    {name}: {}", clean(&value.to_json())));
+                print_data(&format!("    {name}: {}", escape_control(&value.to_json())));
             });
         }
     }
     show_errors(view);
     if !global.quiet && view.status == RunStatus::DryRun {
-        say(&match view.steps_executed {
+        print_status(&match view.steps_executed {
             0 => "nothing was called".to_owned(),
             1 => "1 step only reads and was called; nothing else was".to_owned(),
             n => format!("{n} steps only read and were called; nothing else was"),
         });
     }
-    exit_of(view)
+    exit_code(view)
 }
 
 /// `write  builtin:files_write  writes · undo: builtin:files_restore`
@@ -565,10 +573,10 @@ fn effect_line(step: &StepView) -> String {
     let what = step.tool.as_deref().unwrap_or(step.kind);
     let mut notes = Vec::new();
     if let Some(would) = &step.would {
-        notes.push(explain::effect_word(would.effect).to_owned());
+        notes.push(explain::effect_label(would.effect).to_owned());
         let changes = !matches!(would.effect, Impact::None | Impact::Reads);
         notes.extend(
-            Some(explain::rollback_words(&would.rollback)).filter(|w| changes && !w.is_empty()),
+            Some(explain::rollback_label(&would.rollback)).filter(|w| changes && !w.is_empty()),
         );
         notes.extend(would.confirms.then(|| "asks first".to_owned()));
         notes.extend(would.called.then(|| "called".to_owned()));
@@ -590,10 +598,10 @@ mod tests {
     #[test]
     fn statuses_have_their_exit_codes() {
         let view = |status| RunView { status, ..RunView::default() };
-        assert_eq!(exit_of(&view(RunStatus::Success)), Exit::Success);
-        assert_eq!(exit_of(&view(RunStatus::Partial)), Exit::RunFailed);
-        assert_eq!(exit_of(&view(RunStatus::RolledBack)), Exit::RunFailed);
-        assert_eq!(exit_of(&view(RunStatus::Denied)), Exit::Denied);
-        assert_eq!(exit_of(&view(RunStatus::Cancelled)), Exit::Interrupted);
+        assert_eq!(exit_code(&view(RunStatus::Success)), Exit::Success);
+        assert_eq!(exit_code(&view(RunStatus::Partial)), Exit::RunFailed);
+        assert_eq!(exit_code(&view(RunStatus::RolledBack)), Exit::RunFailed);
+        assert_eq!(exit_code(&view(RunStatus::Denied)), Exit::Denied);
+        assert_eq!(exit_code(&view(RunStatus::Cancelled)), Exit::Interrupted);
     }
 }

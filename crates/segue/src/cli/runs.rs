@@ -6,20 +6,20 @@ use clap::{Args, Subcommand};
 use segue_core::compile::dialect::parse_duration;
 use segue_core::value::Value;
 use segue_core::view::{
-    AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView, Timestamp, duration,
+    AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView, Timestamp, format_duration,
 };
 use segue_runtime::driver::now_ms;
-use segue_runtime::engine::Stored;
+use segue_runtime::engine::LoadedRun;
 use segue_runtime::store::{Retention, RunQuery, RunRow, StoreError};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::act::SET_ASIDE_HELP;
 use super::app::App;
-use super::run::{exit_of, show_errors, show_questions};
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, print_data, print_json, say, to_json};
-use crate::print::clean;
+use super::run::{exit_code, show_errors, show_questions};
+use super::run_actions::SET_ASIDE_HELP;
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_data, print_error, print_json, print_status, to_json};
+use crate::print::escape_control;
 use crate::serve::listing::RunLine;
 
 /// Runs that are looked through for the beginning or the end of an id.
@@ -95,7 +95,7 @@ fn parse_limit(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
-    let app = match App::open_stored(global, &Wanted::Recorded, &[]) {
+    let app = match App::open_stored(global, &ServerSelection::Recorded, &[]) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -122,7 +122,7 @@ pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
         }
     });
     outcome.unwrap_or_else(|message: String| {
-        complain(&message, None);
+        print_error(&message, None);
         Exit::Usage
     })
 }
@@ -138,7 +138,7 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
     let found = app.engine.store().runs(&query).await.map_err(|error| error.to_string())?;
     for damaged in &found.damaged {
         let help = "it is set aside; `segue runs prune --damaged` forgets it";
-        complain(&damaged.to_string(), Some(help));
+        print_error(&damaged.to_string(), Some(help));
     }
     if global.is_json() {
         let runs: Vec<_> = found.runs.iter().map(RunLine::from).collect();
@@ -155,15 +155,15 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
             run.status.as_str(),
             run.name,
             Timestamp(run.started_ms),
-            duration(took),
+            format_duration(took),
             if run.set_aside.is_some() { "  set aside" } else { "" }
         ));
     }
     if found.runs.iter().any(|run| run.set_aside.is_some()) && !global.quiet {
-        say(&format!("what is set aside goes on when you say so: {SET_ASIDE_HELP}"));
+        print_status(&format!("what is set aside goes on when you say so: {SET_ASIDE_HELP}"));
     }
     if found.runs.is_empty() && !global.quiet {
-        say("no runs");
+        print_status("no runs");
     }
     Ok(Exit::Success)
 }
@@ -190,14 +190,14 @@ pub(super) async fn find(app: &App, text: &str) -> Result<Arc<str>, String> {
     }
 }
 
-async fn stored(app: &App, run: &str) -> Result<Stored, String> {
+async fn stored(app: &App, run: &str) -> Result<LoadedRun, String> {
     let run_id = find(app, run).await?;
-    app.engine.stored(&run_id).await.map_err(|error| error.to_string())
+    app.engine.load_run(&run_id).await.map_err(|error| error.to_string())
 }
 
 /// A run as it is shown later: with what only its journal tells.
 #[derive(Serialize)]
-struct Shown {
+struct RunDetails {
     #[serde(flatten)]
     view: RunView,
     /// Who decided what, and when.
@@ -209,9 +209,9 @@ struct Shown {
     set_aside: Option<Arc<str>>,
 }
 
-impl Shown {
-    fn of(stored: &Stored) -> Shown {
-        Shown {
+impl RunDetails {
+    fn of(stored: &LoadedRun) -> RunDetails {
+        RunDetails {
             view: stored.view(),
             decisions: stored.run.decisions(&stored.journal),
             attempts: stored.run.attempts(&stored.journal),
@@ -220,15 +220,15 @@ impl Shown {
     }
 }
 
-fn show(global: &Global, stored: &Stored) {
-    let shown = Shown::of(stored);
+fn show(global: &Global, stored: &LoadedRun) {
+    let shown = RunDetails::of(stored);
     if global.is_json() {
         return print_json(global, &shown);
     }
-    let Shown { view, decisions, attempts, set_aside } = shown;
+    let RunDetails { view, decisions, attempts, set_aside } = shown;
     print_data(&format!("{}  {}  {}", view.run_id, view.name, view.status.as_str()));
     if let Some(started) = &view.started_at {
-        print_data(&format!("began {started}, took {}", duration(view.duration_ms)));
+        print_data(&format!("began {started}, took {}", format_duration(view.duration_ms)));
     }
     if let Some(reason) = set_aside {
         print_data(&format!("set aside: {reason}; {SET_ASIDE_HELP}"));
@@ -238,7 +238,7 @@ fn show(global: &Global, stored: &Stored) {
         show_step(step, &attempts);
     }
     for DecisionView { at, by, what } in &decisions {
-        print_data(&format!("{at}  {}: {}", clean(by), clean(what)));
+        print_data(&format!("{at}  {}: {}", escape_control(by), escape_control(what)));
     }
     if !view.output.is_null() {
         print_data(&format!("\n{}", to_json(&view.output)));
@@ -253,29 +253,31 @@ fn show_step(step: &StepView, attempts: &[AttemptView]) {
         0 | 1 => String::new(),
         several => format!(", {several} attempts"),
     };
-    let took = duration(step.duration_ms);
+    let took = format_duration(step.duration_ms);
     print_data(&format!("{}  {tool}  {}  {took}{several}", step.id, step.status.as_str()));
     if let Some(reason) = &step.reason {
         print_data(&format!("    because {reason}"));
     }
     if !step.input.is_null() {
-        print_data(&format!("    given {}", shortened(&clean(&step.input.to_json()))));
+        print_data(&format!("    given {}", shortened(&escape_control(&step.input.to_json()))));
     }
     // The last one is told by what the step came to.
     let mut earlier: Vec<_> = attempts.iter().filter(|attempt| attempt.step == step.id).collect();
     earlier.pop();
     for AttemptView { started_at, duration_ms, outcome, code, message, .. } in earlier {
-        let took = duration_ms.map_or_else(String::new, |ms| format!(" after {}", duration(ms)));
+        let took =
+            duration_ms.map_or_else(String::new, |ms| format!(" after {}", format_duration(ms)));
         let code = code.map_or_else(String::new, |code| format!(": [{code}]"));
-        let message = message.as_deref().map_or_else(String::new, |m| format!(" {}", clean(m)));
+        let message =
+            message.as_deref().map_or_else(String::new, |m| format!(" {}", escape_control(m)));
         let outcome = outcome.replace('_', " ");
         print_data(&format!("    {started_at} {outcome}{took}{code}{}", shortened(&message)));
     }
     if !step.output.is_null() {
-        print_data(&format!("    returned {}", shortened(&clean(&step.output.to_json()))));
+        print_data(&format!("    returned {}", shortened(&escape_control(&step.output.to_json()))));
     }
     if let Some(error) = &step.error {
-        print_data(&format!("    [{}] {}", error.code, clean(&error.message)));
+        print_data(&format!("    [{}] {}", error.code, escape_control(&error.message)));
     }
 }
 
@@ -287,7 +289,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn print_journal(stored: &Stored) {
+fn print_journal(stored: &LoadedRun) {
     for entry in &stored.journal {
         print_data(&serde_json::to_string(entry).unwrap_or_default());
     }
@@ -298,11 +300,11 @@ async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
     const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(300);
     // Found once: the last run may soon be another one.
     let run_id = find(app, run).await?;
-    let progress = super::progress::watching(global);
+    let progress = super::progress::for_recovery(global);
     let mut seen = 0;
     loop {
         // Asked before: whoever leaves a run has written how it stands.
-        let left = app.engine.store().is_left(&run_id).await;
+        let left = app.engine.store().is_abandoned(&run_id).await;
         let is_left = left.map_err(|error| error.to_string())?;
         let stored = stored(app, &run_id).await?;
         progress.observer().observe(&stored.run, &stored.journal[seen..]);
@@ -321,13 +323,13 @@ async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
         }
         if !stands {
             let help = format!("`segue resume {run_id}` goes on with it");
-            complain("the run was interrupted: nobody is working on it", Some(&help));
+            print_error("the run was interrupted: nobody is working on it", Some(&help));
             return Ok(Exit::RunFailed);
         }
         if !global.is_json() && !global.quiet {
-            say(&super::run::summary(&view));
+            print_status(&super::run::summary(&view));
         }
-        return Ok(exit_of(&view));
+        return Ok(exit_code(&view));
     }
 }
 
@@ -347,15 +349,15 @@ fn errors_of(errors: &[ErrorView]) -> Json {
 }
 
 /// Where two runs differ as a whole.
-fn compare_runs(first: &Stored, second: &Stored, views: [&RunView; 2]) -> Differences {
+fn compare_runs(first: &LoadedRun, second: &LoadedRun, views: [&RunView; 2]) -> Differences {
     let runs = [first, second];
-    let given = |what: fn(&Stored) -> &Value| runs.map(|run| Json::from(what(run)));
+    let given = |what: fn(&LoadedRun) -> &Value| runs.map(|run| Json::from(what(run)));
     difference([
         ("status", views.map(|view| json!(view.status.as_str()))),
         ("composition", views.map(|view| json!(&*view.name))),
         ("plan_hash", runs.map(|run| json!(&*run.row.plan_hash))),
-        ("input", given(|run| run.run.given().0)),
-        ("context", given(|run| run.run.given().1)),
+        ("input", given(|run| run.run.input_and_context().0)),
+        ("context", given(|run| run.run.input_and_context().1)),
         ("output", views.map(|view| Json::from(&view.output))),
         ("errors", views.map(|view| errors_of(&view.errors))),
     ])
@@ -376,7 +378,7 @@ fn compare_steps(steps: [&StepView; 2]) -> Differences {
 }
 
 /// Where two runs differ, and how long each took.
-fn compare(global: &Global, first: &Stored, second: &Stored) -> Exit {
+fn compare(global: &Global, first: &LoadedRun, second: &LoadedRun) -> Exit {
     let (one, two) = (first.view(), second.view());
     let run = compare_runs(first, second, [&one, &two]);
     let known: Vec<&Arc<str>> = one.steps.iter().map(|step| &step.id).collect();
@@ -408,7 +410,7 @@ fn compare(global: &Global, first: &Stored, second: &Stored) -> Exit {
         print_json(global, &all);
         return Exit::Success;
     }
-    let [took_one, took_two] = durations.map(duration);
+    let [took_one, took_two] = durations.map(format_duration);
     print_data(&format!("{} in {took_one} · {} in {took_two}", statuses[0], statuses[1]));
     print_differences("run", &run);
     for difference in &differences {
@@ -448,7 +450,7 @@ async fn prune(
     let (store, mut forgotten) = (app.engine.store(), 0);
     let said = |error: StoreError| error.to_string();
     if damaged {
-        forgotten += store.forget_damaged().await.map_err(said)?;
+        forgotten += store.delete_damaged().await.map_err(said)?;
     }
     if is_over {
         let retention = Retention {
@@ -460,7 +462,7 @@ async fn prune(
     if global.is_json() {
         print_json(global, &json!({ "forgotten": forgotten }));
     } else {
-        say(&format!("forgot {forgotten} runs"));
+        print_status(&format!("forgot {forgotten} runs"));
     }
     Ok(Exit::Success)
 }

@@ -10,11 +10,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
 use super::load::load_config;
-use super::mcp::{hall, keep_tidy, pools, recover};
-use super::reload::{Stamps, Watch};
-use super::signals::{Hangups, interrupted_for_good};
+use super::mcp::{pools, recover, run_service, spawn_pruning};
+use super::reload::{FileStamps, Reloader};
+use super::signals::{HangupSignals, interrupted_for_good};
 use super::token::{TokenArgs, token};
-use super::{Exit, Global, complain, say, warn};
+use super::{Exit, Global, print_error, print_status, print_warning};
 use crate::config::{Config, ServeConfig, data_folder};
 use crate::serve::http::{House, Issuer, Keyring, TOKEN_CHARS_MIN, TOO_SHORT, bind, tls};
 
@@ -66,7 +66,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(tls) => tls,
         Err(exit) => return exit,
     };
-    let seen = Stamps::of(&config);
+    let seen = FileStamps::of(&config);
     let mut app = match App::open_served(global) {
         Ok(app) => app,
         Err(exit) => return exit,
@@ -75,14 +75,15 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(pools) => pools,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (hall(&app, &pools, app.observing_all()), app.runtime().clone());
+    let (hall, runtime) =
+        (run_service(&app, &pools, app.served_observers()), app.runtime().clone());
     runtime.block_on(async {
         if let Err(error) = app.engine.store().try_write().await {
-            complain(&error.to_string(), Some("name one that can be written with `--store`"));
+            print_error(&error.to_string(), Some("name one that can be written with `--store`"));
             return Exit::Usage;
         }
         recover(global, &app, &hall, None).await;
-        keep_tidy(&app);
+        spawn_pruning(&app);
         let listener = {
             // The thread that serves connections hears of new ones.
             let _there = hall.threads().connections.enter();
@@ -91,7 +92,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {
-                complain(&format!("cannot listen at {at}: {error}"), None);
+                print_error(&format!("cannot listen at {at}: {error}"), None);
                 return Exit::Usage;
             }
         };
@@ -104,7 +105,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         let at = listener.local_addr().unwrap_or(at);
         say_where(at, &config);
         if let Some(told) = told {
-            say(&told);
+            print_status(&told);
         }
         let (leave, leaving) = watch::channel(false);
         let house = House {
@@ -117,13 +118,13 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         };
         // Not here, where files are read again: that may take a while.
         let serving = hall.threads().connections.spawn(house.serve(listener, leaving));
-        let hangups = Some(Hangups::new());
+        let hangups = Some(HangupSignals::new());
         let store = app.engine.store().clone();
-        let watch = Watch { app: &mut app, hall: &hall, seen, follows_config: args.watch };
+        let watch = Reloader { app: &mut app, hall: &hall, seen, follows_config: args.watch };
         let started = config.server.clone();
         tokio::select! {
             () = interrupted_for_good(store) => {}
-            () = watch.look_after(global, hangups, |now| let_in(args, now, &started, &keyring)) => {}
+            () = watch.watch(global, hangups, |now| let_in(args, now, &started, &keyring)) => {}
         }
         // Nobody new comes in. Who waits for a run is told how it ended, or where it stands.
         leave.send_replace(true);
@@ -138,7 +139,7 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
 /// The address to listen at, unless the arguments or the configuration forbid to serve there.
 fn listens_at(args: &ServeArgs, config: &Config) -> Result<SocketAddr, Exit> {
     let refuse = |what: &str, help: &str| {
-        complain(what, Some(help));
+        print_error(what, Some(help));
         Err(Exit::Usage)
     };
     let listen = args.listen.as_deref().or(config.server.listen.as_deref()).unwrap_or(LISTEN);
@@ -162,10 +163,10 @@ fn listens_at(args: &ServeArgs, config: &Config) -> Result<SocketAddr, Exit> {
 /// Says where it listens.
 fn say_where(at: SocketAddr, config: &Config) {
     if is_exposed(at, config) {
-        warn(EXPOSED.0, EXPOSED.1);
+        print_warning(EXPOSED.0, EXPOSED.1);
     }
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
-    say(&format!(
+    print_status(&format!(
         "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, described \
          at /docs)"
     ));
@@ -196,7 +197,7 @@ pub(super) fn is_guessable(config: &Config) -> bool {
 
 fn refuse_guessable(config: &Config) -> Result<(), Exit> {
     if is_guessable(config) {
-        complain(&format!("`server.token`: {}", TOO_SHORT.0), Some(TOO_SHORT.1));
+        print_error(&format!("`server.token`: {}", TOO_SHORT.0), Some(TOO_SHORT.1));
         return Err(Exit::Usage);
     }
     Ok(())
@@ -213,7 +214,7 @@ fn address(listen: &str) -> Option<SocketAddr> {
 fn encryption(config: &Config) -> Result<Option<TlsAcceptor>, Exit> {
     let Some(files) = &config.server.tls else { return Ok(None) };
     tls(&files.cert, &files.key).map(Some).map_err(|message| {
-        complain(&message, Some("`server.tls` names a certificate and its key, as PEM"));
+        print_error(&message, Some("`server.tls` names a certificate and its key, as PEM"));
         Exit::Usage
     })
 }
@@ -231,7 +232,7 @@ fn let_in(
         && now.allowed_hosts == started.allowed_hosts
         && now.allowed_origins == started.allowed_origins;
     if !is_same {
-        say("note: where it listens, and for which names, changes with the next start");
+        print_status("note: where it listens, and for which names, changes with the next start");
     }
     // Nobody wants yet another token because a file was changed.
     let args = &ServeArgs { new_token: false, ..args.clone() };
@@ -255,7 +256,7 @@ fn keyring(
     let keyring = keyring.with(config.server.principals.iter().cloned()).with_issuer(issuer);
     if let Some((one, other)) = keyring.clash() {
         let message = format!("`{}` and `{}` come with the same token", one.name, other.name);
-        complain(&message, Some("`segue serve token NAME` makes one for each"));
+        print_error(&message, Some("`segue serve token NAME` makes one for each"));
         return Err(Exit::Usage);
     }
     Ok((keyring, told))
@@ -274,7 +275,7 @@ fn administrator(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<S
     match data_folder().map(|folder| Keyring::kept(&folder, args.new_token)) {
         Some(Ok((keyring, token))) => Ok((keyring, token.map(told))),
         Some(Err(error)) => {
-            complain(&format!("the token cannot be kept: {error}"), Some("set `server.token`"));
+            print_error(&format!("the token cannot be kept: {error}"), Some("set `server.token`"));
             Err(Exit::Usage)
         }
         None => {

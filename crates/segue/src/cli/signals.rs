@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use segue_runtime::store::Store;
 
-use super::say;
+use super::print_status;
 
 /// Ends when somebody wants the process to end: Ctrl-C, a terminal that closes, a supervisor. The
 /// second time the process ends at once.
@@ -27,7 +27,7 @@ pub(super) async fn interrupted_for_good(store: Arc<dyn Store>) {
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 fn second_time_at_once(store: Arc<dyn Store>) {
-    say("stopping; press Ctrl-C again to stop at once");
+    print_status("stopping; press Ctrl-C again to stop at once");
     tokio::spawn(async move {
         signalled(true).await;
         // Else the next process takes its runs for those of a process that died, which counts against
@@ -53,7 +53,7 @@ async fn signalled(is_hangup_one: bool) {
 
 /// Comes with every hangup. A terminal that has closed is told from somebody's signal by being gone.
 #[cfg(unix)]
-pub(super) struct Hangups {
+pub(super) struct HangupSignals {
     signals: Option<tokio::signal::unix::Signal>,
     was_terminal: bool,
 }
@@ -68,12 +68,12 @@ pub(super) enum Hangup {
 }
 
 #[cfg(unix)]
-impl Hangups {
-    pub(super) fn new() -> Hangups {
+impl HangupSignals {
+    pub(super) fn new() -> HangupSignals {
         use std::io::IsTerminal as _;
         use tokio::signal::unix::{SignalKind, signal};
         let was_terminal = std::io::stderr().is_terminal();
-        Hangups { signals: signal(SignalKind::hangup()).ok(), was_terminal }
+        HangupSignals { signals: signal(SignalKind::hangup()).ok(), was_terminal }
     }
 
     pub(super) async fn next(&mut self) -> Hangup {
@@ -89,12 +89,12 @@ impl Hangups {
 
 /// There are none.
 #[cfg(not(unix))]
-pub(super) struct Hangups;
+pub(super) struct HangupSignals;
 
 #[cfg(not(unix))]
-impl Hangups {
-    pub(super) fn new() -> Hangups {
-        Hangups
+impl HangupSignals {
+    pub(super) fn new() -> HangupSignals {
+        HangupSignals
     }
 
     pub(super) async fn next(&mut self) -> Hangup {

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use segue_core::template::TemplateView;
-use segue_core::view::duration;
+use segue_core::view::format_duration;
 use segue_runtime::library::LibraryError;
 use serde_json::json;
 
-use super::app::{App, draw_all};
+use super::app::{App, print_diagnostics};
 use super::run::{RunArgs, run};
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, print_data, say, to_json};
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_data, print_error, print_status, to_json};
 use crate::config::documents::read_source;
-use crate::print::clean;
+use crate::print::escape_control;
 
 /// Look at the template library, run a template, keep one
 #[derive(Args, Debug)]
@@ -72,7 +72,7 @@ pub(super) fn templates(global: &Global, args: &TemplatesArgs) -> Exit {
 }
 
 fn open(global: &Global) -> Result<App, Exit> {
-    App::open_stored(global, &Wanted::Recorded, &[])
+    App::open_stored(global, &ServerSelection::Recorded, &[])
 }
 
 fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
@@ -99,7 +99,7 @@ fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
             "{:<width$}  {:<kinds$}  {used:<10}  {}",
             view.id,
             metadata.category,
-            clean(&view.description)
+            escape_control(&view.description)
         ));
     }
     Ok(Exit::Success)
@@ -107,7 +107,7 @@ fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
 
 fn show(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
-    let volume = app.runtime().block_on(app.library().volume(id));
+    let volume = app.runtime().block_on(app.library().stored_template(id));
     let volume = volume.map_err(|error| refused(&error))?;
     let view = app.runtime().block_on(app.library().get(id)).map_err(|error| refused(&error))?;
     if global.is_json() {
@@ -115,29 +115,33 @@ fn show(global: &Global, id: &str) -> Result<Exit, Exit> {
         return Ok(Exit::Success);
     }
     let metadata = &view.metadata;
-    say(&format!("{} · {} · {:?}", view.name, metadata.category, view.origin).to_lowercase());
+    print_status(
+        &format!("{} · {} · {:?}", view.name, metadata.category, view.origin).to_lowercase(),
+    );
     if let Some(rate) = metadata.success_rate {
-        say(&format!("{} runs, {:.0}% succeeded", metadata.usage_count, rate * 100.0));
+        print_status(&format!("{} runs, {:.0}% succeeded", metadata.usage_count, rate * 100.0));
     }
     if let Some(millis) = metadata.estimated_duration_ms {
-        say(&format!("takes about {}", duration(millis)));
+        print_status(&format!("takes about {}", format_duration(millis)));
     }
     print_data(volume.source.text().trim_end());
     Ok(Exit::Success)
 }
 
 fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exit, Exit> {
-    let app = App::open_stored(global, &Wanted::Everything, &[])?;
+    let app = App::open_stored(global, &ServerSelection::Everything, &[])?;
     let source = read_source(file, app.config.limits.document_bytes_max).map_err(|message| {
-        complain(&message, None);
+        print_error(&message, None);
         Exit::Usage
     })?;
     let put = app.runtime().block_on(app.library().put(source.text(), may_replace));
     match put {
         Ok(view) if global.is_json() => print_data(&to_json(&json!(view))),
-        Ok(view) => say(&format!("kept `{}`; `segue templates run {}` runs it", view.id, view.id)),
-        Err(LibraryError::Wrong { diagnostics, .. }) => {
-            draw_all(&diagnostics, &source);
+        Ok(view) => {
+            print_status(&format!("kept `{}`; `segue templates run {}` runs it", view.id, view.id))
+        }
+        Err(LibraryError::InvalidTemplate { diagnostics, .. }) => {
+            print_diagnostics(&diagnostics, &source);
             return Err(Exit::Usage);
         }
         Err(error) => return Err(refused(&error)),
@@ -148,17 +152,17 @@ fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exi
 fn remove(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
     app.runtime().block_on(app.library().remove(id)).map_err(|error| refused(&error))?;
-    say(&format!("removed `{id}`"));
+    print_status(&format!("removed `{id}`"));
     Ok(Exit::Success)
 }
 
 fn refused(error: &LibraryError) -> Exit {
     let help = match error {
         LibraryError::Unknown(_) => Some("`segue templates` lists them"),
-        LibraryError::Taken { may_replace: true, .. } => Some("`--replace` replaces it"),
-        LibraryError::Taken { .. } => Some("choose another id"),
+        LibraryError::NameTaken { may_replace: true, .. } => Some("`--replace` replaces it"),
+        LibraryError::NameTaken { .. } => Some("choose another id"),
         _ => None,
     };
-    complain(&error.to_string(), help);
+    print_error(&error.to_string(), help);
     Exit::Usage
 }

@@ -12,15 +12,15 @@ use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::plan::{Plan, plan_text};
-use segue_core::testing::{Play, TestFile, catalog_for, check, verdict};
+use segue_core::testing::{TestFile, TestRun, catalog_for, check, compare};
 use segue_core::tool::Catalog;
 use segue_runtime::tools::builtin;
 
-use super::app::{App, draw_all};
-use super::upstream::Wanted;
-use super::{Exit, Global, complain, print_data, print_json};
+use super::app::{App, print_diagnostics};
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_data, print_error, print_json};
 use crate::config::documents::{is_test_file, read_source};
-use report::{FileReport, Report, TestReport};
+use report::{FileReport, TestReport, TestsReport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,24 +51,24 @@ pub(super) fn test(global: &Global, args: &TestArgs) -> Exit {
         Ok(_) => {
             let help = "a test of `hello.yaml` is written in `hello.test.yaml` beside it, or by \
                         `segue run hello.yaml --record hello.test.yaml`";
-            complain("there are no tests", Some(help));
+            print_error("there are no tests", Some(help));
             return Exit::Usage;
         }
         Err(message) => {
-            complain(&message, None);
+            print_error(&message, None);
             return Exit::Usage;
         }
     };
-    let app = match App::open(global, &Wanted::Recorded) {
+    let app = match App::open(global, &ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let tester =
-        Tester { global, app: &app, pure: builtin::pure(), filter: args.filter.as_deref() };
-    let report = Report::of(files.iter().map(|file| tester.file(file)).collect());
+        TestRunner { global, app: &app, pure: builtin::pure(), filter: args.filter.as_deref() };
+    let report = TestsReport::of(files.iter().map(|file| tester.file(file)).collect());
     if report.is_empty() {
         let filter = args.filter.as_deref().unwrap_or_default();
-        complain(&format!("there is no test with `{filter}` in its name"), None);
+        print_error(&format!("there is no test with `{filter}` in its name"), None);
         return Exit::Usage;
     }
     if global.is_json() {
@@ -79,7 +79,7 @@ pub(super) fn test(global: &Global, args: &TestArgs) -> Exit {
     if let Some(file) = &args.junit
         && let Err(error) = std::fs::write(file, report.junit())
     {
-        complain(&format!("cannot write `{}`: {error}", file.display()), None);
+        print_error(&format!("cannot write `{}`: {error}", file.display()), None);
         return Exit::Usage;
     }
     report.exit()
@@ -121,7 +121,7 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-struct Tester<'a> {
+struct TestRunner<'a> {
     global: &'a Global,
     app: &'a App,
     /// The tools that tests may really call.
@@ -130,19 +130,19 @@ struct Tester<'a> {
 }
 
 /// Why the tests of a file cannot run: what is wrong, and with which text.
-type Broken = (Source, Vec<Diagnostic>);
+type BrokenFile = (Source, Vec<Diagnostic>);
 
-impl Tester<'_> {
+impl TestRunner<'_> {
     /// Runs the tests of a file, saying how each ends as soon as it has.
     fn file(&self, path: &Path) -> FileReport {
         let mut report = FileReport::new(path);
         match self.prepare(path) {
             Ok(ready) => {
                 for at in 0..ready.file.tests.len() {
-                    let name = &ready.file.tests[at].name.what;
+                    let name = &ready.file.tests[at].name.value;
                     if self.filter.is_none_or(|filter| name.contains(filter)) {
                         let test = self.run(&ready, at);
-                        self.say(&test.told(path));
+                        self.say(&test.summary_line(path));
                         report.tests.push(test);
                     }
                 }
@@ -150,7 +150,7 @@ impl Tester<'_> {
             Err((source, diagnostics)) => {
                 self.say(&format!("BROKEN  {}", path.display()));
                 if !self.global.is_json() {
-                    draw_all(&diagnostics, &source);
+                    print_diagnostics(&diagnostics, &source);
                 }
                 report.diagnostics = diagnostics.iter().map(|d| d.view(&source)).collect();
             }
@@ -165,7 +165,7 @@ impl Tester<'_> {
     }
 
     /// Reads a file, and what it tests.
-    fn prepare(&self, path: &Path) -> Result<Ready, Broken> {
+    fn prepare(&self, path: &Path) -> Result<ReadyFile, BrokenFile> {
         let limits = self.app.engine.limits();
         let unreadable = |message: String| {
             let name = Source::new(path.display().to_string(), "");
@@ -192,7 +192,7 @@ impl Tester<'_> {
         if !findings.is_empty() {
             return Err((source, findings));
         }
-        Ok(Ready { source, file, catalog, plan })
+        Ok(ReadyFile { source, file, catalog, plan })
     }
 
     /// The composition that a file tests: the one that it names, or the one beside it.
@@ -200,11 +200,11 @@ impl Tester<'_> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let bytes_max = self.app.engine.limits().document_bytes_max;
         if let Some(name) = &file.composition {
-            let beside = folder.join(&*name.what);
+            let beside = folder.join(&*name.value);
             return if beside.is_file() {
                 read_source(&beside, bytes_max)
             } else {
-                self.app.find(&name.what).map_err(|(message, _)| message)
+                self.app.find(&name.value).map_err(|(message, _)| message)
             };
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -219,19 +219,19 @@ impl Tester<'_> {
         }
     }
 
-    fn run(&self, ready: &Ready, at: usize) -> TestReport {
-        let Ready { source, file, catalog, plan } = ready;
+    fn run(&self, ready: &ReadyFile, at: usize) -> TestReport {
+        let ReadyFile { source, file, catalog, plan } = ready;
         let test = &file.tests[at];
         let begun = Instant::now();
-        let play = Play::new(test, &file.mocks, plan, catalog, self.app.engine.limits());
+        let play = TestRun::new(test, &file.mocks, plan, catalog, self.app.engine.limits());
         let played = self.app.runtime().block_on(self.app.engine.play(play));
-        let misses = verdict(test, &played, catalog);
+        let misses = compare(test, &played, catalog);
         TestReport::new(source, test, &played.view, &misses, begun.elapsed())
     }
 }
 
 /// A file whose tests can run.
-struct Ready {
+struct ReadyFile {
     source: Source,
     file: TestFile,
     catalog: Catalog,

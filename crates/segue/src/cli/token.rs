@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::app::toolset_of;
 use super::load::load_config;
-use super::{Exit, Global, complain, print_data, print_json, say};
+use super::{Exit, Global, print_data, print_error, print_json, print_status};
 use crate::config::principals::is_name;
 use crate::serve::http::made_up;
 
@@ -31,7 +31,8 @@ pub(super) struct TokenArgs {
 }
 
 fn parse_right(word: &str) -> Result<Right, String> {
-    let known = || Right::GIVEN.iter().map(|right| right.as_str()).collect::<Vec<_>>().join(", ");
+    let known =
+        || Right::GRANTABLE.iter().map(|right| right.as_str()).collect::<Vec<_>>().join(", ");
     Right::parse(word).ok_or_else(|| format!("the rights are {}", known()))
 }
 
@@ -45,7 +46,7 @@ fn parse_end(text: &str) -> Result<u64, String> {
 pub(super) fn token(global: &Global, args: &TokenArgs) -> Exit {
     if !is_name(&args.name) {
         let help = "write small letters, digits, `-`, `_` and `.`";
-        complain(&format!("`{}` is no name", args.name), Some(help));
+        print_error(&format!("`{}` is no name", args.name), Some(help));
         return Exit::Usage;
     }
     let config = match load_config(global) {
@@ -72,13 +73,13 @@ pub(super) fn token(global: &Global, args: &TokenArgs) -> Exit {
         print_json(global, &json!({ "name": args.name, "token": token, "entry": entry }));
         return Exit::Success;
     }
-    say(&format!("token: {token} (shown once)"));
+    print_status(&format!("token: {token} (shown once)"));
     let place = if config.server.principals.iter().any(|key| *key.principal.name == *args.name) {
         format!("in place of `{}` in `server.principals` of `segue.yaml`:", args.name)
     } else {
         "for `server.principals` of `segue.yaml`:".to_owned()
     };
-    say(&place);
+    print_status(&place);
     let mut entry = format!("{}: {{ token: \"{hash}\", rights: [{}]", args.name, rights.join(", "));
     if let Some(toolset) = toolset {
         let _ = write!(entry, ", toolset: {toolset}");

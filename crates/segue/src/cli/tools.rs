@@ -3,15 +3,15 @@
 mod changes;
 
 use clap::{Args, Subcommand};
-use segue_core::plan::explain::effect_word;
+use segue_core::plan::explain::effect_label;
 use segue_core::value::Value;
-use segue_core::view::duration;
-use segue_runtime::engine::Absent;
+use segue_core::view::format_duration;
+use segue_runtime::engine::UnavailableTools;
 
 use super::app::App;
-use super::upstream::Wanted;
-use super::{Exit, Global, print_data, print_json, say, to_json};
-use crate::print::clean;
+use super::upstream::ServerSelection;
+use super::{Exit, Global, print_data, print_json, print_status, to_json};
+use crate::print::escape_control;
 use crate::serve::listing::{definition, has_words};
 
 /// List the tools, or show one
@@ -48,8 +48,10 @@ enum ToolsCommand {
 
 pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
     let wanted = match &args.command {
-        Some(ToolsCommand::Show { id }) => Wanted::Tool(id),
-        Some(ToolsCommand::Diff { .. } | ToolsCommand::Accept { .. }) | None => Wanted::Everything,
+        Some(ToolsCommand::Show { id }) => ServerSelection::Tool(id),
+        Some(ToolsCommand::Diff { .. } | ToolsCommand::Accept { .. }) | None => {
+            ServerSelection::Everything
+        }
     };
     let app = match App::open(global, &wanted) {
         Ok(app) => app,
@@ -65,10 +67,16 @@ pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
 
 fn list(global: &Global, app: &App, words: &str) -> Exit {
     for (name, why) in &app.upstream.failed {
-        say(&format!("note: the MCP server `{name}` cannot be used: {}", clean(why)));
+        print_status(&format!(
+            "note: the MCP server `{name}` cannot be used: {}",
+            escape_control(why)
+        ));
     }
     for id in &app.upstream.changed {
-        say(&format!("note: `{id}` is not what was accepted of it: {}", Absent::about_change(id)));
+        print_status(&format!(
+            "note: `{id}` is not what was accepted of it: {}",
+            UnavailableTools::change_help(id)
+        ));
     }
     let toolset = app.engine.toolset();
     let found: Vec<_> = toolset.tools().filter(|tool| has_words(tool, words)).collect();
@@ -79,7 +87,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
     }
     let width = found.iter().map(|tool| tool.id.as_str().len()).max().unwrap_or(0);
     for tool in found {
-        let effect = effect_word(tool.annotations.impact());
+        let effect = effect_label(tool.annotations.impact());
         let summary = tool.description.lines().next().unwrap_or("");
         print_data(&format!("{:<width$}  {effect:<8}  {summary}", tool.id.as_str()));
     }
@@ -89,15 +97,15 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
 fn show(global: &Global, app: &App, id: &str) -> Exit {
     let tool = match app.engine.tool(id) {
         Ok(tool) => tool,
-        Err(error) => return app.unknown(&error, id),
+        Err(error) => return app.report_unknown(&error, id),
     };
     if global.is_json() {
         print_json(global, &definition(tool));
         return Exit::Success;
     }
     print_data(&format!("{}\n{}\n", tool.id, tool.description));
-    print_data(&format!("effect: {}", effect_word(tool.annotations.impact())));
-    if let Some(composed) = &tool.composed {
+    print_data(&format!("effect: {}", effect_label(tool.annotations.impact())));
+    if let Some(composed) = &tool.code_tool {
         let parts: Vec<String> = composed.parts.keys().map(ToString::to_string).collect();
         let once = if composed.atomic { ", with one question for all" } else { "" };
         print_data(&format!("calls: {}{once}", parts.join(", ")));
@@ -108,8 +116,8 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
             "seen: {} calls, {} failed, half within {}, 19 of 20 within {}",
             seen.calls,
             seen.failures,
-            duration(seen.p50_ms),
-            duration(seen.p95_ms)
+            format_duration(seen.p50_ms),
+            format_duration(seen.p95_ms)
         ));
     }
     let parameters = tool.input.json().get("properties");

@@ -6,9 +6,9 @@ use clap::Args;
 use segue_core::value::Value;
 
 use super::load::load_config_as_written;
-use super::{Exit, Global, complain, print_data, print_json, say};
-use crate::config::{Config, OverwriteList, Standing, Trust, masked};
-use crate::print::{clean, shown_path};
+use super::{Exit, Global, print_data, print_error, print_json, print_status};
+use crate::config::{Config, OverwriteList, TrustFile, TrustStatus, mask_value};
+use crate::print::{display_path, escape_control};
 
 /// Allow what a configuration that was found here grants
 #[derive(Args, Debug)]
@@ -41,26 +41,26 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     let project = config.project.as_ref().map(|project| project.file.as_path());
     let files: Vec<&Path> = named.into_iter().chain(project).collect();
     let Some(file) = files.first() else {
-        complain("there is no configuration here", Some("`segue init` writes one"));
+        print_error("there is no configuration here", Some("`segue init` writes one"));
         return Exit::Usage;
     };
     if args.forget {
         return forget(&files);
     }
     let notes: Vec<&String> = config.project.iter().flat_map(|project| &project.notes).collect();
-    notes.iter().for_each(|note| complain(&clean(note), None));
+    notes.iter().for_each(|note| print_error(&escape_control(note), None));
     let lists = config.file.as_deref().map(OverwriteList::all).unwrap_or_default();
     let granted = shown(&config, &lists);
     if granted.is_empty() && !notes.is_empty() {
         return Exit::Usage;
     }
-    granted.iter().for_each(|line| say(&format!("  {}", clean(line))));
+    granted.iter().for_each(|line| print_status(&format!("  {}", escape_control(line))));
     // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
-    match Trust::allow(&config, &lists) {
+    match TrustFile::allow(&config, &lists) {
         Ok(()) => {
             let granted = counted(&config, &lists);
             let what = if granted.is_empty() { "it grants nothing of its own" } else { &granted };
-            say(&format!("`{}` is trusted now, as written: {what}", shown_path(file)));
+            print_status(&format!("`{}` is trusted now, as written: {what}", display_path(file)));
             Exit::Success
         }
         Err(message) => failed(&message),
@@ -68,15 +68,15 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
 }
 
 fn failed(message: &str) -> Exit {
-    complain(message, None);
+    print_error(message, None);
     Exit::Usage
 }
 
 /// A line for everything that is granted, without secrets.
 fn shown(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
     let mut lines = Vec::new();
-    for (part, value) in config.grants.shown() {
-        let value = masked(part, value);
+    for (part, value) in config.grants.visible_parts() {
+        let value = mask_value(part, value);
         match value.as_object() {
             Some(members) => {
                 let line = |(name, it): (_, &Value)| format!("{part}.{name}: {}", it.to_json());
@@ -86,7 +86,7 @@ fn shown(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
         }
     }
     if let Some(project) = &config.project {
-        let servers = masked("mcpServers", &project.as_written);
+        let servers = mask_value("mcpServers", &project.as_written);
         let servers = servers.as_object().into_iter().flat_map(|servers| servers.iter());
         lines.extend(servers.map(|(name, it)| format!(".mcp.json.{name}: {}", it.to_json())));
     }
@@ -94,7 +94,7 @@ fn shown(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
     lines.extend(lists.iter().map(|OverwriteList { file, patterns }| {
         let file = file.strip_prefix(&folder).unwrap_or(file);
         let patterns = Value::from(patterns.iter().cloned().map(Value::from).collect::<Vec<_>>());
-        format!("overwrites of {}: {}", shown_path(file), patterns.to_json())
+        format!("overwrites of {}: {}", display_path(file), patterns.to_json())
     }));
     lines
 }
@@ -119,11 +119,11 @@ fn counted(config: &Config, lists: &[OverwriteList]) -> String {
 }
 
 fn list(global: &Global) -> Exit {
-    let trust = Trust::load();
+    let trust = TrustFile::load();
     let word = |standing| match standing {
-        Standing::Trusted => "trusted",
-        Standing::Changed => "changed since",
-        Standing::Gone => "gone",
+        TrustStatus::Trusted => "trusted",
+        TrustStatus::Changed => "changed since",
+        TrustStatus::Gone => "gone",
     };
     if global.is_json() {
         let files = trust.list().into_iter().map(|(file, standing)| {
@@ -133,20 +133,20 @@ fn list(global: &Global) -> Exit {
         return Exit::Success;
     }
     for (file, standing) in trust.list() {
-        print_data(&format!("{:<14} {}", word(standing), shown_path(file)));
+        print_data(&format!("{:<14} {}", word(standing), display_path(file)));
     }
     Exit::Success
 }
 
 fn forget(files: &[&Path]) -> Exit {
-    match Trust::forget(files) {
+    match TrustFile::revoke(files) {
         Ok(forgotten) if forgotten.is_empty() => {
-            say(&format!("`{}` was not trusted", shown_path(files[0])));
+            print_status(&format!("`{}` was not trusted", display_path(files[0])));
             Exit::Success
         }
         Ok(forgotten) => {
             for file in forgotten {
-                say(&format!("`{}` is not trusted any more", shown_path(&file)));
+                print_status(&format!("`{}` is not trusted any more", display_path(&file)));
             }
             Exit::Success
         }

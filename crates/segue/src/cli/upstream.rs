@@ -17,23 +17,23 @@ use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::tool::{COMPOSITION, DeclaredRollback};
 use segue_core::value::Value;
-use segue_runtime::engine::Absent;
+use segue_runtime::engine::UnavailableTools;
 use segue_runtime::library::shipped;
-use segue_runtime::tools::mcp::{self, Listing, Server, ServerConfig};
-use segue_runtime::tools::secret::Secrets;
-use segue_runtime::tools::{Call, Tool, ToolError, ToolRunner};
+use segue_runtime::tools::mcp::{self, Listing, ServerConfig, UpstreamServer};
+use segue_runtime::tools::redact::Secrets;
+use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use crate::config::documents::{composition_files, read_source};
-use crate::config::{Config, Trust, data_folder};
+use crate::config::{Config, TrustFile, data_folder};
 
 /// When a server is asked again that does not say when.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a command is about.
-pub(super) enum Wanted<'a> {
+pub(super) enum ServerSelection<'a> {
     /// No tool: what was seen of servers before is enough.
     Recorded,
     /// One tool: its id, or its short name.
@@ -49,15 +49,15 @@ pub(super) enum Wanted<'a> {
 
 /// The servers.
 #[derive(Default)]
-pub(super) struct Upstream {
+pub(super) struct UpstreamServers {
     runtime: OnceCell<Rc<Runtime>>,
-    servers: BTreeMap<Arc<str>, Arc<Server>>,
+    servers: BTreeMap<Arc<str>, Arc<UpstreamServer>>,
     /// What servers have listed for this command, by name, what cannot be used of it included.
     pub(super) listed: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// Those that are not configured any more, until no run calls them.
-    retired: Vec<Arc<Server>>,
+    retired: Vec<Arc<UpstreamServer>>,
     /// Those of `servers`, for who looks at them and does not keep them alive.
-    seen: Arc<Mutex<Vec<Weak<Server>>>>,
+    observed: Arc<Mutex<Vec<Weak<UpstreamServer>>>>,
     /// Why a server cannot be used.
     pub(super) failed: BTreeMap<Arc<str>, String>,
     /// Those that nobody has allowed yet.
@@ -70,21 +70,25 @@ pub(super) struct Upstream {
     /// What is known of the servers, while something is served.
     known: BTreeMap<Arc<str>, Listing>,
     /// Servers that were asked and have not answered yet.
-    pending: BTreeMap<Arc<str>, Pending>,
+    pending: BTreeMap<Arc<str>, PendingServer>,
     /// Servers that said that their tools changed, and list them again.
-    listing: BTreeMap<Arc<str>, Asking>,
+    listing: BTreeMap<Arc<str>, ListingTask>,
     /// The files in which servers are known, as they were when they were read.
-    stamps: Vec<Stamp>,
+    stamps: Vec<FileStamp>,
     /// Tools that are not what was accepted of them, by id. Nobody may call them.
     pub(super) changed: BTreeSet<String>,
 }
 
-impl Upstream {
+impl UpstreamServers {
     /// The servers of a configuration, with the tools that a command needs. `others` are tools that
     /// are known already.
-    pub(super) fn open(config: &Config, wanted: &Wanted<'_>, others: &[Tool]) -> Upstream {
-        let (mut upstream, mut known, asked) = Upstream::known(config, wanted, others, None);
-        if matches!(wanted, Wanted::Served) {
+    pub(super) fn open(
+        config: &Config,
+        wanted: &ServerSelection<'_>,
+        others: &[Tool],
+    ) -> UpstreamServers {
+        let (mut upstream, mut known, asked) = UpstreamServers::known(config, wanted, others, None);
+        if matches!(wanted, ServerSelection::Served) {
             let runtime = upstream.runtime().clone();
             runtime.block_on(upstream.begin(config, known, asked));
             return upstream;
@@ -98,9 +102,13 @@ impl Upstream {
 
     /// The same for another configuration, while something is served. Servers that stay as they are
     /// configured are not started anew.
-    pub(super) async fn reopen(config: &Config, others: &[Tool], before: &Upstream) -> Upstream {
+    pub(super) async fn reopen(
+        config: &Config,
+        others: &[Tool],
+        before: &UpstreamServers,
+    ) -> UpstreamServers {
         let (mut upstream, known, asked) =
-            Upstream::known(config, &Wanted::Served, others, Some(before));
+            UpstreamServers::known(config, &ServerSelection::Served, others, Some(before));
         upstream.begin(config, known, asked).await;
         upstream
     }
@@ -110,7 +118,7 @@ impl Upstream {
         &mut self,
         config: &Config,
         known: BTreeMap<Arc<str>, Listing>,
-        asked: Vec<Arc<Server>>,
+        asked: Vec<Arc<UpstreamServer>>,
     ) {
         let until = Instant::now() + Duration::from_millis(config.limits.served_start_ms);
         let mut awaited = Vec::new();
@@ -119,17 +127,20 @@ impl Upstream {
             if !known.contains_key(&name) && !server.was_late() {
                 awaited.push(name.clone());
             }
-            self.pending.insert(name, Pending { asking: ask(server, Duration::ZERO), why: None });
+            self.pending.insert(
+                name,
+                PendingServer { task: spawn_listing(server, Duration::ZERO), why: None },
+            );
         }
         self.known = known;
         for name in awaited {
             let Some(pending) = self.pending.get_mut(&name) else { continue };
-            match tokio::time::timeout_at(until, &mut pending.asking.0).await {
-                Ok(answer) => drop(self.heard_of(&name, answer)),
+            match tokio::time::timeout_at(until, &mut pending.task.0).await {
+                Ok(answer) => drop(self.handle_answer(&name, answer)),
                 Err(_) => self.servers[&name].note_late(),
             }
         }
-        self.renew();
+        self.rebuild_tools();
     }
 
     /// Servers that were asked and have not answered yet.
@@ -139,17 +150,17 @@ impl Upstream {
 
     /// Hears what has come of the servers since this was last called: answers of those that were
     /// asked, changes that they told of, and what other processes saw or accepted.
-    pub(super) async fn look(&mut self) -> News {
+    pub(super) async fn poll_changes(&mut self) -> ServerChanges {
         self.notes.clear();
-        let mut news = News::default();
-        let is_over = |(_, pending): &(&Arc<str>, &Pending)| pending.asking.0.is_finished();
+        let mut news = ServerChanges::default();
+        let is_over = |(_, pending): &(&Arc<str>, &PendingServer)| pending.task.0.is_finished();
         let over: Vec<_> = self.pending.iter().filter(is_over).map(|(n, _)| n.clone()).collect();
         for name in over {
             let Some(pending) = self.pending.get_mut(&name) else { continue };
-            let answer = (&mut pending.asking.0).await;
-            news.is_changed |= self.heard_of(&name, answer);
+            let answer = (&mut pending.task.0).await;
+            news.is_changed |= self.handle_answer(&name, answer);
             if !self.pending.contains_key(&name) {
-                news.heard.insert(name);
+                news.answered.insert(name);
             }
         }
         for (name, mut asking) in self.listing.extract_if(.., |_, asking| asking.0.is_finished()) {
@@ -159,8 +170,8 @@ impl Upstream {
             }
         }
         for (name, server) in &self.servers {
-            if server.has_news() && !self.listing.contains_key(name) {
-                self.listing.insert(name.clone(), ask(server.clone(), Duration::ZERO));
+            if server.has_changed() && !self.listing.contains_key(name) {
+                self.listing.insert(name.clone(), spawn_listing(server.clone(), Duration::ZERO));
             }
         }
         news.is_changed |= self.stamps != self.stamped();
@@ -169,7 +180,7 @@ impl Upstream {
 
     /// Takes down what a server answered, and asks it again later if that was nothing. Says whether
     /// anything is another now.
-    fn heard_of(&mut self, name: &Arc<str>, answer: Answered) -> bool {
+    fn handle_answer(&mut self, name: &Arc<str>, answer: ListingResult) -> bool {
         let Some(mut pending) = self.pending.remove(name) else { return false };
         let (why, pause) = match answer {
             Ok(Ok(listing)) => {
@@ -179,21 +190,21 @@ impl Upstream {
                 self.failed.remove(name);
                 return true;
             }
-            Ok(Err(unusable)) => (unusable.why, unusable.retry_after.unwrap_or(ASK_AGAIN)),
-            Err(error) => (error.to_string(), ASK_AGAIN),
+            Ok(Err(unusable)) => (unusable.why, unusable.retry_after.unwrap_or(RETRY_AFTER)),
+            Err(error) => (error.to_string(), RETRY_AFTER),
         };
         let is_new = pending.why.as_ref() != Some(&why);
         if is_new {
             self.notes.push(format!("the MCP server `{name}` cannot be used: {why}"));
         }
-        pending.asking = ask(self.servers[name].clone(), pause);
+        pending.task = spawn_listing(self.servers[name].clone(), pause);
         pending.why = Some(why);
         self.pending.insert(name.clone(), pending);
         is_new
     }
 
     /// Makes tools of what is known of the servers now.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn rebuild_tools(&mut self) {
         // Before they are read, so that no change is missed.
         self.stamps = self.stamped();
         let now = self.servers.iter().filter_map(|(name, it)| Some((name.clone(), it.known()?)));
@@ -214,8 +225,8 @@ impl Upstream {
     }
 
     /// The files in which servers are known, as they are now.
-    fn stamped(&self) -> Vec<Stamp> {
-        let stamp = |server: &Arc<Server>| {
+    fn stamped(&self) -> Vec<FileStamp> {
+        let stamp = |server: &Arc<UpstreamServer>| {
             let known = std::fs::metadata(server.record()?).ok()?;
             Some((known.modified().ok()?, known.len()))
         };
@@ -223,13 +234,14 @@ impl Upstream {
     }
 
     /// Goes on with other servers. Those that are left over end when no run calls them any more.
-    pub(super) fn go_on_with(&mut self, mut now: Upstream) {
-        let stays = |server: &Arc<Server>| now.servers.values().any(|s| Arc::ptr_eq(s, server));
+    pub(super) fn replace_servers(&mut self, mut now: UpstreamServers) {
+        let stays =
+            |server: &Arc<UpstreamServer>| now.servers.values().any(|s| Arc::ptr_eq(s, server));
         let left = std::mem::take(&mut self.servers).into_values();
         let left: Vec<_> = left.filter(|server| !stays(server)).collect();
         self.retired.extend(left);
         self.servers = std::mem::take(&mut now.servers);
-        self.show();
+        self.publish_servers();
         self.failed = std::mem::take(&mut now.failed);
         self.notes = std::mem::take(&mut now.notes);
         self.changed = std::mem::take(&mut now.changed);
@@ -240,15 +252,15 @@ impl Upstream {
     }
 
     /// Has those who look at the servers see the ones that are configured now.
-    fn show(&self) {
+    fn publish_servers(&self) {
         let servers = self.servers.values().map(Arc::downgrade).collect();
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = servers;
+        *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = servers;
     }
 
     /// The servers that are configured, whenever somebody looks.
-    pub(super) fn seen(&self) -> impl Fn() -> Vec<Arc<Server>> + use<> {
-        self.show();
-        let seen = self.seen.clone();
+    pub(super) fn server_source(&self) -> impl Fn() -> Vec<Arc<UpstreamServer>> + use<> {
+        self.publish_servers();
+        let seen = self.observed.clone();
         move || {
             let servers = seen.lock().unwrap_or_else(PoisonError::into_inner);
             servers.iter().filter_map(Weak::upgrade).collect()
@@ -257,7 +269,7 @@ impl Upstream {
 
     /// Ends servers that are not configured any more and that nothing calls.
     pub(super) async fn close_retired(&mut self) {
-        let is_alone = |server: &mut Arc<Server>| Arc::strong_count(server) == 1;
+        let is_alone = |server: &mut Arc<UpstreamServer>| Arc::strong_count(server) == 1;
         for server in self.retired.extract_if(.., is_alone).collect::<Vec<_>>() {
             server.close().await;
         }
@@ -266,11 +278,11 @@ impl Upstream {
     /// What is known of the servers of a configuration without asking them, and which are to be asked.
     fn known(
         config: &Config,
-        wanted: &Wanted<'_>,
+        wanted: &ServerSelection<'_>,
         others: &[Tool],
-        before: Option<&Upstream>,
-    ) -> (Upstream, BTreeMap<Arc<str>, Listing>, Vec<Arc<Server>>) {
-        let mut upstream = Upstream::default();
+        before: Option<&UpstreamServers>,
+    ) -> (UpstreamServers, BTreeMap<Arc<str>, Listing>, Vec<Arc<UpstreamServer>>) {
+        let mut upstream = UpstreamServers::default();
         let project = config.project.as_ref();
         upstream.failed.clone_from(&config.unusable);
         upstream.failed.extend(project.iter().flat_map(|project| project.unusable.clone()));
@@ -281,7 +293,7 @@ impl Upstream {
             return (upstream, known, Vec::new());
         }
         let folder = data_folder().map(|folder| folder.join("mcp"));
-        let trust = Trust::load();
+        let trust = TrustFile::load();
         let secrets = Secrets::new(config.secrets.iter().cloned());
         for (server, is_project) in configured {
             let name = server.name.clone();
@@ -290,11 +302,11 @@ impl Upstream {
                 _ => trust.allows(config),
             };
             let same = before.and_then(|before| before.servers.get(&name));
-            let same = same.filter(|same| same.is_of(server, &config.limits)).cloned();
-            same.iter().for_each(|same| same.learn(&secrets));
+            let same = same.filter(|same| same.has_config(server, &config.limits)).cloned();
+            same.iter().for_each(|same| same.add_secrets(&secrets));
             let server = same.unwrap_or_else(|| {
-                let server = Server::new(server.clone(), &config.limits, folder.as_deref());
-                Arc::new(server.discreet(secrets.clone()))
+                let server = UpstreamServer::new(server.clone(), &config.limits, folder.as_deref());
+                Arc::new(server.redacting(secrets.clone()))
             });
             if let Some(listing) = server.known() {
                 known.insert(name.clone(), listing);
@@ -307,16 +319,20 @@ impl Upstream {
             }
             upstream.servers.insert(name, server);
         }
-        let needed = Needs::new(config, others, &known, &upstream).of(wanted);
+        let needed = ServerNeeds::new(config, others, &known, &upstream).of(wanted);
         let asked = needed.iter().filter(|name| !upstream.failed.contains_key(*name));
         let asked = asked.filter_map(|name| upstream.servers.get(name).cloned()).collect();
         (upstream, known, asked)
     }
 
     /// The same with the tools of the servers.
-    fn with_tools(mut self, known: &BTreeMap<Arc<str>, Listing>, wanted: &Wanted<'_>) -> Upstream {
+    fn with_tools(
+        mut self,
+        known: &BTreeMap<Arc<str>, Listing>,
+        wanted: &ServerSelection<'_>,
+    ) -> UpstreamServers {
         self.recorded = match wanted {
-            Wanted::Recorded => known.keys().cloned().collect(),
+            ServerSelection::Recorded => known.keys().cloned().collect(),
             _ => BTreeSet::new(),
         };
         self.add_tools(known);
@@ -336,7 +352,7 @@ impl Upstream {
             let failed = self.failed.get(name);
             self.tools.extend(tools.into_iter().map(|tool| match failed {
                 None => tool,
-                Some(why) => Tool { spec: tool.spec, runner: Arc::new(Unusable(why.clone())) },
+                Some(why) => Tool { spec: tool.spec, runner: Arc::new(UnusableTool(why.clone())) },
             }));
         }
     }
@@ -344,8 +360,8 @@ impl Upstream {
     /// Takes down what servers have answered.
     fn heard(
         &mut self,
-        asked: &[Arc<Server>],
-        answers: Vec<Answered>,
+        asked: &[Arc<UpstreamServer>],
+        answers: Vec<ListingResult>,
         known: &mut BTreeMap<Arc<str>, Listing>,
     ) {
         for (server, answer) in asked.iter().zip(answers) {
@@ -378,13 +394,13 @@ impl Upstream {
     }
 
     /// Every server, for those who look at each.
-    pub(super) fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Arc<UpstreamServer>> {
         self.servers.values()
     }
 
     /// What the engine is to say of tools that are not there.
-    pub(super) fn absent(&self) -> Absent {
-        Absent {
+    pub(super) fn unavailable(&self) -> UnavailableTools {
+        UnavailableTools {
             sources: self.failed.clone(),
             untrusted: self.untrusted.clone(),
             changed: self.changed.clone(),
@@ -392,7 +408,7 @@ impl Upstream {
     }
 }
 
-impl Drop for Upstream {
+impl Drop for UpstreamServers {
     // Work in `Drop`, because a command ends in many places and servers must end in all of them.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.get() else { return };
@@ -412,12 +428,12 @@ impl Drop for Upstream {
 }
 
 /// What a server answered when it was asked for its tools.
-type Answered = Result<Result<Arc<Listing>, mcp::Unusable>, JoinError>;
+type ListingResult = Result<Result<Arc<Listing>, mcp::ServerUnavailable>, JoinError>;
 
 /// A server that is asked for its tools, as long as somebody wants to know.
-struct Asking(JoinHandle<Result<Arc<Listing>, mcp::Unusable>>);
+struct ListingTask(JoinHandle<Result<Arc<Listing>, mcp::ServerUnavailable>>);
 
-impl Drop for Asking {
+impl Drop for ListingTask {
     // Work in `Drop`, because a server that nobody asks for any more must not be started.
     fn drop(&mut self) {
         self.0.abort();
@@ -425,36 +441,36 @@ impl Drop for Asking {
 }
 
 /// A server that was asked and has not answered yet.
-struct Pending {
-    asking: Asking,
+struct PendingServer {
+    task: ListingTask,
     /// Why it could not be used when it was last asked.
     why: Option<String>,
 }
 
 /// What has come of the servers.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct ServerChanges {
     /// Something is another than what was made of it.
     pub(super) is_changed: bool,
     /// Servers that have answered for the first time.
-    pub(super) heard: BTreeSet<Arc<str>>,
+    pub(super) answered: BTreeSet<Arc<str>>,
 }
 
 /// When a file was written, and its size; nothing when there is none.
-type Stamp = Option<(SystemTime, u64)>;
+type FileStamp = Option<(SystemTime, u64)>;
 
 /// Asks a server for its tools, after a while.
-fn ask(server: Arc<Server>, pause: Duration) -> Asking {
-    Asking(tokio::spawn(async move {
+fn spawn_listing(server: Arc<UpstreamServer>, pause: Duration) -> ListingTask {
+    ListingTask(tokio::spawn(async move {
         tokio::time::sleep(pause).await;
         server.listing().await
     }))
 }
 
 /// Asks servers for their tools, all at once.
-async fn listings(asked: &[Arc<Server>]) -> Vec<Answered> {
-    let ask = |server: &Arc<Server>| ask(server.clone(), Duration::ZERO);
-    let asking: Vec<Asking> = asked.iter().map(ask).collect();
+async fn listings(asked: &[Arc<UpstreamServer>]) -> Vec<ListingResult> {
+    let ask = |server: &Arc<UpstreamServer>| spawn_listing(server.clone(), Duration::ZERO);
+    let asking: Vec<ListingTask> = asked.iter().map(ask).collect();
     let mut answers = Vec::new();
     for mut asking in asking {
         answers.push((&mut asking.0).await);
@@ -469,38 +485,38 @@ pub(super) fn configured(config: &Config) -> Vec<(&ServerConfig, bool)> {
 }
 
 /// Which servers a command needs.
-struct Needs<'a> {
+struct ServerNeeds<'a> {
     config: &'a Config,
     others: &'a [Tool],
     known: &'a BTreeMap<Arc<str>, Listing>,
-    upstream: &'a Upstream,
+    upstream: &'a UpstreamServers,
     /// Read when they are asked for.
     compositions: OnceCell<BTreeMap<Arc<str>, Source>>,
 }
 
-impl<'a> Needs<'a> {
+impl<'a> ServerNeeds<'a> {
     fn new(
         config: &'a Config,
         others: &'a [Tool],
         known: &'a BTreeMap<Arc<str>, Listing>,
-        upstream: &'a Upstream,
-    ) -> Needs<'a> {
-        Needs { config, others, known, upstream, compositions: OnceCell::new() }
+        upstream: &'a UpstreamServers,
+    ) -> ServerNeeds<'a> {
+        ServerNeeds { config, others, known, upstream, compositions: OnceCell::new() }
     }
 
-    fn of(&self, wanted: &Wanted<'_>) -> BTreeSet<Arc<str>> {
+    fn of(&self, wanted: &ServerSelection<'_>) -> BTreeSet<Arc<str>> {
         let mut names: Vec<Arc<str>> = Vec::new();
         match wanted {
-            Wanted::Recorded => return BTreeSet::new(),
-            Wanted::Everything => return self.upstream.servers.keys().cloned().collect(),
-            Wanted::Tool(name) => names.push((*name).into()),
-            Wanted::Served => {
+            ServerSelection::Recorded => return BTreeSet::new(),
+            ServerSelection::Everything => return self.upstream.servers.keys().cloned().collect(),
+            ServerSelection::Tool(name) => names.push((*name).into()),
+            ServerSelection::Served => {
                 let mut needed = self.servers_of(self.compositions().keys().cloned().collect());
                 let unseen = |name: &&Arc<str>| !self.known.contains_key(*name);
                 needed.extend(self.upstream.servers.keys().filter(unseen).cloned());
                 return needed;
             }
-            Wanted::Compositions(wanted) => {
+            ServerSelection::Compositions(wanted) => {
                 let bytes_max = self.config.limits.document_bytes_max;
                 for name in wanted {
                     match Path::new(name).is_file().then(|| read_source(Path::new(name), bytes_max))
@@ -585,11 +601,11 @@ impl<'a> Needs<'a> {
 }
 
 /// A tool that is known and whose server must not start.
-struct Unusable(String);
+struct UnusableTool(String);
 
 #[async_trait]
-impl ToolRunner for Unusable {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+impl ToolRunner for UnusableTool {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let message = format!("the server of `{}` cannot be used: {}", call.tool, self.0);
         Err(ToolError::refused(Code::PolicyViolation, message))
     }

@@ -4,11 +4,11 @@ use segue_core::compile::document::Node;
 use segue_core::limits::Limits;
 use segue_runtime::llm::{self, ModelConfig, Provider};
 
-use super::read::Reader;
+use super::read::ConfigReader;
 
 const LLM: &[&str] = &["provider", "base_url", "model", "api_key", "timeout"];
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     pub(super) fn llm(&mut self, node: &Node) -> Option<ModelConfig> {
         if !self.keys(node, LLM, "`llm`") {
             return None;
@@ -23,7 +23,7 @@ impl Reader<'_> {
             None => Provider::default(),
             Some(Some(provider)) => provider,
             Some(None) => {
-                let words = Provider::WORDS.join("` or `");
+                let words = Provider::NAMES.join("` or `");
                 let place = node.get("provider").map_or(node.span, |provider| provider.span);
                 self.error(place, format!("`provider` is `{words}`"));
                 return None;

@@ -23,7 +23,7 @@ use segue_core::access::{Grant, INLINE};
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
-use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::llm::ModelConfig;
@@ -32,18 +32,20 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
 
 pub use documents::DocumentPattern;
-pub(crate) use secrets::masked::masked;
-pub use trust::{Grants, OverwriteList, Standing, Trust, TrustedOverwrites, is_harmless};
+pub(crate) use secrets::masked::mask_value;
+pub use trust::{
+    GrantedParts, OverwriteList, TrustFile, TrustStatus, TrustedOverwrites, is_safe_part,
+};
 
-use secrets::quoted::quoted;
+use secrets::quoted::quote_redacted;
 
 use crate::observe::traces::TracesConfig;
-use crate::print::shown_path;
+use crate::print::display_path;
 use crate::serve::http::Key;
 
 /// Where runs and checkpoints are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum StoreAt {
+pub enum StoreLocation {
     /// In the user's data directory.
     #[default]
     Default,
@@ -53,12 +55,14 @@ pub enum StoreAt {
     Sqlite(PathBuf),
 }
 
-impl StoreAt {
+impl StoreLocation {
     /// Reads `memory`, `sqlite:FILE` or a file's path.
-    pub fn parse(text: &str, folder: &Path) -> Result<StoreAt, String> {
+    pub fn parse(text: &str, folder: &Path) -> Result<StoreLocation, String> {
         match text.split_once(':') {
-            _ if text == "memory" => Ok(StoreAt::Memory),
-            Some(("sqlite", file)) if !file.is_empty() => Ok(StoreAt::Sqlite(folder.join(file))),
+            _ if text == "memory" => Ok(StoreLocation::Memory),
+            Some(("sqlite", file)) if !file.is_empty() => {
+                Ok(StoreLocation::Sqlite(folder.join(file)))
+            }
             Some((scheme, _)) if scheme.starts_with("postgres") => {
                 Err("stores in PostgreSQL cannot be used yet".to_owned())
             }
@@ -69,7 +73,7 @@ impl StoreAt {
 
 /// Which runs that are over are kept; those that are not always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeepRuns {
+pub struct RunRetention {
     /// Those that ended longer ago are forgotten.
     pub older_than_ms: Option<u64>,
     /// All but so many of those that ended last are.
@@ -90,7 +94,7 @@ pub struct ToolOverride {
     /// Whether it may destroy something.
     pub destructive: Option<bool>,
     /// When it asks first.
-    pub confirm: Option<Confirm>,
+    pub confirm: Option<ConfirmPolicy>,
     /// Calls of it that may be under way at once.
     pub max_concurrency: Option<u32>,
     /// Words that it is found by, in place of its own.
@@ -109,7 +113,7 @@ pub struct Config {
     /// Whether it was found in the working directory rather than named by its user.
     pub discovered: bool,
     /// What it grants: what is shown and what trust covers.
-    pub grants: Grants,
+    pub grants: GrantedParts,
     /// The directory that the file tools never leave; the working directory unless said otherwise.
     pub files_root: Option<PathBuf>,
     /// Patterns of files in there that may be overwritten without a question.
@@ -139,9 +143,9 @@ pub struct Config {
     /// Patterns of files with templates.
     pub templates: Vec<DocumentPattern>,
     /// Where things are kept.
-    pub store: StoreAt,
+    pub store: StoreLocation,
     /// Which runs a server forgets.
-    pub retention: Option<KeepRuns>,
+    pub retention: Option<RunRetention>,
     /// Bounds.
     pub limits: Limits,
     /// Where and for whom `segue serve` is there.
@@ -258,8 +262,8 @@ impl Config {
 /// Finds and reads the configuration: the named one, else `SEGUE_CONFIG`, else `segue.yaml` in the
 /// working directory or above, else the user's own.
 pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
-    let allows = |file: &Path, is_named: bool, grants: &Grants| {
-        is_named || Trust::load().allows_grants(Some(file), grants)
+    let allows = |file: &Path, is_named: bool, grants: &GrantedParts| {
+        is_named || TrustFile::load().allows_grants(Some(file), grants)
     };
     load_by(named, &allows)
 }
@@ -272,7 +276,7 @@ pub fn load_as_written(named: Option<&Path>) -> Result<Loaded, ConfigError> {
 /// `allows`: whether a file, and one that was named, may grant this.
 fn load_by(
     named: Option<&Path>,
-    allows: &dyn Fn(&Path, bool, &Grants) -> bool,
+    allows: &dyn Fn(&Path, bool, &GrantedParts) -> bool,
 ) -> Result<Loaded, ConfigError> {
     let read_file = |file: &Path, discovered: bool| {
         read_file(file, discovered, &|grants| allows(file, !discovered, grants))
@@ -284,9 +288,9 @@ fn load_by(
     let mut loaded = match discover(&["segue.yaml", "segue.yml"]) {
         Some(file) => {
             let mut found = read_file(&file, true)?;
-            found.config.weigh_grants();
-            if !Trust::load().allows(&found.config) {
-                found.config.withhold();
+            found.config.drop_default_grants();
+            if !TrustFile::load().allows(&found.config) {
+                found.config.drop_untrusted();
             }
             found
         }
@@ -337,13 +341,13 @@ pub fn data_folder() -> Option<PathBuf> {
 fn read_file(
     file: &Path,
     discovered: bool,
-    allows: read::Allows<'_>,
+    allows: read::TrustCheck<'_>,
 ) -> Result<Loaded, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError::Unreadable {
         file: file.to_owned(),
         reason: error.to_string(),
     })?;
-    let source = Source::new(shown_path(file), text);
+    let source = Source::new(display_path(file), text);
     let env = |name: &str| std::env::var(name).ok();
     let (mut config, diagnostics) = read::read(&source, file, &env, allows);
     config.file = Some(file.to_owned());
@@ -351,7 +355,7 @@ fn read_file(
     let wrong = diagnostics
         .iter()
         .any(|finding| finding.severity == segue_core::diagnostic::Severity::Error);
-    let (source, diagnostics) = quoted(&source, diagnostics, &config.secrets);
+    let (source, diagnostics) = quote_redacted(&source, diagnostics, &config.secrets);
     if wrong {
         return Err(ConfigError::Wrong { source, diagnostics });
     }

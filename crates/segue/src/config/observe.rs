@@ -2,10 +2,10 @@
 
 use segue_core::compile::document::Node;
 
-use super::read::Reader;
+use super::read::ConfigReader;
 use crate::observe::traces::TracesConfig;
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     pub(super) fn observe(&mut self, node: &Node) -> Option<TracesConfig> {
         if !self.keys(node, &["otlp"], "`observe`") {
             return None;

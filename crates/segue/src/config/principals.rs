@@ -9,7 +9,7 @@ use segue_core::tool::hex_digest;
 use segue_core::view::parse_rfc3339;
 
 use super::OidcConfig;
-use super::read::Reader;
+use super::read::ConfigReader;
 use crate::serve::http::{Key, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
 
 const PRINCIPAL: &[&str] = &["token", "rights", "toolset", "expires"];
@@ -22,12 +22,12 @@ const NAME_CHARS_MAX: usize = 64;
 /// What a hash begins with.
 const SHA256: &str = "sha256:";
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     /// Everybody else, when this is the administrator's token.
     pub(super) fn principals(&mut self, node: &Node, token: Option<&str>) -> Vec<Key> {
         let administrator = token.map(|token| hex_digest(token.as_bytes()));
         if !matches!(node.kind, NodeKind::Object(_)) {
-            let found = node.kind_word();
+            let found = node.kind_name();
             self.error(node.span, format!("`principals` must be an object, found {found}"));
         }
         let mut keys: Vec<Key> = Vec::new();
@@ -104,8 +104,8 @@ impl Reader<'_> {
 
     /// `rights` and `toolset`.
     fn grant(&mut self, node: &Node) -> Option<Grant> {
-        let known = || Right::GIVEN.iter().map(|right| right.as_str());
-        let words = node.get("rights").map_or_else(Vec::new, |n| self.words(n, "`rights`"));
+        let known = || Right::GRANTABLE.iter().map(|right| right.as_str());
+        let words = node.get("rights").map_or_else(Vec::new, |n| self.name_list(n, "`rights`"));
         let mut rights = Vec::new();
         for word in &words {
             match Right::parse(word) {
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
         let toolset = node.get("toolset").and_then(|toolset| {
             let name: Arc<str> = self.text(toolset, "`toolset`")?.into();
-            self.toolsets_meant.push((name.clone(), toolset.span));
+            self.toolset_refs.push((name.clone(), toolset.span));
             Some(name)
         });
         if words.is_empty() {

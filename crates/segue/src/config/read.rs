@@ -7,23 +7,25 @@ use std::sync::Arc;
 
 use segue_core::access::INLINE;
 use segue_core::compile::dialect::parse_duration;
-use segue_core::compile::document::{Budget, Member, Node, NodeKind, read as read_document};
+use segue_core::compile::document::{Member, Node, NodeKind, ReadLimits, read as read_document};
 use segue_core::compile::source::{Source, Span};
-use segue_core::diagnostic::{Code, Diagnostic, nearest};
+use segue_core::diagnostic::{Code, Diagnostic, nearest_name};
 use segue_core::limits::Limits;
-use segue_core::tool::{Confirm, DeclaredRollback};
+use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::http::address::AddressPolicy;
-use segue_runtime::tools::secret::SECRET_BYTES_MIN;
+use segue_runtime::tools::redact::SECRET_BYTES_MIN;
 
 use super::documents::DocumentPattern;
 use super::expand::expand;
 use super::secrets::is_secret_name;
 use super::trust::has_variable;
-use super::{Config, Grants, KeepRuns, ServeConfig, StoreAt, TlsFiles, ToolOverride, secrets};
+use super::{
+    Config, GrantedParts, RunRetention, ServeConfig, StoreLocation, TlsFiles, ToolOverride, secrets,
+};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -93,7 +95,7 @@ const TOOL: &[&str] = &[
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Whether what a configuration grants has an effect, or is only shown.
-pub(super) type Allows<'a> = &'a dyn Fn(&Grants) -> bool;
+pub(super) type TrustCheck<'a> = &'a dyn Fn(&GrantedParts) -> bool;
 
 /// Reads a configuration. The parts of one that is not allowed to grant anything are not given the
 /// environment's variables.
@@ -101,13 +103,13 @@ pub(super) fn read(
     source: &Source,
     file: &Path,
     env: Env<'_>,
-    allows: Allows<'_>,
+    allows: TrustCheck<'_>,
 ) -> (Config, Vec<Diagnostic>) {
     let is_empty = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if source.text().lines().all(is_empty) {
         return (Config::default(), Vec::new());
     }
-    let root = match read_document(source, Budget::for_documents(&Limits::default())) {
+    let root = match read_document(source, ReadLimits::for_documents(&Limits::default())) {
         Ok(root) => root,
         Err(diagnostics) => return (Config::default(), diagnostics),
     };
@@ -124,7 +126,14 @@ pub(super) fn read(
     };
     let (toolsets_meant, findings) = (Vec::new(), Vec::new());
     let text = source.text();
-    let mut reader = Reader { folder, env: &env, withholds: false, toolsets_meant, findings, text };
+    let mut reader = ConfigReader {
+        folder,
+        env: &env,
+        is_untrusted_part: false,
+        toolset_refs: toolsets_meant,
+        findings,
+        text,
+    };
     let mut config = reader.config(&root, allows);
     let mut findings = reader.findings;
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
@@ -161,13 +170,13 @@ pub(super) fn is_public(name: &str) -> bool {
     ) || name.starts_with("XDG_")
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct ConfigReader<'a> {
     pub(super) folder: PathBuf,
     pub(super) env: Env<'a>,
     /// Whether it reads a part that is not trusted.
-    pub(super) withholds: bool,
+    pub(super) is_untrusted_part: bool,
     /// Toolsets that principals are held to, and where that is said.
-    pub(super) toolsets_meant: Vec<(Arc<str>, Span)>,
+    pub(super) toolset_refs: Vec<(Arc<str>, Span)>,
     findings: Vec<Diagnostic>,
     /// The text that spans are of.
     text: &'a str,
@@ -179,13 +188,13 @@ fn unexpanded(name: &str) -> Option<String> {
     Some(format!("${{{name}}}"))
 }
 
-impl Reader<'_> {
-    fn config(&mut self, root: &Node, allows: Allows<'_>) -> Config {
+impl ConfigReader<'_> {
+    fn config(&mut self, root: &Node, allows: TrustCheck<'_>) -> Config {
         let mut config = Config::default();
         if root.kind == NodeKind::Null || !self.keys(root, TOP, "the configuration") {
             return config;
         }
-        config.grants = Grants::read(root);
+        config.grants = GrantedParts::read(root);
         let allows = allows(&config.grants);
         for member in root.members() {
             if allows || !config.grants.parts.contains(&member.key) {
@@ -205,18 +214,18 @@ impl Reader<'_> {
     /// Reads a part that has no effect. Its variables are not looked up, and what cannot be told without
     /// their values is no mistake yet.
     fn withheld(&mut self, member: &Member, config: &mut Config) {
-        let (env, before, meant) = (self.env, self.findings.len(), self.toolsets_meant.len());
-        (self.env, self.withholds) = (&unexpanded, true);
+        let (env, before, meant) = (self.env, self.findings.len(), self.toolset_refs.len());
+        (self.env, self.is_untrusted_part) = (&unexpanded, true);
         self.part(member, config);
-        (self.env, self.withholds) = (env, false);
+        (self.env, self.is_untrusted_part) = (env, false);
         let has_variable =
             |span: Span| self.text.get(span.range()).is_some_and(|it| it.contains("${"));
         let mut later = self.findings.split_off(before);
         later.retain(|finding| !has_variable(finding.span));
         self.findings.append(&mut later);
-        let mut later = self.toolsets_meant.split_off(meant);
+        let mut later = self.toolset_refs.split_off(meant);
         later.retain(|(_, span)| !has_variable(*span));
-        self.toolsets_meant.append(&mut later);
+        self.toolset_refs.append(&mut later);
     }
 
     fn part(&mut self, member: &Member, config: &mut Config) {
@@ -255,14 +264,14 @@ impl Reader<'_> {
 
     /// A toolset that is not there would leave nothing to whoever is held to it.
     fn check_toolsets_meant(&mut self, config: &Config) {
-        for (name, span) in std::mem::take(&mut self.toolsets_meant) {
+        for (name, span) in std::mem::take(&mut self.toolset_refs) {
             if config.toolsets.contains_key(&name) {
                 continue;
             }
             let message = format!("there is no toolset `{name}`");
             let finding = Diagnostic::error(Code::Config, message, span);
             let names = config.toolsets.keys().map(|name| &**name);
-            self.findings.push(match nearest(&name, names) {
+            self.findings.push(match nearest_name(&name, names) {
                 Some(near) => finding.help(format!("did you mean `{near}`?")),
                 None => finding.help("`toolsets` defines them"),
             });
@@ -281,7 +290,7 @@ impl Reader<'_> {
     /// Checks that a node is an object with these keys only.
     pub(super) fn keys(&mut self, node: &Node, known: &[&str], what: &str) -> bool {
         if !matches!(node.kind, NodeKind::Object(_)) {
-            self.error(node.span, format!("{what} must be an object, found {}", node.kind_word()));
+            self.error(node.span, format!("{what} must be an object, found {}", node.kind_name()));
             return false;
         }
         for member in node.members() {
@@ -290,7 +299,7 @@ impl Reader<'_> {
             }
             let message = format!("{what} has no field `{}`", member.key);
             let finding = Diagnostic::error(Code::Config, message, member.key_span);
-            self.findings.push(match nearest(&member.key, known.iter().copied()) {
+            self.findings.push(match nearest_name(&member.key, known.iter().copied()) {
                 Some(near) => finding.fix(member.key_span, near),
                 None => finding.help(format!("its fields are `{}`", known.join("`, `"))),
             });
@@ -304,7 +313,7 @@ impl Reader<'_> {
         read: fn(&mut Self, &Node) -> Option<T>,
     ) -> BTreeMap<String, T> {
         if !matches!(node.kind, NodeKind::Object(_)) {
-            self.error(node.span, format!("expected an object, found {}", node.kind_word()));
+            self.error(node.span, format!("expected an object, found {}", node.kind_name()));
         }
         let members = node.members().iter();
         members
@@ -314,7 +323,7 @@ impl Reader<'_> {
 
     pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let Some(text) = node.as_str() else {
-            self.error(node.span, format!("{what} must be text, found {}", node.kind_word()));
+            self.error(node.span, format!("{what} must be text, found {}", node.kind_name()));
             return None;
         };
         match expand(text, self.env) {
@@ -331,7 +340,7 @@ impl Reader<'_> {
             return self.text(node, what).into_iter().collect();
         }
         if !matches!(node.kind, NodeKind::Array(_)) {
-            self.error(node.span, format!("{what} must be a list, found {}", node.kind_word()));
+            self.error(node.span, format!("{what} must be a list, found {}", node.kind_name()));
         }
         node.items().iter().filter_map(|item| self.text(item, what)).collect()
     }
@@ -340,22 +349,22 @@ impl Reader<'_> {
     fn documents(&mut self, node: &Node, what: &str) -> Vec<DocumentPattern> {
         let is_one = node.as_str().is_some();
         if !is_one && !matches!(node.kind, NodeKind::Array(_)) {
-            self.error(node.span, format!("{what} must be a list, found {}", node.kind_word()));
+            self.error(node.span, format!("{what} must be a list, found {}", node.kind_name()));
         }
         let items = if is_one { std::slice::from_ref(node) } else { node.items() };
         let patterns = items.iter().filter_map(|item| {
             let pattern = self.text(item, what)?;
             Some(DocumentPattern {
                 as_written: item.as_str()?.to_string(),
-                expanded: Some(pattern).filter(|_| !self.is_withheld(item)),
+                expanded: Some(pattern).filter(|_| !self.is_untrusted(item)),
             })
         });
         patterns.collect()
     }
 
     /// Whether the variables of a value are not looked up.
-    pub(super) fn is_withheld(&self, node: &Node) -> bool {
-        self.withholds && has_variable(node)
+    pub(super) fn is_untrusted(&self, node: &Node) -> bool {
+        self.is_untrusted_part && has_variable(node)
     }
 
     fn flag(&mut self, node: &Node, key: &str) -> Option<bool> {
@@ -365,7 +374,7 @@ impl Reader<'_> {
         }
         self.error(
             value.span,
-            format!("`{key}` must be true or false, found {}", value.kind_word()),
+            format!("`{key}` must be true or false, found {}", value.kind_name()),
         );
         None
     }
@@ -491,7 +500,7 @@ impl Reader<'_> {
             oidc: node.get("oidc").and_then(|oidc| self.oidc(oidc)),
             inline: node.get("inline").and_then(|inline| {
                 let name: Arc<str> = self.text(inline, "`inline`")?.into();
-                self.toolsets_meant.push((name.clone(), inline.span));
+                self.toolset_refs.push((name.clone(), inline.span));
                 Some(name)
             }),
         }
@@ -520,7 +529,7 @@ impl Reader<'_> {
         if let Some(files) = node.get("files")
             && self.keys(files, &["root", "overwrite"], "`files`")
         {
-            let root = files.get("root").filter(|root| !self.is_withheld(root));
+            let root = files.get("root").filter(|root| !self.is_untrusted(root));
             let root = root.and_then(|root| self.text(root, "`root`"));
             config.files_root = root.map(|root| self.folder.join(root));
             let overwrite = files.get("overwrite");
@@ -554,8 +563,8 @@ impl Reader<'_> {
             destructive: self.flag(node, "destructive"),
             confirm: node.get("confirm").and_then(|confirm| self.confirm(confirm)),
             max_concurrency: self.max_concurrency(node),
-            tags: node.get("tags").map(|tags| self.words(tags, "`tags`")),
-            scopes: node.get("scopes").map(|scopes| self.words(scopes, "`scopes`")),
+            tags: node.get("tags").map(|tags| self.name_list(tags, "`tags`")),
+            scopes: node.get("scopes").map(|scopes| self.name_list(scopes, "`scopes`")),
             category: node
                 .get("category")
                 .and_then(|category| self.text(category, "`category`"))
@@ -581,10 +590,10 @@ impl Reader<'_> {
         number
     }
 
-    fn confirm(&mut self, node: &Node) -> Option<Confirm> {
+    fn confirm(&mut self, node: &Node) -> Option<ConfirmPolicy> {
         match &*self.text(node, "`confirm`")? {
-            "always" => Some(Confirm::Always),
-            "never" => Some(Confirm::Never),
+            "always" => Some(ConfirmPolicy::Always),
+            "never" => Some(ConfirmPolicy::Never),
             other => {
                 self.error(node.span, format!("`confirm` is `always` or `never`, not `{other}`"));
                 None
@@ -613,23 +622,23 @@ impl Reader<'_> {
         Some(DeclaredRollback::Call { tool, parameters })
     }
 
-    fn store(&mut self, node: &Node) -> StoreAt {
-        let Some(text) = self.text(node, "`store`") else { return StoreAt::Default };
-        match StoreAt::parse(&text, &self.folder) {
+    fn store(&mut self, node: &Node) -> StoreLocation {
+        let Some(text) = self.text(node, "`store`") else { return StoreLocation::Default };
+        match StoreLocation::parse(&text, &self.folder) {
             Ok(store) => store,
             Err(message) => {
                 self.error(node.span, message);
-                StoreAt::Default
+                StoreLocation::Default
             }
         }
     }
 
     /// What a server forgets. Nothing, unless it says what.
-    fn retention(&mut self, node: &Node) -> Option<KeepRuns> {
+    fn retention(&mut self, node: &Node) -> Option<RunRetention> {
         if !self.keys(node, &["older_than", "keep"], "`retention`") {
             return None;
         }
-        let mut kept = KeepRuns::default();
+        let mut kept = RunRetention::default();
         if let Some(age) = node.get("older_than") {
             kept.older_than_ms = age.as_str().and_then(|text| parse_duration(text));
             if kept.older_than_ms.is_none() {
@@ -642,7 +651,7 @@ impl Reader<'_> {
                 self.error(last.span, "`keep` is how many runs that are over are kept");
             }
         }
-        if kept == KeepRuns::default() {
+        if kept == RunRetention::default() {
             self.error(node.span, "`retention` has `older_than`, `keep`, or both");
             return None;
         }

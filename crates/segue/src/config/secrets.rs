@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use segue_core::value::Value;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
-use segue_runtime::tools::mcp::{Reach, ServerConfig};
+use segue_runtime::tools::mcp::{ServerConfig, ServerTransport};
 
 /// Words that make the name of a variable or header one of a secret, alone or as a part of a longer
 /// one (`apitoken`).
@@ -58,9 +58,11 @@ fn words(name: &str) -> Vec<String> {
 /// The secrets that a server is given.
 pub(super) fn of_server(server: &ServerConfig) -> Vec<String> {
     match &server.reach {
-        Reach::Stdio(stdio) => given(texts(&stdio.env), stdio.args.iter().map(String::as_str)),
-        Reach::Http(http) => given(texts(&http.headers), [&*http.url]),
-        Reach::Local(_) => Vec::new(),
+        ServerTransport::Stdio(stdio) => {
+            given(texts(&stdio.env), stdio.args.iter().map(String::as_str))
+        }
+        ServerTransport::Http(http) => given(texts(&http.headers), [&*http.url]),
+        ServerTransport::Local(_) => Vec::new(),
     }
 }
 
@@ -96,7 +98,7 @@ fn given<'a>(
     }
     // What only looks like one may well be wanted in an answer.
     for address in texts.into_iter().filter(|text| text.contains("://")) {
-        let named = parts::parts("", address).into_iter().filter(|part| part.name.is_some());
+        let named = parts::secret_parts("", address).into_iter().filter(|part| part.name.is_some());
         secrets.extend(named.map(|part| address[part.range].to_owned()));
     }
     secrets
@@ -109,7 +111,7 @@ fn is_template(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use segue_runtime::tools::mcp::{HttpConfig, Reach, ServerConfig};
+    use segue_runtime::tools::mcp::{McpHttpConfig, ServerConfig, ServerTransport};
 
     use super::{is_secret_name, of_server};
 
@@ -139,7 +141,7 @@ mod tests {
     fn what_an_address_holds_is_a_secret_too() {
         let url =
             "https://u:hunter22@x.example/mcp?api_key=literal-secret&mode=read-only".to_owned();
-        let reach = Reach::Http(HttpConfig { url, headers: [].into() });
+        let reach = ServerTransport::Http(McpHttpConfig { url, headers: [].into() });
         let server = ServerConfig { name: "x".into(), reach, identity: "".into(), timeout: None };
         assert_eq!(of_server(&server), ["hunter22", "literal-secret"]);
     }

@@ -12,12 +12,14 @@ use segue_core::compile::document::{Node, NodeKind};
 use segue_core::tool::{BUILTIN, COMPOSITION, hex_digest};
 use segue_core::value::Value;
 use segue_runtime::tools::command::COMMAND;
-use segue_runtime::tools::mcp::{HttpConfig, Reach, ServerConfig, StdioConfig, look};
+use segue_runtime::tools::mcp::{
+    McpHttpConfig, ServerConfig, ServerTransport, StdioConfig, confusable_form,
+};
 
 use super::expand::{self, expand};
-use super::read::Reader;
+use super::read::ConfigReader;
 use super::{Config, Project, jsonc};
-use crate::print::shown_path;
+use crate::print::display_path;
 
 /// What a server has.
 const SERVER: &[&str] =
@@ -44,7 +46,7 @@ const ELSEWHERE: &[&str] = &[
 const TAKEN: &[&str] = &[BUILTIN, COMPOSITION, COMMAND, "http"];
 
 /// Why a server is not there.
-enum Missing {
+enum ServerIssue {
     /// It is switched off.
     Off,
     /// What is written of it is wrong.
@@ -53,37 +55,37 @@ enum Missing {
     Unusable(String),
 }
 
-impl From<String> for Missing {
-    fn from(why: String) -> Missing {
-        Missing::Wrong(why)
+impl From<String> for ServerIssue {
+    fn from(why: String) -> ServerIssue {
+        ServerIssue::Wrong(why)
     }
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     /// Adds servers of `segue.yaml` to a configuration.
     pub(super) fn servers(&mut self, node: &Node, config: &mut Config) {
         if !matches!(node.kind, NodeKind::Object(_)) {
-            self.error(node.span, format!("expected an object, found {}", node.kind_word()));
+            self.error(node.span, format!("expected an object, found {}", node.kind_name()));
         }
         // Both keys may be there.
         let before = config.servers_as_written.as_object().cloned().unwrap_or_default();
         let mut looks: BTreeMap<String, Arc<str>> =
-            before.iter().map(|(name, _)| (look(name), name.clone())).collect();
+            before.iter().map(|(name, _)| (confusable_form(name), name.clone())).collect();
         for member in node.members() {
             let known: Vec<&str> = SERVER.iter().chain(ELSEWHERE).copied().collect();
             if !self.keys(&member.value, &known, "a server") {
                 continue;
             }
-            if let Some(other) = looks.insert(look(&member.key), member.key.clone()) {
+            if let Some(other) = looks.insert(confusable_form(&member.key), member.key.clone()) {
                 let message = format!("`{}` and `{other}` look alike", member.key);
                 self.error(member.key_span, message);
             }
             let name: Arc<str> = member.key.clone();
             match server(&name, &member.value.to_value(), &self.folder, self.env) {
                 Ok(server) => drop(config.servers.insert(name, server)),
-                Err(Missing::Off) => {}
-                Err(Missing::Unusable(why)) => drop(config.unusable.insert(name, why)),
-                Err(Missing::Wrong(why)) => {
+                Err(ServerIssue::Off) => {}
+                Err(ServerIssue::Unusable(why)) => drop(config.unusable.insert(name, why)),
+                Err(ServerIssue::Wrong(why)) => {
                     self.error(member.value.span, format!("server `{name}`: {why}"));
                 }
             }
@@ -105,7 +107,7 @@ pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<S
     let entries = match entries(&project.file) {
         Ok(entries) => entries,
         Err(why) => {
-            project.notes.push(format!("`{}`: {why}", shown_path(&project.file)));
+            project.notes.push(format!("`{}`: {why}", display_path(&project.file)));
             return project;
         }
     };
@@ -117,22 +119,23 @@ pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<S
     let (own, all) = (names(own), names(&entries));
     for name in all.iter().filter(|name| !own.contains(name)) {
         if let Err(why) = is_name(name) {
-            let note = format!("`{}`: server `{name}`: {why}", shown_path(&project.file));
+            let note = format!("`{}`: server `{name}`: {why}", display_path(&project.file));
             project.notes.push(note);
             continue;
         }
         let entry = entries.get(name).unwrap_or(&Value::Null);
-        let is_alike = |other: &&Arc<str>| *other != name && look(other) == look(name);
+        let is_alike =
+            |other: &&Arc<str>| *other != name && confusable_form(other) == confusable_form(name);
         let alike = own.iter().chain(&all).find(is_alike);
         match (server(name, entry, &folder, env), alike) {
-            (Err(Missing::Off), _) => {}
+            (Err(ServerIssue::Off), _) => {}
             // Nobody could tell which of them is called.
             (_, Some(other)) => {
                 let why = format!("its name looks like `{other}`: rename one of them");
                 project.unusable.insert(name.clone(), why);
             }
             (Ok(server), None) => drop(project.servers.insert(name.clone(), server)),
-            (Err(Missing::Unusable(why) | Missing::Wrong(why)), None) => {
+            (Err(ServerIssue::Unusable(why) | ServerIssue::Wrong(why)), None) => {
                 project.unusable.insert(name.clone(), why);
             }
         }
@@ -157,8 +160,8 @@ pub(crate) fn check(name: &str, entry: &Value) -> Result<(), String> {
     // Wherever it stands, this is no mistake.
     let env = |_: &str| Some("http://localhost".to_owned());
     match server(name, entry, Path::new(""), &env) {
-        Ok(_) | Err(Missing::Off) => Ok(()),
-        Err(Missing::Wrong(why) | Missing::Unusable(why)) => Err(why),
+        Ok(_) | Err(ServerIssue::Off) => Ok(()),
+        Err(ServerIssue::Wrong(why) | ServerIssue::Unusable(why)) => Err(why),
     }
 }
 
@@ -168,12 +171,12 @@ fn server(
     entry: &Value,
     folder: &Path,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<ServerConfig, Missing> {
+) -> Result<ServerConfig, ServerIssue> {
     is_name(name)?;
     if entry.get("disabled").and_then(Value::as_bool) == Some(true) {
-        return Err(Missing::Off);
+        return Err(ServerIssue::Off);
     }
-    all_set(entry, env).map_err(Missing::Unusable)?;
+    all_set(entry, env).map_err(ServerIssue::Unusable)?;
     let text = |key: &str| match entry.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => expand(text, env).map(Some),
@@ -182,12 +185,12 @@ fn server(
     let kind = text("type")?;
     if kind.as_deref() == Some("sse") {
         let why = "the old transport `sse` is not spoken here; use `http`";
-        return Err(Missing::Unusable(why.to_owned()));
+        return Err(ServerIssue::Unusable(why.to_owned()));
     }
     let reach = match (kind.as_deref(), text("command")?, text("url")?) {
         (None | Some("stdio"), Some(command), _) => {
             let cwd = text("cwd")?.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
-            Reach::Stdio(StdioConfig {
+            ServerTransport::Stdio(StdioConfig {
                 command: program(command, &cwd),
                 args: arguments(entry, env)?,
                 env: texts(entry, "env", env)?,
@@ -198,7 +201,7 @@ fn server(
             if !url.starts_with("http://") && !url.starts_with("https://") {
                 return Err("`url` begins with `http://` or `https://`".to_owned().into());
             }
-            Reach::Http(HttpConfig { url, headers: texts(entry, "headers", env)? })
+            ServerTransport::Http(McpHttpConfig { url, headers: texts(entry, "headers", env)? })
         }
         (Some(kind), ..) if !["stdio", "http"].contains(&kind) => {
             return Err(format!("`type` is `stdio` or `http`, not `{kind}`").into());
@@ -293,7 +296,7 @@ pub(crate) fn is_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
         return Err("its name is not letters, digits, `_`, `-`, `.`".to_owned());
     }
-    if TAKEN.iter().any(|taken| look(taken) == look(name)) {
+    if TAKEN.iter().any(|taken| confusable_form(taken) == confusable_form(name)) {
         return Err(format!("`{name}` is the name of other tools' source"));
     }
     Ok(())

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use segue_core::access::INLINE;
 use segue_core::compile::document::{Node, NodeKind};
 use segue_core::limits::Limits;
-use segue_core::toolset::{Filter, Guards, Pattern, Policy, Predicate, Toolset, ToolsetBuilder};
+use segue_core::toolset::{
+    Filter, Policy, Predicate, ToolPattern, Toolset, ToolsetBuilder, ToolsetGuards,
+};
 
-use super::read::Reader;
+use super::read::ConfigReader;
 
 const TOOLSET: &[&str] = &[
     "namespaces",
@@ -27,10 +29,10 @@ const GUARDS: &[&str] = &["max_steps", "max_tool_calls", "timeout"];
 
 const POLICY: &[&str] = &["allow_namespaces", "deny_tags", "allow_scopes", "where"];
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     pub(super) fn toolsets(&mut self, node: &Node) -> BTreeMap<Arc<str>, ToolsetBuilder> {
         if !matches!(node.kind, NodeKind::Object(_)) {
-            self.error(node.span, format!("expected an object, found {}", node.kind_word()));
+            self.error(node.span, format!("expected an object, found {}", node.kind_name()));
         }
         for member in node.members().iter().filter(|member| *member.key == *INLINE) {
             let message = format!("`{INLINE}` is a toolset already: that of a host's compositions");
@@ -42,7 +44,7 @@ impl Reader<'_> {
 
     fn toolset(&mut self, name: &Arc<str>, node: &Node) -> ToolsetBuilder {
         let mut toolset = Toolset::builder(name.clone());
-        if self.is_withheld(node) {
+        if self.is_untrusted(node) {
             // What it would leave is not known, so it leaves nothing.
             return toolset.policy(Policy::DenyAll);
         }
@@ -52,11 +54,11 @@ impl Reader<'_> {
         for member in node.members() {
             let (key, value) = (&*member.key, &member.value);
             let filter = match key {
-                "namespaces" => Filter::Namespaces(self.words(value, "`namespaces`")),
-                "tags_all" => Filter::TagsAll(self.words(value, "`tags_all`")),
-                "tags_any" => Filter::TagsAny(self.words(value, "`tags_any`")),
-                "tags_none" => Filter::TagsNone(self.words(value, "`tags_none`")),
-                "categories" => Filter::Categories(self.words(value, "`categories`")),
+                "namespaces" => Filter::Namespaces(self.name_list(value, "`namespaces`")),
+                "tags_all" => Filter::TagsAll(self.name_list(value, "`tags_all`")),
+                "tags_any" => Filter::TagsAny(self.name_list(value, "`tags_any`")),
+                "tags_none" => Filter::TagsNone(self.name_list(value, "`tags_none`")),
+                "categories" => Filter::Categories(self.name_list(value, "`categories`")),
                 "allow" => Filter::Allow(self.patterns(value, "`allow`")),
                 "deny" => Filter::Deny(self.patterns(value, "`deny`")),
                 "where" => match self.predicate(value) {
@@ -78,12 +80,12 @@ impl Reader<'_> {
         toolset
     }
 
-    fn guards(&mut self, node: &Node) -> Guards {
+    fn guards(&mut self, node: &Node) -> ToolsetGuards {
         if !self.keys(node, GUARDS, "`guards`") {
-            return Guards::default();
+            return ToolsetGuards::default();
         }
         let timeout = self.timeout(node).map(|timeout| timeout.as_millis());
-        Guards {
+        ToolsetGuards {
             max_steps: self.bound(node, "max_steps").and_then(|max| usize::try_from(max).ok()),
             max_tool_calls: self.bound(node, "max_tool_calls"),
             timeout_ms: timeout.and_then(|ms| u64::try_from(ms).ok()),
@@ -120,10 +122,10 @@ impl Reader<'_> {
             let value = &member.value;
             Some(match &*member.key {
                 "allow_namespaces" => {
-                    Policy::AllowNamespaces(self.words(value, "`allow_namespaces`"))
+                    Policy::AllowNamespaces(self.name_list(value, "`allow_namespaces`"))
                 }
-                "deny_tags" => Policy::DenyTags(self.words(value, "`deny_tags`")),
-                "allow_scopes" => Policy::AllowScopes(self.words(value, "`allow_scopes`")),
+                "deny_tags" => Policy::DenyTags(self.name_list(value, "`deny_tags`")),
+                "allow_scopes" => Policy::AllowScopes(self.name_list(value, "`allow_scopes`")),
                 "where" => Policy::Custom(self.predicate(value)?),
                 _ => return None,
             })
@@ -146,11 +148,11 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn words(&mut self, node: &Node, what: &str) -> Vec<Arc<str>> {
+    pub(super) fn name_list(&mut self, node: &Node, what: &str) -> Vec<Arc<str>> {
         self.texts(node, what).into_iter().map(Arc::from).collect()
     }
 
-    fn patterns(&mut self, node: &Node, what: &str) -> Vec<Pattern> {
-        self.texts(node, what).iter().map(|text| Pattern::from(text.as_str())).collect()
+    fn patterns(&mut self, node: &Node, what: &str) -> Vec<ToolPattern> {
+        self.texts(node, what).iter().map(|text| ToolPattern::from(text.as_str())).collect()
     }
 }

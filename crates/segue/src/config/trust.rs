@@ -23,7 +23,7 @@ use segue_core::value::Value;
 
 use super::documents::composition_files;
 use super::read::UNUSED;
-use super::{Config, Project, ServeConfig, StoreAt, data_folder, read_file, servers};
+use super::{Config, Project, ServeConfig, StoreLocation, data_folder, read_file, servers};
 
 /// Parts of a configuration that grant nothing: they name documents, or bound what is there. One that
 /// names variables is a grant all the same: it is given the environment, and what it makes of that is seen.
@@ -35,35 +35,35 @@ const TOOLSETS: &str = "toolsets";
 
 /// What a configuration grants, as it was written.
 #[derive(Clone, Default)]
-pub struct Grants {
+pub struct GrantedParts {
     /// The parts of the file that grant something, `${VAR}` unexpanded, and its toolsets.
     as_written: Value,
     /// The names of those that grant more than there is by default.
     pub parts: Vec<Arc<str>>,
 }
 
-impl Grants {
-    pub(super) fn read(root: &Node) -> Grants {
+impl GrantedParts {
+    pub(super) fn read(root: &Node) -> GrantedParts {
         let is_grant = |member: &&Member| {
             let is_given_variables =
                 || !UNUSED.contains(&&*member.key) && has_variable(&member.value);
-            !is_harmless(&member.key) || is_given_variables()
+            !is_safe_part(&member.key) || is_given_variables()
         };
         let covered = root.members().iter().filter(|it| &*it.key == TOOLSETS || is_grant(it));
         let as_written = covered.map(|m| (m.key.clone(), m.value.to_value())).collect::<Vec<_>>();
         let parts = root.members().iter().filter(is_grant).map(|m| m.key.clone()).collect();
-        Grants { as_written: Value::object(as_written), parts }
+        GrantedParts { as_written: Value::object(as_written), parts }
     }
 
     /// The parts with what each of them grants.
-    pub fn shown(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+    pub fn visible_parts(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
         let members = self.as_written.as_object().into_iter().flat_map(|members| members.iter());
         members.filter(|(key, _)| self.parts.contains(key))
     }
 }
 
 /// Whether a part grants nothing but what its variables tell.
-pub fn is_harmless(part: &str) -> bool {
+pub fn is_safe_part(part: &str) -> bool {
     GRANTS_NOTHING.contains(&part)
 }
 
@@ -77,7 +77,7 @@ pub(super) fn has_variable(node: &Node) -> bool {
 impl Config {
     /// Leaves out of `grants` what grants no more than there is by default: a root of the file tools
     /// inside the working directory.
-    pub(super) fn weigh_grants(&mut self) {
+    pub(super) fn drop_default_grants(&mut self) {
         let builtins = self.grants.as_written.get("builtins");
         let only = |value: Option<&Value>, key: &str| {
             value.and_then(Value::as_object).is_some_and(|it| it.len() == 1 && it.contains_key(key))
@@ -91,12 +91,12 @@ impl Config {
 
     /// Takes away what it grants, where that is not a tool or a model which says itself that it may
     /// not be used.
-    pub(super) fn withhold(&mut self) {
+    pub(super) fn drop_untrusted(&mut self) {
         self.files_root = self.files_root.take().filter(|root| is_inside_here(root));
         self.overwrite.clear();
         self.http_allow.clear();
         self.tools.clear();
-        self.store = StoreAt::default();
+        self.store = StoreLocation::default();
         self.retention = None;
         self.server = ServeConfig::default();
         // What `server.inline` had added to it.
@@ -118,13 +118,13 @@ fn is_inside_here(folder: &Path) -> bool {
 
 /// What was allowed: files, each with what it granted then.
 #[derive(Debug, Default)]
-pub struct Trust {
-    allowed: BTreeMap<PathBuf, Allowed>,
+pub struct TrustFile {
+    allowed: BTreeMap<PathBuf, TrustedEntry>,
 }
 
 /// What was allowed of a file.
 #[derive(Debug)]
-struct Allowed {
+struct TrustedEntry {
     /// The hash of what it granted.
     grants: String,
     /// The hashes of what its compositions might overwrite.
@@ -186,7 +186,7 @@ impl TrustedOverwrites {
 
 /// How a file stands that was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrustStatus {
     /// It grants what it granted then.
     Trusted,
     /// It grants something else now, which is not allowed.
@@ -195,14 +195,14 @@ pub enum Standing {
     Gone,
 }
 
-impl Trust {
+impl TrustFile {
     /// What was allowed before.
-    pub fn load() -> Trust {
+    pub fn load() -> TrustFile {
         let file = data_folder().map(|folder| folder.join("trusted"));
-        file.and_then(|file| Trust::read(&file).ok()).unwrap_or_default()
+        file.and_then(|file| TrustFile::read(&file).ok()).unwrap_or_default()
     }
 
-    fn read(file: &Path) -> std::io::Result<Trust> {
+    fn read(file: &Path) -> std::io::Result<TrustFile> {
         let text = match std::fs::read_to_string(file) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             text => text?,
@@ -210,15 +210,15 @@ impl Trust {
         let entry = |line: &str| {
             let (hashes, path) = line.split_once(' ')?;
             let mut hashes = hashes.split(',').map(ToOwned::to_owned);
-            let allowed = Allowed { grants: hashes.next()?, overwrites: hashes.collect() };
+            let allowed = TrustedEntry { grants: hashes.next()?, overwrites: hashes.collect() };
             Some((path_of(path)?, allowed))
         };
-        Ok(Trust { allowed: text.lines().filter_map(entry).collect() })
+        Ok(TrustFile { allowed: text.lines().filter_map(entry).collect() })
     }
 
     /// Reads the list, changes it and writes it, with its lock held: of two processes that change it at
     /// once, neither overwrites what the other wrote.
-    fn change<T>(change: impl FnOnce(&mut Trust) -> T) -> Result<T, String> {
+    fn change<T>(change: impl FnOnce(&mut TrustFile) -> T) -> Result<T, String> {
         let folder = data_folder().ok_or("there is no data directory to remember it in")?;
         let file = folder.join("trusted");
         let changed = || {
@@ -226,7 +226,7 @@ impl Trust {
             // A file of its own: the list itself is replaced, and a lock on it with it.
             let lock = File::create(file.with_extension("lock"))?;
             lock.lock()?;
-            let mut trust = Trust::read(&file)?;
+            let mut trust = TrustFile::read(&file)?;
             let told = change(&mut trust);
             trust.write(&file).map(|()| told)
         };
@@ -239,7 +239,7 @@ impl Trust {
     }
 
     /// Whether a found configuration may grant this.
-    pub(super) fn allows_grants(&self, file: Option<&Path>, grants: &Grants) -> bool {
+    pub(super) fn allows_grants(&self, file: Option<&Path>, grants: &GrantedParts) -> bool {
         grants.parts.is_empty() || self.holds(file, &hash(grants))
     }
 
@@ -266,28 +266,28 @@ impl Trust {
 
     /// Allows what a configuration grants now, its project, and what its compositions may overwrite.
     pub fn allow(config: &Config, lists: &[OverwriteList]) -> Result<(), String> {
-        Trust::change(|trust| {
+        TrustFile::change(|trust| {
             if let Some(file) = &config.file {
                 let overwrites = lists.iter().map(OverwriteList::hash).collect();
-                let allowed = Allowed { grants: hash(&config.grants), overwrites };
+                let allowed = TrustedEntry { grants: hash(&config.grants), overwrites };
                 trust.allowed.insert(place(Some(file)), allowed);
             }
             if let Some(project) = &config.project {
                 let allowed =
-                    Allowed { grants: project_hash(project), overwrites: BTreeSet::new() };
+                    TrustedEntry { grants: project_hash(project), overwrites: BTreeSet::new() };
                 trust.allowed.insert(place(Some(&project.file)), allowed);
             }
         })
     }
 
     /// Every file that was allowed, and how it stands.
-    pub fn list(&self) -> Vec<(&Path, Standing)> {
+    pub fn list(&self) -> Vec<(&Path, TrustStatus)> {
         self.allowed.iter().map(|(file, allowed)| (&**file, standing(file, allowed))).collect()
     }
 
     /// Takes back what was allowed of files; which of them there were.
-    pub fn forget(files: &[&Path]) -> Result<Vec<PathBuf>, String> {
-        Trust::change(|trust| {
+    pub fn revoke(files: &[&Path]) -> Result<Vec<PathBuf>, String> {
+        TrustFile::change(|trust| {
             let known = files.iter().map(|file| place(Some(file)));
             known.filter(|file| trust.allowed.remove(file).is_some()).collect()
         })
@@ -296,8 +296,8 @@ impl Trust {
     /// Writes a file beside the list and renames it: a process that reads the list meanwhile, which
     /// takes no lock, reads all of the old one or all of the new one.
     fn write(&self, file: &Path) -> std::io::Result<()> {
-        let line = |(path, allowed): (&PathBuf, &Allowed)| {
-            let Allowed { grants, overwrites } = allowed;
+        let line = |(path, allowed): (&PathBuf, &TrustedEntry)| {
+            let TrustedEntry { grants, overwrites } = allowed;
             let hashes: Vec<&str> =
                 std::iter::once(grants).chain(overwrites).map(String::as_str).collect();
             format!("{} {}\n", hashes.join(","), line_of(path))
@@ -309,7 +309,7 @@ impl Trust {
     }
 }
 
-fn standing(file: &Path, allowed: &Allowed) -> Standing {
+fn standing(file: &Path, allowed: &TrustedEntry) -> TrustStatus {
     let is_project = file.file_name().is_some_and(|name| name == ".mcp.json");
     let now = if is_project {
         let project = servers::project(file.to_owned(), &Value::Null, &|_| None);
@@ -318,20 +318,20 @@ fn standing(file: &Path, allowed: &Allowed) -> Standing {
         read_file(file, true, &|_| false).ok().map(|loaded| self::hash(&loaded.config.grants))
     };
     match now {
-        None => Standing::Gone,
-        Some(now) if now != allowed.grants => Standing::Changed,
-        Some(_) if is_project => Standing::Trusted,
+        None => TrustStatus::Gone,
+        Some(now) if now != allowed.grants => TrustStatus::Changed,
+        Some(_) if is_project => TrustStatus::Trusted,
         Some(_) => {
             let lists = OverwriteList::all(file);
             let is_known = lists.iter().all(|list| allowed.overwrites.contains(&list.hash()));
-            if is_known { Standing::Trusted } else { Standing::Changed }
+            if is_known { TrustStatus::Trusted } else { TrustStatus::Changed }
         }
     }
 }
 
 /// The hash of everything that a configuration grants, as written: a token that is rotated changes
 /// nothing.
-fn hash(grants: &Grants) -> String {
+fn hash(grants: &GrantedParts) -> String {
     hex_digest(grants.as_written.to_canonical_json().as_bytes())
 }
 

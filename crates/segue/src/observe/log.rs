@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use segue_core::run::Run;
 use segue_core::view::Timestamp;
 use segue_runtime::driver::now_ms;
-use segue_runtime::tools::secret::Secrets;
+use segue_runtime::tools::redact::Secrets;
 use serde_json::json;
 use tracing::Level;
 use tracing_subscriber::filter::filter_fn;
@@ -24,11 +24,11 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
-use super::account::Told;
+use super::run_timings::RunUpdate;
 
 /// What lines look like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum LogFormat {
     /// For people
     #[default]
     Text,
@@ -38,7 +38,7 @@ pub enum Format {
 
 /// Says what is written from now on: `directives` as in `info` or `segue=debug,rmcp=warn`. The error
 /// says what cannot be meant.
-pub fn open(format: Format, directives: &str) -> Result<(), String> {
+pub fn open(format: LogFormat, directives: &str) -> Result<(), String> {
     let known = ["off", "error", "warn", "info", "debug", "trace"];
     // A bare word is about us; whoever wants to hear the libraries names them.
     let filter = if known.contains(&directives) {
@@ -52,14 +52,14 @@ pub fn open(format: Format, directives: &str) -> Result<(), String> {
     let is_heard =
         filter_fn(|about| about.target().starts_with("segue") || *about.level() <= Level::INFO);
     let (heard, lines) = (registry().with(filter).with(is_heard), fmt::layer());
-    let lines = lines.with_writer(Discreet);
+    let lines = lines.with_writer(RedactingStderr);
     let opened = match format {
-        Format::Text => {
+        LogFormat::Text => {
             let has_colour =
                 std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             heard.with(lines.with_ansi(has_colour)).try_init()
         }
-        Format::Json => {
+        LogFormat::Json => {
             heard.with(lines.json().flatten_event(true).with_current_span(false)).try_init()
         }
     };
@@ -67,22 +67,22 @@ pub fn open(format: Format, directives: &str) -> Result<(), String> {
 }
 
 /// What is taken out of every line.
-static HIDDEN: RwLock<Option<Secrets>> = RwLock::new(None);
+static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
 
 /// Takes these out of every line from now on.
-pub fn hide(secrets: Secrets) {
-    *HIDDEN.write().unwrap_or_else(PoisonError::into_inner) = Some(secrets);
+pub fn redact(secrets: Secrets) {
+    *SECRETS.write().unwrap_or_else(PoisonError::into_inner) = Some(secrets);
 }
 
 /// Standard error, without secrets. The library writes a line at a time.
-struct Discreet;
+struct RedactingStderr;
 
-impl io::Write for Discreet {
+impl io::Write for RedactingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut to = io::stderr().lock();
-        match &*HIDDEN.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*SECRETS.read().unwrap_or_else(PoisonError::into_inner) {
             Some(secrets) => {
-                to.write_all(secrets.clean(&String::from_utf8_lossy(line)).as_bytes())?;
+                to.write_all(secrets.redact(&String::from_utf8_lossy(line)).as_bytes())?;
             }
             None => to.write_all(line)?,
         }
@@ -94,30 +94,30 @@ impl io::Write for Discreet {
     }
 }
 
-impl MakeWriter<'_> for Discreet {
-    type Writer = Discreet;
+impl MakeWriter<'_> for RedactingStderr {
+    type Writer = RedactingStderr;
 
-    fn make_writer(&self) -> Discreet {
-        Discreet
+    fn make_writer(&self) -> RedactingStderr {
+        RedactingStderr
     }
 }
 
 /// Whether what a command says of itself is a line for programs, too.
-static NARRATED: AtomicBool = AtomicBool::new(false);
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Says how a command that serves writes what it says of itself: who reads lines as JSON reads all of
 /// them so.
-pub fn narrate_as(format: Format) {
-    NARRATED.store(format == Format::Json, Ordering::Relaxed);
+pub fn set_format(format: LogFormat) {
+    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
 /// Whether what a command says of itself is a line for programs.
-pub fn is_narrated() -> bool {
-    NARRATED.load(Ordering::Relaxed)
+pub fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
 }
 
 /// Writes what a command says of itself as such a line. No level leaves it out: a token is said once.
-pub fn narrate(level: &str, message: &str, help: Option<&str>) {
+pub fn write_json_line(level: &str, message: &str, help: Option<&str>) {
     let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
     let line = json!({
         "timestamp": Timestamp(now_ms()), "level": level, "message": plain(message),
@@ -133,15 +133,20 @@ pub(super) fn is_open() -> bool {
 
 /// Writes what became of a run, whose request is what its plan belongs to; `http_request_id` is the one
 /// that it was asked for with.
-pub(super) fn told(run: &Run, http_request_id: Option<&str>, at_ms: u64, told: &Told<'_>) {
+pub(super) fn log_update(
+    run: &Run,
+    http_request_id: Option<&str>,
+    at_ms: u64,
+    told: &RunUpdate<'_>,
+) {
     let (run_id, request_id, composition) = (run.run_id(), run.request_id(), &**run.name());
     match told {
-        Told::Began => {
+        RunUpdate::Began => {
             tracing::info!(
                 target: "segue::run", run_id, request_id, http_request_id, composition, "run began"
             );
         }
-        Told::Ended { began_ms, status, code, .. } => {
+        RunUpdate::Ended { began_ms, status, code, .. } => {
             let duration_ms = at_ms.saturating_sub(*began_ms);
             let (status, code) = (status.as_str(), code.map(segue_core::diagnostic::Code::as_str));
             tracing::info!(
@@ -150,7 +155,7 @@ pub(super) fn told(run: &Run, http_request_id: Option<&str>, at_ms: u64, told: &
                 "run ended"
             );
         }
-        Told::Attempt(attempt, outcome) if tracing::enabled!(target: "segue::run", tracing::Level::DEBUG) =>
+        RunUpdate::Attempt(attempt, outcome) if tracing::enabled!(target: "segue::run", tracing::Level::DEBUG) =>
         {
             let duration_ms = at_ms.saturating_sub(attempt.began_ms);
             let step = &*run.path(attempt.call.node);
@@ -161,12 +166,12 @@ pub(super) fn told(run: &Run, http_request_id: Option<&str>, at_ms: u64, told: &
                 "attempt ended"
             );
         }
-        Told::Returning => {
+        RunUpdate::RollingBack => {
             tracing::warn!(
                 target: "segue::run", run_id, request_id, http_request_id, composition,
                 "run is rolled back"
             );
         }
-        Told::Attempt(..) | Told::Step { .. } | Told::Retried(_) => {}
+        RunUpdate::Attempt(..) | RunUpdate::Step { .. } | RunUpdate::Retried(_) => {}
     }
 }

@@ -20,13 +20,13 @@ use segue_core::limits::Limits;
 use segue_core::run::{NodeId, Run};
 use segue_runtime::store::StoreFigures;
 
-use super::account::{Outcome, Told};
+use super::run_timings::{RunUpdate, SpanOutcome};
 
 /// The media type of what is rendered.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A metric, for whoever reads about it.
-pub struct Described {
+pub struct MetricInfo {
     /// Its name, as it is asked for.
     pub name: &'static str,
     /// `counter`, `gauge` or `histogram`.
@@ -42,12 +42,12 @@ const fn described(
     kind: &'static str,
     labels: &'static [&'static str],
     about: &'static str,
-) -> Described {
-    Described { name, kind, labels, about }
+) -> MetricInfo {
+    MetricInfo { name, kind, labels, about }
 }
 
 /// Every metric. None is registered that is not here.
-pub const METRICS: &[Described] = &[
+pub const METRICS: &[MetricInfo] = &[
     described("segue_runs_started_total", "counter", &["composition"], "Runs that began here"),
     described(
         "segue_runs_finished_total",
@@ -176,14 +176,14 @@ type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram
 type Seconds = Counter<f64, AtomicU64>;
 
 /// Names of one kind, of which only so many are told apart.
-struct Names {
+struct LabelNames {
     max: usize,
     known: RwLock<HashSet<Arc<str>>>,
 }
 
-impl Names {
-    fn new(max: usize) -> Names {
-        Names { max, known: RwLock::default() }
+impl LabelNames {
+    fn new(max: usize) -> LabelNames {
+        LabelNames { max, known: RwLock::default() }
     }
 
     fn label(&self, name: &str) -> Label {
@@ -204,7 +204,7 @@ impl Names {
 
 /// What stands somewhere else when somebody looks.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct GaugeValues {
     /// Runs under way.
     pub active: usize,
     /// Runs that wait for a person.
@@ -216,14 +216,14 @@ pub struct Figures {
 }
 
 /// What an MCP server says of itself: its name, whether it is connected, starts and failed starts.
-pub type Upstream = dyn Fn() -> Vec<(Arc<str>, bool, u64, u64)> + Send + Sync;
+pub type UpstreamStats = dyn Fn() -> Vec<(Arc<str>, bool, u64, u64)> + Send + Sync;
 
 /// Everything that is counted.
 pub struct Metrics {
     registry: Registry,
-    tools: Names,
-    compositions: Names,
-    upstream: Box<Upstream>,
+    tools: LabelNames,
+    compositions: LabelNames,
+    upstream: Box<UpstreamStats>,
     runs_started: Counters<1>,
     runs_finished: Counters<2>,
     run_duration: Histograms<1>,
@@ -236,12 +236,12 @@ pub struct Metrics {
     requests: Counters<2>,
     request_duration: Histograms<1>,
     refused: Counter,
-    read: Read,
+    read: ScrapedMetrics,
 }
 
 /// What is set when somebody looks.
 #[derive(Default)]
-struct Read {
+struct ScrapedMetrics {
     active: Gauge,
     waiting: Gauge,
     followers: Gauge,
@@ -266,11 +266,11 @@ fn histograms<const N: usize>() -> Histograms<N> {
 
 impl Metrics {
     /// Nothing is counted yet. `upstream` says how the MCP servers are.
-    pub fn new(limits: &Limits, upstream: Box<Upstream>) -> Metrics {
+    pub fn new(limits: &Limits, upstream: Box<UpstreamStats>) -> Metrics {
         let mut metrics = Metrics {
             registry: Registry::default(),
-            tools: Names::new(limits.metrics_names_max),
-            compositions: Names::new(limits.metrics_names_max),
+            tools: LabelNames::new(limits.metrics_names_max),
+            compositions: LabelNames::new(limits.metrics_names_max),
             upstream,
             runs_started: Family::default(),
             runs_finished: Family::default(),
@@ -284,7 +284,7 @@ impl Metrics {
             requests: Family::default(),
             request_duration: histograms(),
             refused: Counter::default(),
-            read: Read::default(),
+            read: ScrapedMetrics::default(),
         };
         metrics.register_all();
         metrics
@@ -330,11 +330,17 @@ impl Metrics {
     }
 
     /// Counts what is told of a run.
-    pub(super) fn told(&self, run: &Run, composition: &Label, at_ms: u64, told: &Told<'_>) {
+    pub(super) fn record_update(
+        &self,
+        run: &Run,
+        composition: &Label,
+        at_ms: u64,
+        told: &RunUpdate<'_>,
+    ) {
         let composition = ("composition", composition.clone());
         match told {
-            Told::Began => drop(self.runs_started.get_or_create(&[composition]).inc()),
-            Told::Ended { began_ms, status, .. } => {
+            RunUpdate::Began => drop(self.runs_started.get_or_create(&[composition]).inc()),
+            RunUpdate::Ended { began_ms, status, .. } => {
                 let composition = [composition];
                 let took = seconds(*began_ms, at_ms);
                 self.run_duration.get_or_create(&composition).observe(took);
@@ -342,39 +348,39 @@ impl Metrics {
                 let status = ("status", Label::from(status.as_str()));
                 self.runs_finished.get_or_create(&[composition, status]).inc();
             }
-            Told::Attempt(attempt, outcome) => {
+            RunUpdate::Attempt(attempt, outcome) => {
                 let tool = [("tool", self.tools.label(&attempt.tool))];
                 let took = seconds(attempt.began_ms, at_ms);
                 self.call_duration.get_or_create(&tool).observe(took);
                 let [tool] = tool;
-                let purpose = ("purpose", Label::from(attempt.word()));
+                let purpose = ("purpose", Label::from(attempt.purpose_name()));
                 let word = outcome.error().unwrap_or(outcome.as_str());
                 let outcome = ("outcome", Label::from(word));
                 self.attempts.get_or_create(&[tool, purpose, outcome]).inc();
             }
-            Told::Step { node, began_ms, outcome } => {
+            RunUpdate::Step { node, began_ms, outcome } => {
                 let tool = [("tool", self.tool_of(run, *node))];
                 if let Some(began_ms) = began_ms {
                     let took = seconds(*began_ms, at_ms);
                     self.step_duration.get_or_create(&tool).observe(took);
                 }
                 let [tool] = tool;
-                let outcome = ("outcome", Label::from(Outcome::as_str(*outcome)));
+                let outcome = ("outcome", Label::from(SpanOutcome::as_str(*outcome)));
                 self.steps.get_or_create(&[tool, outcome]).inc();
             }
-            Told::Retried(node) => {
+            RunUpdate::Retried(node) => {
                 self.retries.get_or_create(&[("tool", self.tool_of(run, *node))]).inc();
             }
-            Told::Returning => drop(self.rollbacks.inc()),
+            RunUpdate::RollingBack => drop(self.rollbacks.inc()),
         }
     }
 
     fn tool_of(&self, run: &Run, node: NodeId) -> Label {
-        self.tools.label(&run.tool_of(node, 0))
+        self.tools.label(&run.tool_name(node, 0))
     }
 
     /// Counts a request that was answered.
-    pub fn answered(&self, route: &'static str, status: u16, took: Duration) {
+    pub fn count_request(&self, route: &'static str, status: u16, took: Duration) {
         let route = [("route", Label::from(route))];
         self.request_duration.get_or_create(&route).observe(took.as_secs_f64());
         let ([route], status) = (route, ("status", status_label(status)));
@@ -382,12 +388,12 @@ impl Metrics {
     }
 
     /// Counts a connection for which there was no room.
-    pub fn refused(&self) {
+    pub fn count_refused(&self) {
         self.refused.inc();
     }
 
     /// Everything, for whoever asks.
-    pub fn render(&self, figures: &Figures) -> String {
+    pub fn render(&self, figures: &GaugeValues) -> String {
         let read = &self.read;
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         read.active.set(whole(figures.active));
@@ -461,11 +467,11 @@ mod tests {
     #[test]
     fn what_stands_elsewhere_is_read_when_somebody_looks() {
         let metrics = metrics(2);
-        metrics.answered("getRun", 200, Duration::from_millis(20));
-        metrics.refused();
+        metrics.count_request("getRun", 200, Duration::from_millis(20));
+        metrics.count_refused();
         let sync_time = Duration::from_millis(1_500);
         let store = StoreFigures { appends: 7, syncs: 3, sync_time, queue: 2, size_bytes: 4096 };
-        let figures = Figures { active: 4, waiting: 1, followers: 5, store };
+        let figures = GaugeValues { active: 4, waiting: 1, followers: 5, store };
         let text = metrics.render(&figures);
         for line in [
             "segue_runs_active 4",
@@ -501,9 +507,9 @@ mod tests {
         for durations in [&metrics.step_duration, &metrics.call_duration] {
             durations.get_or_create(&[word("tool")]).observe(1.0);
         }
-        metrics.answered("a", 200, Duration::ZERO);
-        let text = metrics.render(&Figures::default());
-        for Described { name, kind, labels, about } in METRICS {
+        metrics.count_request("a", 200, Duration::ZERO);
+        let text = metrics.render(&GaugeValues::default());
+        for MetricInfo { name, kind, labels, about } in METRICS {
             let sample = text.lines().find(|line| line.starts_with(name)).unwrap();
             for label in *labels {
                 assert!(sample.contains(&format!("{label}=\"")), "{label} of {sample}");

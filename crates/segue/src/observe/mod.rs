@@ -10,24 +10,24 @@
 //! Everything is taken from the entries that a run writes anyway. Nothing here has a say in a run, and
 //! nobody waits for it.
 
-pub mod account;
 pub mod log;
 pub mod metrics;
+pub mod run_timings;
 pub mod traces;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use segue_core::run::{CallId, Entry, Run, Trace};
-use segue_runtime::driver::{Observer, Recorded};
+use segue_core::run::{CallId, Entry, Run, TraceContext};
+use segue_runtime::driver::{InputAck, Observer};
 use segue_runtime::tools::Progress;
 
-use account::{Account, Told};
 use metrics::{Label, Metrics};
+use run_timings::{RunTimings, RunUpdate};
 use traces::Traces;
 
 /// Those who are told of runs.
 #[derive(Clone, Default)]
-pub struct Observing {
+pub struct Observers {
     /// Who counts.
     pub metrics: Option<Arc<Metrics>>,
     /// Who sends spans.
@@ -36,76 +36,81 @@ pub struct Observing {
 
 /// Where a run comes from.
 #[derive(Clone, Debug, Default)]
-pub struct Origin {
+pub struct RequestOrigin {
     /// The request over HTTP that asked for it, as whoever sent it calls it.
     pub request_id: Option<Arc<str>>,
     /// The trace that the request is a part of.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
     /// The session of MCP in which it was asked for.
     pub session_id: Option<Arc<str>>,
 }
 
-impl Observing {
+impl Observers {
     /// The trace of a run: that of whoever asked for it, or one of its own. None when nobody would be
     /// told.
-    pub fn trace(&self, run_id: &str, asked: Option<Trace>) -> Option<Trace> {
+    pub fn trace(&self, run_id: &str, asked: Option<TraceContext>) -> Option<TraceContext> {
         self.traces.as_ref()?;
-        Some(asked.unwrap_or_else(|| Trace::of_run(run_id)))
+        Some(asked.unwrap_or_else(|| TraceContext::of_run(run_id)))
     }
 
     /// Whether anybody wants to know of runs.
-    fn is_watching(&self) -> bool {
+    fn is_enabled(&self) -> bool {
         self.metrics.is_some() || self.traces.is_some() || log::is_open()
     }
 
     /// Watches one run, beside somebody else who does. `name` is what it is counted under.
-    pub fn watch<'a>(&self, observer: &'a dyn Observer, name: &str, origin: &Origin) -> Watch<'a> {
+    pub fn watch<'a>(
+        &self,
+        observer: &'a dyn Observer,
+        name: &str,
+        origin: &RequestOrigin,
+    ) -> RunObserver<'a> {
         let composition = self.metrics.as_ref().map(|metrics| metrics.composition(name));
-        Watch {
+        RunObserver {
             observer,
-            is_watching: self.is_watching(),
+            is_watching: self.is_enabled(),
             observing: self.clone(),
             composition: composition.unwrap_or_default(),
             http_request_id: origin.request_id.clone(),
             session_id: origin.session_id.clone(),
-            account: Mutex::default(),
+            timings: Mutex::default(),
         }
     }
 }
 
 /// Watches one run.
-pub struct Watch<'a> {
+pub struct RunObserver<'a> {
     observer: &'a dyn Observer,
     /// Else nothing is kept account of.
     is_watching: bool,
-    observing: Observing,
+    observing: Observers,
     composition: Label,
     http_request_id: Option<Arc<str>>,
     session_id: Option<Arc<str>>,
-    account: Mutex<Account>,
+    timings: Mutex<RunTimings>,
 }
 
-impl Watch<'_> {
-    fn told(&self, run: &Run, at_ms: u64, told: &Told<'_>) {
+impl RunObserver<'_> {
+    fn record_update(&self, run: &Run, at_ms: u64, told: &RunUpdate<'_>) {
         if let Some(metrics) = &self.observing.metrics {
-            metrics.told(run, &self.composition, at_ms, told);
+            metrics.record_update(run, &self.composition, at_ms, told);
         }
         if let (Some(traces), Some(trace)) = (&self.observing.traces, run.trace()) {
-            traces.told(run, trace, self.session_id.as_deref(), at_ms, told);
+            traces.record_update(run, trace, self.session_id.as_deref(), at_ms, told);
         }
-        log::told(run, self.http_request_id.as_deref(), at_ms, told);
+        log::log_update(run, self.http_request_id.as_deref(), at_ms, told);
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for RunObserver<'_> {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         self.observer.observe(run, entries);
         if !self.is_watching {
             return;
         }
-        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = self.timings.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in entries {
-            account.take(run, entry, &mut |told| self.told(run, entry.at_ms, told));
+            account.apply(run, entry, &mut |told| self.record_update(run, entry.at_ms, told));
         }
     }
 
@@ -113,7 +118,7 @@ impl Observer for Watch<'_> {
         self.observer.progressed(run, call, progress);
     }
 
-    fn recorded(&self, what: Recorded) {
+    fn recorded(&self, what: InputAck) {
         self.observer.recorded(what);
     }
 
@@ -122,9 +127,9 @@ impl Observer for Watch<'_> {
         if !self.is_watching {
             return;
         }
-        let mut account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = self.timings.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in journal {
-            account.take(run, entry, &mut |_| {});
+            account.apply(run, entry, &mut |_| {});
         }
     }
 }

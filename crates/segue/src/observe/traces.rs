@@ -20,12 +20,12 @@ use opentelemetry_sdk::trace::{
 };
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::run::{CallId, NodeId, Run, Spanned, Trace};
+use segue_core::run::{CallId, NodeId, Run, SpanSubject, TraceContext};
 use segue_core::tool::Backend;
 use segue_core::view::RunStatus;
 use segue_runtime::tools::http;
 
-use super::account::{Attempt, Outcome, Told};
+use super::run_timings::{Attempt, RunUpdate, SpanOutcome};
 
 /// Where a path of the collector begins that takes spans.
 const PATH: &str = "/v1/traces";
@@ -97,27 +97,30 @@ impl Traces {
     }
 
     /// Makes the span of what has ended.
-    pub(super) fn told(
+    pub(super) fn record_update(
         &self,
         run: &Run,
-        trace: &Trace,
+        trace: &TraceContext,
         session_id: Option<&str>,
         at_ms: u64,
-        told: &Told<'_>,
+        told: &RunUpdate<'_>,
     ) {
-        let teller = Teller { run, trace, session_id, at_ms };
+        let teller = SpanBuilder { run, trace, session_id, at_ms };
         let span = match told {
-            Told::Ended { began_ms, before, status, code } => {
+            RunUpdate::Ended { began_ms, before, status, code } => {
                 teller.run_span(*began_ms, *before, *status, code.map(Code::as_str))
             }
-            Told::Step { node, began_ms: Some(began_ms), outcome } => {
+            RunUpdate::Step { node, began_ms: Some(began_ms), outcome } => {
                 teller.step_span(*node, *began_ms, *outcome)
             }
-            Told::Attempt(attempt, outcome) => teller.attempt_span(attempt, *outcome),
-            Told::Step { .. } | Told::Began | Told::Retried(_) | Told::Returning => return,
+            RunUpdate::Attempt(attempt, outcome) => teller.attempt_span(attempt, *outcome),
+            RunUpdate::Step { .. }
+            | RunUpdate::Began
+            | RunUpdate::Retried(_)
+            | RunUpdate::RollingBack => return,
         };
         // Whoever asked for the run does not keep its trace, and neither do we.
-        if trace.is_kept {
+        if trace.is_sampled {
             self.processor.on_end(span.data(&self.scope));
         }
     }
@@ -197,16 +200,16 @@ fn time(ms: u64) -> SystemTime {
 }
 
 /// What has just ended in a run → spans.
-struct Teller<'a> {
+struct SpanBuilder<'a> {
     run: &'a Run,
-    trace: &'a Trace,
+    trace: &'a TraceContext,
     /// The session of MCP in which the run was asked for.
     session_id: Option<&'a str>,
     at_ms: u64,
 }
 
-impl Teller<'_> {
-    fn span(&self, of: Spanned, name: String, began_ms: u64) -> Span {
+impl SpanBuilder<'_> {
+    fn span(&self, of: SpanSubject, name: String, began_ms: u64) -> Span {
         let run_id = self.run.run_id();
         Span {
             trace_id: self.trace.trace_id,
@@ -225,7 +228,7 @@ impl Teller<'_> {
         }
     }
 
-    fn id(&self, of: Spanned) -> [u8; 8] {
+    fn id(&self, of: SpanSubject) -> [u8; 8] {
         self.trace.span(self.run.run_id(), of)
     }
 
@@ -238,10 +241,10 @@ impl Teller<'_> {
     ) -> Span {
         let word = if before == 0 { "run" } else { "rollback" };
         let mut span =
-            self.span(Spanned::Run(before), format!("{word} {}", self.run.name()), began_ms);
+            self.span(SpanSubject::Run(before), format!("{word} {}", self.run.name()), began_ms);
         (span.parent, span.is_foreign) = match before {
             0 => (self.trace.parent, self.trace.parent.is_some()),
-            _ => (Some(self.id(Spanned::Run(0))), false),
+            _ => (Some(self.id(SpanSubject::Run(0))), false),
         };
         span.attributes.extend([
             KeyValue::new("segue.composition.name", self.run.name().to_string()),
@@ -253,23 +256,24 @@ impl Teller<'_> {
         span
     }
 
-    fn step_span(&self, node: NodeId, began_ms: u64, outcome: Outcome) -> Span {
+    fn step_span(&self, node: NodeId, began_ms: u64, outcome: SpanOutcome) -> Span {
         let path = self.run.path(node);
-        let mut span = self.span(Spanned::Step(node), format!("step {}", plain(&path)), began_ms);
-        span.parent = Some(match self.run.around(node) {
-            Some(around) => self.id(Spanned::Step(around)),
-            None => self.id(Spanned::Run(0)),
+        let mut span =
+            self.span(SpanSubject::Step(node), format!("step {}", plain(&path)), began_ms);
+        span.parent = Some(match self.run.parent_step(node) {
+            Some(around) => self.id(SpanSubject::Step(around)),
+            None => self.id(SpanSubject::Run(0)),
         });
         span.attributes.extend([
             KeyValue::new("segue.step.path", path.to_string()),
-            KeyValue::new("segue.step.tool", self.run.tool_of(node, 0)),
+            KeyValue::new("segue.step.tool", self.run.tool_name(node, 0)),
             KeyValue::new("segue.step.outcome", outcome.as_str()),
         ]);
         span.error = outcome.error();
         span
     }
 
-    fn attempt_span(&self, ended: &Attempt, outcome: Outcome) -> Span {
+    fn attempt_span(&self, ended: &Attempt, outcome: SpanOutcome) -> Span {
         let Attempt { call, tool, backend, began_ms, .. } = ended;
         let CallId { node, attempt } = *call;
         let short = tool.rsplit(':').next().unwrap_or(tool);
@@ -277,8 +281,8 @@ impl Teller<'_> {
             Backend::Mcp => (format!("tools/call {short}"), true),
             _ => (format!("execute_tool {short}"), false),
         };
-        let mut span = self.span(Spanned::Attempt(*call), name, *began_ms);
-        span.parent = Some(self.id(Spanned::Step(node)));
+        let mut span = self.span(SpanSubject::Attempt(*call), name, *began_ms);
+        span.parent = Some(self.id(SpanSubject::Step(node)));
         span.kind = if *backend == Backend::Local { SpanKind::Internal } else { SpanKind::Client };
         span.attributes.extend([
             KeyValue::new("gen_ai.operation.name", "execute_tool"),
@@ -286,7 +290,7 @@ impl Teller<'_> {
             KeyValue::new("segue.tool.id", tool.to_string()),
             KeyValue::new("segue.step.path", self.run.path(node).to_string()),
             KeyValue::new("segue.attempt", i64::from(attempt)),
-            KeyValue::new("segue.purpose", ended.word()),
+            KeyValue::new("segue.purpose", ended.purpose_name()),
         ]);
         if is_mcp {
             span.attributes.push(KeyValue::new("mcp.method.name", "tools/call"));

@@ -8,7 +8,7 @@ use segue_core::run::Question;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, Timestamp};
 use segue_runtime::driver::now_ms;
-use segue_runtime::engine::{EngineError, Stored, Wish};
+use segue_runtime::engine::{EngineError, LoadedRun, RunCommand};
 use segue_runtime::store::StoreError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -96,9 +96,9 @@ pub async fn act(
         return Err(EngineError::Store(StoreError::Ended { run_id, status }).into());
     }
     let wish = match deed {
-        Deed::Cancel => Wish::Cancel { by: by.clone() },
-        Deed::RollBack => Wish::RollBack { by: by.clone() },
-        Deed::Resume(None) => Wish::GoOn,
+        Deed::Cancel => RunCommand::Cancel { by: by.clone() },
+        Deed::RollBack => RunCommand::RollBack { by: by.clone() },
+        Deed::Resume(None) => RunCommand::Resume,
         Deed::Resume(Some(verdict)) => decide(&stored, verdict, true, by)?,
         Deed::Approve(verdict) => decide(&stored, verdict, false, by)?,
     };
@@ -130,7 +130,7 @@ pub async fn record(
     hall: &Arc<Hall>,
     who: &Principal,
     run_id: &Arc<str>,
-    wish: Wish,
+    wish: RunCommand,
 ) -> Result<Recorded, Unacted> {
     let (recorded, mut is_recorded) = watch::channel(false);
     let (hall, who, run_id) = (hall.clone(), who.clone(), run_id.clone());
@@ -145,11 +145,11 @@ pub async fn record(
 
 /// The answer to the question that is meant.
 fn decide(
-    stored: &Stored,
+    stored: &LoadedRun,
     verdict: &Verdict,
     is_doubt: bool,
     by: &Arc<str>,
-) -> Result<Wish, Unacted> {
+) -> Result<RunCommand, Unacted> {
     let run_id = stored.row.run_id.clone();
     let found = meant(&stored.run, verdict.step.as_deref(), is_doubt);
     let question: Question = found.map_err(|unclear| match unclear {
@@ -161,12 +161,12 @@ fn decide(
         return Err(Unacted::Misfit(misfit));
     }
     let (granted, data) = (verdict.granted, verdict.data.clone());
-    Ok(Wish::Decide { question: question.id, granted, by: by.clone(), data })
+    Ok(RunCommand::Decide { question: question.id, granted, by: by.clone(), data })
 }
 
 /// A run as it stands. One that has begun here is running, whatever its journal says yet, and the time
 /// that it takes goes on.
-pub fn seen(hall: &Hall, who: &Principal, stored: &Stored) -> RunView {
+pub fn seen(hall: &Hall, who: &Principal, stored: &LoadedRun) -> RunView {
     let mut view = stored.view();
     if view.status == RunStatus::Pending && hall.active(who, &view.run_id).is_some() {
         view.status = RunStatus::Running;

@@ -9,13 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segue_core::run::{CallId, Entry, Fact, Question, QuestionId, Run};
 use segue_core::view::RunView;
-use segue_runtime::driver::{Confirmer, Decision, Later, Nobody, Observer, Recorded};
+use segue_runtime::driver::{Confirmer, Decision, Defer, DenyAll, InputAck, Observer};
 use segue_runtime::engine::EngineError;
 use segue_runtime::tools::Progress;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::change::{Event, event, progress_event};
-use crate::print::clean;
+use crate::print::escape_control;
+use crate::step_events::{StepEvent, progress_event, step_event};
 
 /// Events that a follower may be behind before it has to read them in the journal.
 const BEHIND_MAX: usize = 256;
@@ -70,7 +70,7 @@ pub struct Active {
     cancel: watch::Sender<Option<Arc<str>>>,
     answers: Mutex<Answers>,
     /// There once somebody follows.
-    events: OnceLock<broadcast::Sender<Arc<Event>>>,
+    events: OnceLock<broadcast::Sender<Arc<StepEvent>>>,
     /// The number of the last entry.
     last: AtomicU64,
 }
@@ -118,7 +118,7 @@ impl Active {
     }
 
     /// What happens from now on; what happened before is in the journal.
-    pub fn follow(&self) -> broadcast::Receiver<Arc<Event>> {
+    pub fn follow(&self) -> broadcast::Receiver<Arc<StepEvent>> {
         self.events.get_or_init(|| broadcast::Sender::new(BEHIND_MAX)).subscribe()
     }
 
@@ -250,7 +250,7 @@ impl Drop for Withdrawing<'_> {
 impl Observer for Active {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         if let Some(events) = self.events.get().filter(|events| events.receiver_count() > 0) {
-            for event in entries.iter().filter_map(|entry| event(run, entry)) {
+            for event in entries.iter().filter_map(|entry| step_event(run, entry)) {
                 let _ = events.send(Arc::new(event));
             }
         }
@@ -259,7 +259,7 @@ impl Observer for Active {
         }
         let changes = entries.iter().filter_map(|entry| match &entry.fact {
             Fact::Called { node, candidate, .. } => {
-                Some((false, format!("{}: {}", run.path(*node), run.tool_of(*node, *candidate))))
+                Some((false, format!("{}: {}", run.path(*node), run.tool_name(*node, *candidate))))
             }
             Fact::Succeeded { node, .. } => Some((true, format!("{}: done", run.path(*node)))),
             Fact::Failed { node, .. } => Some((true, format!("{}: failed", run.path(*node)))),
@@ -281,7 +281,7 @@ impl Observer for Active {
             let last = self.last.load(Ordering::Relaxed);
             let _ = events.send(Arc::new(progress_event(run, call.node, last, progress)));
         }
-        let message = format!("{}: {}", run.path(call.node), clean(&progress.to_string()));
+        let message = format!("{}: {}", run.path(call.node), escape_control(&progress.to_string()));
         self.standing.send_modify(|standing| {
             standing.progressed += 1;
             standing.fraction = progress.fraction();
@@ -289,11 +289,11 @@ impl Observer for Active {
         });
     }
 
-    fn recorded(&self, what: Recorded) {
+    fn recorded(&self, what: InputAck) {
         match what {
-            Recorded::Start => self.standing.send_modify(|standing| standing.is_begun = true),
-            Recorded::Cancel => self.standing.send_modify(|standing| standing.is_cancelled = true),
-            Recorded::Answer(question) => {
+            InputAck::Start => self.standing.send_modify(|standing| standing.is_begun = true),
+            InputAck::Cancel => self.standing.send_modify(|standing| standing.is_cancelled = true),
+            InputAck::Answer(question) => {
                 let mut answers = self.answers();
                 for (_, recorded) in answers.unrecorded.extract_if(.., |(of, _)| *of == question) {
                     // Whoever answered may be gone.
@@ -325,8 +325,8 @@ impl Confirmer for Questions {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
         match self.active.asking {
             Asking::Whoever(patience) => self.active.ask(question, patience).await,
-            Asking::Nobody => Nobody.confirm(question).await,
-            Asking::Later => Later.confirm(question).await,
+            Asking::Nobody => DenyAll.confirm(question).await,
+            Asking::Later => Defer.confirm(question).await,
         }
     }
 }
@@ -376,7 +376,7 @@ mod tests {
         assert!(futures_util::poll!(&mut answer).is_pending());
         assert!(ask.await.is_none());
         assert!(futures_util::poll!(&mut answer).is_pending());
-        active.recorded(Recorded::Answer(id));
+        active.recorded(InputAck::Answer(id));
         assert!(answer.await);
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use segue_core::access::Principal;
 use segue_core::plan::Plan;
+use segue_core::planner::StoredPlan;
 use segue_core::run::admit;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
-use segue_core::words::PlanRecord;
-use segue_runtime::engine::{EngineError, PlanError};
+use segue_runtime::engine::{EngineError, PlanningError};
 
 use super::acting::awaited;
 use super::active::Asking;
@@ -18,7 +18,7 @@ use super::hall::{Hall, Wanted};
 use super::keys::{self, Claim, Unclaimed};
 use super::plans::{self, Kept, Unbegun};
 use super::threads::calculate;
-use crate::observe::Origin;
+use crate::observe::RequestOrigin;
 
 /// Why nothing runs.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl From<Unbegun> for Unexecuted {
     }
 }
 
-impl From<PlanError> for Unexecuted {
-    fn from(error: PlanError) -> Unexecuted {
+impl From<PlanningError> for Unexecuted {
+    fn from(error: PlanningError) -> Unexecuted {
         Unexecuted::Unbegun(Unbegun::Plan(error))
     }
 }
@@ -68,7 +68,7 @@ impl From<EngineError> for Unexecuted {
 /// Runs what is described and waits for it so long. The same key is the same run.
 pub async fn execute(
     hall: &Arc<Hall>,
-    (who, origin): (&Principal, &Origin),
+    (who, origin): (&Principal, &RequestOrigin),
     key: Option<&str>,
     described: &Value,
     patience: Duration,
@@ -101,9 +101,9 @@ pub async fn execute(
 /// run.
 pub async fn execute_plan(
     hall: &Arc<Hall>,
-    (who, origin): (&Principal, &Origin),
+    (who, origin): (&Principal, &RequestOrigin),
     key: Option<&str>,
-    record: &PlanRecord,
+    record: &StoredPlan,
     described: &Value,
     patience: Duration,
 ) -> Result<RunView, Unexecuted> {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use segue_core::access::{Principal, Right};
 use segue_core::compile::dialect::parse_duration;
-use segue_core::compile::document::{self, Budget};
+use segue_core::compile::document::{self, ReadLimits};
 use segue_core::compile::source::Source;
 use segue_core::composition::{StepKind, Strategy};
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::plan::Plan;
 use segue_core::run::Options;
-use segue_core::template::{Origin, TemplateView};
+use segue_core::template::{TemplateOrigin, TemplateView};
 use segue_core::value::{Map, Value};
 use segue_runtime::engine::Engine;
 use segue_runtime::library::LibraryError;
@@ -199,10 +199,10 @@ pub async fn subject(
         [Some(composition), None, None] => Ok(Subject::Own(source(composition))),
         [None, Some(id), None] => {
             let library = hall.served(who).library;
-            let volume = library.volume(id.as_str().unwrap_or("")).await?;
+            let volume = library.stored_template(id.as_str().unwrap_or("")).await?;
             Ok(match volume.origin {
-                Origin::Shipped | Origin::File => Subject::Template(volume.source),
-                Origin::Store => Subject::KeptTemplate(volume.source),
+                TemplateOrigin::Shipped | TemplateOrigin::File => Subject::Template(volume.source),
+                TemplateOrigin::Store => Subject::KeptTemplate(volume.source),
             })
         }
         [None, None, Some(name)] => {
@@ -230,7 +230,7 @@ pub async fn keep_template(
     needs(who, Right::Compose, "keep a template", "whoever keeps one says what others run")?;
     if let Some(Value::String(text)) = template.get("composition") {
         let source = Source::new("composition", text.clone());
-        let composition = match document::read(&source, Budget::for_documents(&hall.limits())) {
+        let composition = match document::read(&source, ReadLimits::for_documents(&hall.limits())) {
             Ok(node) => node.to_value(),
             Err(diagnostics) => return Err(Undescribed::Findings { source, diagnostics }),
         };
@@ -260,7 +260,7 @@ fn makes_compositions(engine: &Engine, template: &str) -> bool {
 impl From<LibraryError> for Undescribed {
     fn from(error: LibraryError) -> Undescribed {
         match error {
-            LibraryError::Wrong { text: source, diagnostics } => {
+            LibraryError::InvalidTemplate { text: source, diagnostics } => {
                 Undescribed::Findings { source, diagnostics }
             }
             other => Undescribed::Library(other),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use segue_core::access::Principal;
 use segue_core::view::RunView;
-use segue_runtime::engine::{EngineError, Stored};
+use segue_runtime::engine::{EngineError, LoadedRun};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::active::{Active, Standing};
 use super::hall::Hall;
-use crate::change::{Event, event};
+use crate::step_events::{StepEvent, step_event};
 
 /// The longest silence.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
@@ -115,7 +115,7 @@ impl From<EngineError> for Unfollowed {
 /// What a follower is told.
 pub enum News {
     /// Something happened.
-    Event(Arc<Event>),
+    Event(Arc<StepEvent>),
     /// The run is over: this is all of it.
     End {
         /// The number behind the last entry.
@@ -158,14 +158,14 @@ pub struct Follower {
 }
 
 struct Following {
-    events: broadcast::Receiver<Arc<Event>>,
+    events: broadcast::Receiver<Arc<StepEvent>>,
     standing: watch::Receiver<Standing>,
 }
 
 /// Why a follower looks up.
 enum Woken {
     /// Something happened.
-    Event(Arc<Event>),
+    Event(Arc<StepEvent>),
     /// The journal may say more.
     Look,
     /// Nobody drives the run here any more.
@@ -277,7 +277,7 @@ impl Follower {
     }
 
     /// Makes ready what happened, and what has happened since.
-    fn tell_all(&mut self, event: Arc<Event>) {
+    fn tell_all(&mut self, event: Arc<StepEvent>) {
         self.tell(event);
         while let Some(following) = &mut self.following {
             match following.events.try_recv() {
@@ -294,8 +294,8 @@ impl Follower {
         self.rests_until = Instant::now() + self.followers.rest(self.nth);
     }
 
-    fn tell(&mut self, event: Arc<Event>) {
-        if event.is_passing() {
+    fn tell(&mut self, event: Arc<StepEvent>) {
+        if event.is_transient() {
             self.ready.push_back(News::Event(event));
         } else if event.seq >= self.next {
             self.next = event.seq + 1;
@@ -344,13 +344,13 @@ impl Drop for Follower {
 
 /// A journal that was read, and what was made of it already.
 struct Reading {
-    stored: Stored,
+    stored: LoadedRun,
     /// Events from an entry on, and whether there are more behind them.
     pages: Mutex<HashMap<u64, Events>>,
 }
 
 /// Some events, and whether there are more behind them.
-type Events = (Arc<[Arc<Event>]>, bool);
+type Events = (Arc<[Arc<StepEvent>]>, bool);
 
 impl Reading {
     fn length(&self) -> u64 {
@@ -373,10 +373,10 @@ impl Reading {
 
     fn made(&self, next: u64) -> Events {
         let unread = self.stored.journal.iter().filter(|entry| entry.seq >= next);
-        let mut events = unread.filter_map(|entry| event(&self.stored.run, entry));
+        let mut events = unread.filter_map(|entry| step_event(&self.stored.run, entry));
         let some = events.by_ref().take(PAGE).map(|event| {
             // Written here, and not where somebody waits for it.
-            event.line();
+            event.json_line();
             Arc::new(event)
         });
         (some.collect(), events.next().is_some())
@@ -385,7 +385,7 @@ impl Reading {
 
 /// What a journal says next.
 struct Page {
-    events: Arc<[Arc<Event>]>,
+    events: Arc<[Arc<StepEvent>]>,
     /// The whole run, where it is over.
     end: Option<News>,
     /// The first entry behind it.

@@ -20,10 +20,10 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{
-    Engine, EngineError, ResumeRequest, RunRequest, Stored, Unloaded, Wish,
+    Engine, EngineError, LoadError, LoadedRun, ResumeRequest, RunCommand, RunRequest,
 };
 use segue_runtime::library::Library;
-use segue_runtime::store::{RunQuery, RunRow, Runs, Store, StoreError, TakeOver};
+use segue_runtime::store::{RunListing, RunQuery, RunRow, Store, StoreError, TakeOver};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -31,7 +31,7 @@ use super::active::{Active, Asking, Outcome, Questions};
 use super::offer::Offers;
 use super::plans::Unbegun;
 use super::threads::{Threads, tell_panic};
-use crate::observe::{Observing, Origin};
+use crate::observe::{Observers, RequestOrigin};
 
 /// What is served to somebody, at one moment.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ pub struct Served {
 impl Served {
     /// What of it a toolset leaves.
     fn within(&self, toolset: ToolsetBuilder, taken: &BTreeSet<&'static str>) -> Served {
-        let engine = self.engine.within(toolset);
+        let engine = self.engine.with_toolset(toolset);
         let offers = Arc::new(Offers::of(&engine, taken));
         let library = self.library.with_engine(engine.clone());
         Served { engine, offers, library }
@@ -81,7 +81,7 @@ pub struct Hall {
     changes: watch::Sender<u64>,
     /// Changes when runs are left where they are.
     leaving: watch::Sender<bool>,
-    observing: Observing,
+    observing: Observers,
 }
 
 /// A run is about to begin as long as this lives.
@@ -112,7 +112,7 @@ pub struct Wanted {
     /// The id that it gets, where that is decided already; one that is under way is joined.
     pub run_id: Option<Arc<str>>,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: RequestOrigin,
 }
 
 impl Hall {
@@ -124,7 +124,7 @@ impl Hall {
         toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
         taken: BTreeSet<&'static str>,
         threads: Threads,
-        observing: Observing,
+        observing: Observers,
     ) -> Arc<Hall> {
         let offers = Arc::new(Offers::of(&engine, &taken));
         let all = Served { engine, offers, library };
@@ -148,7 +148,7 @@ impl Hall {
     }
 
     /// Those who are told of its runs.
-    pub fn observing(&self) -> &Observing {
+    pub fn observing(&self) -> &Observers {
         &self.observing
     }
 
@@ -218,7 +218,7 @@ impl Hall {
         &self,
         sources: Vec<Source>,
         library: impl FnOnce(&Engine) -> Library,
-    ) -> Vec<Unloaded> {
+    ) -> Vec<LoadError> {
         let before = self.stock();
         let (engine, unloaded) = before.all.engine.with_compositions(sources);
         let library = library(&engine);
@@ -249,13 +249,13 @@ impl Hall {
 
     /// How many runs of somebody are under way here.
     pub fn under_way(&self, who: &Principal) -> usize {
-        self.actives().values().filter(|active| who.sees(active.principal.as_deref())).count()
+        self.actives().values().filter(|active| who.can_see(active.principal.as_deref())).count()
     }
 
     /// A run of theirs that is under way here.
     pub fn active(&self, who: &Principal, run_id: &str) -> Option<Arc<Active>> {
         let active = self.actives().get(run_id).cloned();
-        active.filter(|active| who.sees(active.principal.as_deref()))
+        active.filter(|active| who.can_see(active.principal.as_deref()))
     }
 
     /// Says that a run is about to begin, until it has or never will.
@@ -351,7 +351,7 @@ impl Hall {
             let is_due =
                 !plan.calls_any_of(pending) && now.is_none_or(|now| plan.calls_any_of(now));
             if is_due && engine.has_tools_of(&plan) {
-                self.go_on(&row, Wish::GoOn, TakeOver::Recover, Asking::Later);
+                self.go_on(&row, RunCommand::Resume, TakeOver::Recover, Asking::Later);
                 count += 1;
             }
         }
@@ -361,7 +361,7 @@ impl Hall {
     fn go_on(
         self: &Arc<Hall>,
         row: &RunRow,
-        wish: Wish,
+        wish: RunCommand,
         take_over: TakeOver,
         asking: Asking,
     ) -> Arc<Active> {
@@ -374,11 +374,11 @@ impl Hall {
         let (driven, observing) = (active.clone(), self.observing.clone());
         self.drive(active.clone(), engine.clone(), async move {
             let name = counted(&engine, &driven.composition);
-            let watch = observing.watch(&*driven, name, &Origin::default());
+            let watch = observing.watch(&*driven, name, &RequestOrigin::default());
             let questions = Questions { active: driven.clone() };
-            let only_goes_on = wish == Wish::GoOn;
+            let only_goes_on = wish == RunCommand::Resume;
             let request = ResumeRequest {
-                wish,
+                command: wish,
                 take_over,
                 confirmer: &questions,
                 observer: &watch,
@@ -388,7 +388,7 @@ impl Hall {
             match engine.resume(request).await {
                 // It has ended since it was looked at: how is the answer.
                 Err(EngineError::Store(StoreError::Ended { run_id, .. })) if only_goes_on => {
-                    Ok(engine.stored(&run_id).await?.view())
+                    Ok(engine.load_run(&run_id).await?.view())
                 }
                 Err(EngineError::Store(error @ StoreError::SetAside { .. })) => {
                     tracing::warn!(target: "segue::store", "{error}");
@@ -402,11 +402,16 @@ impl Hall {
 
     /// Goes on with a run of theirs that waits, whose questions are now answered by somebody else. One
     /// that is under way here is joined.
-    pub fn take_up(self: &Arc<Hall>, who: &Principal, run: &Stored, asking: Asking) -> Arc<Active> {
+    pub fn take_up(
+        self: &Arc<Hall>,
+        who: &Principal,
+        run: &LoadedRun,
+        asking: Asking,
+    ) -> Arc<Active> {
         if let Some(active) = self.active(who, &run.row.run_id) {
             return active;
         }
-        self.go_on(&run.row, Wish::GoOn, TakeOver::IfLeft, asking)
+        self.go_on(&run.row, RunCommand::Resume, TakeOver::IfAbandoned, asking)
     }
 
     /// What a run goes on with that was begun by somebody: what their toolset leaves.
@@ -434,7 +439,7 @@ impl Hall {
                     Ok(outcome) => outcome,
                     Err(error) => {
                         tell_panic(&format!("run {}", active.run_id), error);
-                        engine.disown(&active.run_id).await;
+                        engine.release_run(&active.run_id).await;
                         Err(lost(&active.run_id, "Segue itself failed, which is a defect of it"))
                     }
                 },
@@ -463,7 +468,7 @@ impl Hall {
     /// Has a run that waits for a person go on when its time is over, or that of its question: nobody
     /// else would notice.
     async fn set_clock(self: &Arc<Hall>, run_id: Arc<str>, engine: Engine) {
-        let Ok(Some(at_ms)) = engine.goes_on_at(&run_id).await else { return };
+        let Ok(Some(at_ms)) = engine.resumes_at(&run_id).await else { return };
         let (hall, which) = (self.clone(), run_id.clone());
         let mut leaving = self.leaving.subscribe();
         let mut clocks = self.clocks();
@@ -473,7 +478,9 @@ impl Hall {
             let is_over = leaves.await.is_err();
             let row = engine.store().run(&which).await.ok().flatten();
             match row.filter(|row| is_over && row.status == RunStatus::Waiting) {
-                Some(row) => drop(hall.go_on(&row, Wish::GoOn, TakeOver::IfLeft, Asking::Later)),
+                Some(row) => {
+                    drop(hall.go_on(&row, RunCommand::Resume, TakeOver::IfAbandoned, Asking::Later))
+                }
                 None => hall.stop_clock(&which),
             }
         });
@@ -507,24 +514,28 @@ impl Hall {
             Err(StoreError::Damaged { .. }) if !who.may(Right::Admin) => None,
             found => found?,
         };
-        let theirs = found.filter(|row| who.sees(owner(row).as_deref()));
+        let theirs = found.filter(|row| who.can_see(owner(row).as_deref()));
         theirs.ok_or(StoreError::Unknown { run_id })
     }
 
     /// A run of theirs as it is in the store.
-    pub async fn stored(&self, who: &Principal, run_id: &str) -> Result<Stored, EngineError> {
+    pub async fn stored(&self, who: &Principal, run_id: &str) -> Result<LoadedRun, EngineError> {
         let row = self.row(who, run_id).await?;
-        self.everything().engine.stored(&row.run_id).await
+        self.everything().engine.load_run(&row.run_id).await
     }
 
     /// A page of somebody's runs.
-    pub async fn runs(&self, who: &Principal, mut query: RunQuery) -> Result<Runs, StoreError> {
+    pub async fn runs(
+        &self,
+        who: &Principal,
+        mut query: RunQuery,
+    ) -> Result<RunListing, StoreError> {
         if who.may(Right::Admin) {
             return self.store().runs(&query).await;
         }
         query.principal = Some(who.name.clone());
         let found = self.store().runs(&query).await?;
-        Ok(Runs { damaged: Vec::new(), ..found })
+        Ok(RunListing { damaged: Vec::new(), ..found })
     }
 
     /// Ends a run of theirs, wherever it is.
@@ -533,7 +544,7 @@ impl Hall {
         who: &Principal,
         run_id: &str,
     ) -> Result<RunView, EngineError> {
-        self.act(who, run_id, Wish::Cancel { by: who.name.clone() }).await
+        self.act(who, run_id, RunCommand::Cancel { by: who.name.clone() }).await
     }
 
     /// Ends a run that is under way here, whatever it evaluates. Whether that is durable.
@@ -547,7 +558,7 @@ impl Hall {
         self: &Arc<Hall>,
         who: &Principal,
         run_id: &str,
-        wish: Wish,
+        wish: RunCommand,
     ) -> Result<RunView, EngineError> {
         self.act_telling(who, run_id, wish, &watch::Sender::default()).await
     }
@@ -557,21 +568,21 @@ impl Hall {
         self: &Arc<Hall>,
         who: &Principal,
         run_id: &str,
-        wish: Wish,
+        wish: RunCommand,
         recorded: &watch::Sender<bool>,
     ) -> Result<RunView, EngineError> {
         loop {
             let (active, is_recorded) = match (self.active(who, run_id), &wish) {
-                (Some(active), Wish::Cancel { by }) => {
+                (Some(active), RunCommand::Cancel { by }) => {
                     let is_recorded = self.cancel_active(&active, by.clone()).await;
                     (active, is_recorded)
                 }
-                (Some(active), Wish::GoOn) => {
+                (Some(active), RunCommand::Resume) => {
                     let is_recorded = active.begun().await.is_ok();
                     (active, is_recorded)
                 }
                 (Some(active), wish) => {
-                    if !self.everything().engine.tell(&active.run_id, wish).await? {
+                    if !self.everything().engine.send_command(&active.run_id, wish).await? {
                         // It was left meanwhile, because it waits.
                         active.ended().await;
                         continue;
@@ -582,8 +593,10 @@ impl Hall {
                     let row = self.row(who, run_id).await?;
                     // What is over is taken up again only to be taken back.
                     let take_over = match wish {
-                        Wish::RollBack { .. } => TakeOver::Reopen,
-                        Wish::GoOn | Wish::Cancel { .. } | Wish::Decide { .. } => TakeOver::IfLeft,
+                        RunCommand::RollBack { .. } => TakeOver::Reopen,
+                        RunCommand::Resume
+                        | RunCommand::Cancel { .. }
+                        | RunCommand::Decide { .. } => TakeOver::IfAbandoned,
                     };
                     let active = self.go_on(&row, wish.clone(), take_over, Asking::Later);
                     let is_recorded = active.begun().await.is_ok();
@@ -595,9 +608,9 @@ impl Hall {
             }
             match &*active.ended().await {
                 // Somebody else drives it, and is told.
-                Err(EngineError::Store(StoreError::Owned { .. })) if wish != Wish::GoOn => {
+                Err(EngineError::Store(StoreError::Owned { .. })) if wish != RunCommand::Resume => {
                     let engine = self.everything().engine;
-                    if engine.tell(&active.run_id, &wish).await? {
+                    if engine.send_command(&active.run_id, &wish).await? {
                         recorded.send_replace(true);
                         return engine.follow(&active.run_id).await;
                     }
@@ -630,7 +643,7 @@ impl Hall {
     /// us would be told of as a failure of the run. The next start goes on from the journals.
     pub async fn abandon(&self) {
         let active: Vec<Arc<Active>> = self.actives().values().cloned().collect();
-        self.everything().engine.leave();
+        self.everything().engine.stop_all();
         self.leaving.send_replace(true);
         for active in active {
             active.ended().await;

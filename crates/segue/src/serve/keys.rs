@@ -11,7 +11,7 @@ use segue_core::compile::document::read_json_value;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 use segue_runtime::driver::now_ms;
-use segue_runtime::store::{Expect, Item, Shelf, StoreError};
+use segue_runtime::store::{Collection, Precondition, StoreError, StoredItem};
 
 use super::hall::Hall;
 
@@ -57,7 +57,7 @@ pub(super) async fn claim(
         return Err(Unclaimed::Unfit { chars_max: KEY_CHARS_MAX });
     }
     let store = hall.store();
-    let shelves = store.shelves();
+    let shelves = store.key_value();
     let key: Arc<str> = hex_digest(format!("{}\n{key}", who.name).as_bytes()).into();
     let asked = hex_digest(body.to_canonical_json().as_bytes());
     let run_id = hall.new_run_id();
@@ -65,13 +65,14 @@ pub(super) async fn claim(
         ("asked", Value::from(asked.as_str())),
         ("run_id", Value::String(run_id.clone())),
     ]);
-    let item = Item { key: key.clone(), text: text.to_json().into(), version: 0, at_ms: now_ms() };
-    match shelves.keep(Shelf::Answers, &item, Expect::Absent).await {
+    let item =
+        StoredItem { key: key.clone(), text: text.to_json().into(), version: 0, at_ms: now_ms() };
+    match shelves.put(Collection::Answers, &item, Precondition::Absent).await {
         Ok(_) => return Ok(Claim::New(run_id)),
         Err(StoreError::Changed { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let kept = shelves.kept(Shelf::Answers, &key).await?;
+    let kept = shelves.get(Collection::Answers, &key).await?;
     let kept = kept.and_then(|item| read_json_value(&item.text, &hall.limits()).ok());
     let kept = kept.unwrap_or_default();
     if kept.get("asked").and_then(Value::as_str) != Some(&asked) {
@@ -85,5 +86,5 @@ pub(super) async fn claim(
 /// Forgets keys that nobody comes with any more.
 pub async fn forget(hall: &Hall) -> Result<u64, StoreError> {
     let before_ms = now_ms().saturating_sub(hall.limits().served_key_ms);
-    hall.store().shelves().clear(Shelf::Answers, before_ms).await
+    hall.store().key_value().delete_before(Collection::Answers, before_ms).await
 }

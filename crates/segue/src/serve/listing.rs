@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use segue_core::access::Principal;
-use segue_core::expose::{Export, Loss, Unconverted};
-use segue_core::plan::explain::effect_word;
+use segue_core::expose::{ConversionFailure, Export, Loss};
+use segue_core::plan::explain::effect_label;
 use segue_core::tool::{DeclaredRollback, Impact, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, Timestamp};
@@ -101,7 +101,7 @@ pub fn definition(tool: &ToolSpec) -> Value {
     let Value::Object(definition) = tool.definition() else { return Value::Null };
     let mut definition = definition.unwrap_or_clone();
     let mut add = |name: &str, value: Value| drop(definition.insert(name.into(), value));
-    add("effect", effect_word(tool.annotations.impact()).into());
+    add("effect", effect_label(tool.annotations.impact()).into());
     let rollback = match &tool.rollback {
         DeclaredRollback::Unknown => Value::Null,
         DeclaredRollback::NotNeeded => "none".into(),
@@ -138,7 +138,7 @@ pub fn definition(tool: &ToolSpec) -> Value {
 pub struct Report<'a> {
     tools: Value,
     losses: &'a [Loss],
-    errors: &'a [Unconverted],
+    errors: &'a [ConversionFailure],
     /// The tool behind each name.
     names: BTreeMap<&'a str, &'a str>,
 }

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use segue_core::plan::{Declared, Plan};
+use segue_core::plan::{DeclaredCall, Plan};
 use segue_core::tool::{Annotations, Impact, ToolSpec, hex_digest};
 use segue_core::value::{Map, Value};
 use segue_runtime::engine::Engine;
 
-use crate::print::clean;
+use crate::print::escape_control;
 
 /// The longest name that every host takes.
 const NAME_CHARS_MAX: usize = 40;
@@ -179,20 +179,20 @@ fn with_reference(own: Value) -> Value {
 }
 
 fn description(own: &str, plan: &Plan) -> String {
-    let declared = plan.declared();
+    let declared = plan.declared_calls();
     let mut parts: Vec<String> = Vec::new();
-    let own = clean(own.trim()).into_owned();
+    let own = escape_control(own.trim()).into_owned();
     if !own.is_empty() {
         parts.push(own);
     }
-    parts.push(calls(&declared, plan.expands()));
-    if plan.asks_once() {
+    parts.push(calls(&declared, plan.has_expand_step()));
+    if plan.needs_run_consent() {
         parts.push("Asks a person once before it begins.".to_owned());
     } else if declared.iter().any(|call| call.asks) {
         let asking = declared.iter().filter(|call| call.asks).map(|call| call.tool.to_string());
         parts.push(format!("Asks a person before: {}.", some_of(asking.collect())));
     }
-    if plan.approves() {
+    if plan.has_approve_step() {
         parts.push("Asks a person on its way.".to_owned());
     }
     parts.push(rollback(&declared, plan));
@@ -206,9 +206,9 @@ fn description(own: &str, plan: &Plan) -> String {
     format!("{}…\n{rest}", parts[0].chars().take(room).collect::<String>())
 }
 
-fn calls(declared: &[Declared], expands: bool) -> String {
+fn calls(declared: &[DeclaredCall], expands: bool) -> String {
     let named = |takes_back: bool| {
-        let calls = declared.iter().filter(move |call| call.takes_back == takes_back);
+        let calls = declared.iter().filter(move |call| call.is_rollback == takes_back);
         calls.map(|call| format!("{} ({})", call.tool, effect(call.effect))).collect::<Vec<_>>()
     };
     let (mut forward, undos) = (named(false), named(true));
@@ -241,13 +241,13 @@ pub(super) fn effect(effect: Impact) -> &'static str {
     }
 }
 
-fn rollback(declared: &[Declared], plan: &Plan) -> String {
+fn rollback(declared: &[DeclaredCall], plan: &Plan) -> String {
     if plan.impact() <= Impact::Reads {
         return "Changes nothing.".to_owned();
     }
     let lasting: Vec<String> =
-        declared.iter().filter(|call| !call.is_undoable).map(|c| c.tool.to_string()).collect();
-    match (plan.takes_back(), lasting.is_empty() && !plan.expands()) {
+        declared.iter().filter(|call| !call.can_roll_back).map(|c| c.tool.to_string()).collect();
+    match (plan.rolls_back_on_failure(), lasting.is_empty() && !plan.has_expand_step()) {
         (true, true) => "When a step fails, everything done before is rolled back.".to_owned(),
         (true, false) if lasting.is_empty() => {
             "When a step fails, what can be rolled back is.".to_owned()

@@ -70,7 +70,7 @@ const PLANNED: &str = r#"{"type":"object","properties":{"request_id":{"type":"st
 pub const OWN: &[Own] = &[
     Own {
         name: "composition_create_template",
-        right: Right::Change,
+        right: Right::Write,
         description: "Keeps a composition as a template under an id, after checking it. Runs nothing.",
         input: r#"{"type":"object","properties":{"id":{"type":"string","description":"small letters, digits, - and _"},"name":{"type":"string"},"description":{"type":"string"},"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"},"metadata":{"type":"object"},"replace":{"type":"boolean","default":false}},"required":["id","composition"],"additionalProperties":false}"#,
         output: TEMPLATE,
@@ -78,7 +78,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_delete_template",
-        right: Right::Change,
+        right: Right::Write,
         description: "Forgets a template.",
         input: TEMPLATE_ID,
         output: r#"{"type":"object","properties":{"id":{"type":"string"},"deleted":{"type":"boolean"}},"required":["id","deleted"]}"#,
@@ -94,7 +94,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_get_template",
-        right: Right::Look,
+        right: Right::Read,
         description: "A template, with its composition.",
         input: TEMPLATE_ID,
         output: TEMPLATE,
@@ -102,7 +102,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_list_templates",
-        right: Right::Look,
+        right: Right::Read,
         description: "The templates: compositions to start from, with how often they were used and how well that went.",
         input: r#"{"type":"object","properties":{"search":{"type":"string","description":"words that it should have"}},"additionalProperties":false}"#,
         output: r#"{"type":"object","properties":{"templates":{"type":"array","items":{"type":"object"}}},"required":["templates"]}"#,
@@ -110,7 +110,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "composition_validate",
-        right: Right::Look,
+        right: Right::Read,
         description: "Checks a composition without running anything: every mistake at its line with a suggestion, and when there is none, the plan: order, effects and what can be rolled back.",
         input: r#"{"type":"object","properties":{"composition":{"type":["object","string"],"description":"the composition, as an object or as YAML or JSON text"}},"required":["composition"],"additionalProperties":false}"#,
         output: r#"{"type":"object","properties":{"ok":{"type":"boolean"},"diagnostics":{"type":"array","items":{"type":"object"}},"plan":{"type":"object"}},"required":["ok","diagnostics"]}"#,
@@ -134,7 +134,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "plan_get",
-        right: Right::Look,
+        right: Right::Read,
         description: "A plan of plan_ask: the calls, how it stands (pending, in-progress, completed or failed) and, when it was executed, its result. By its id, or the last one of a request.",
         input: r#"{"type":"object","properties":{"plan_id":{"type":"string"},"request_id":{"type":"string"}},"additionalProperties":false}"#,
         output: PLANNED,
@@ -150,7 +150,7 @@ pub const OWN: &[Own] = &[
     },
     Own {
         name: "run_get",
-        right: Right::Look,
+        right: Right::Read,
         description: "How a run stands and, when it is over, its result. With wait_ms it waits so long for the end.",
         input: r#"{"type":"object","properties":{"run_id":{"type":"string"},"wait_ms":{"type":"integer","minimum":0,"maximum":45000,"default":0},"steps":{"type":"boolean","default":false,"description":"with every step"}},"required":["run_id"],"additionalProperties":false}"#,
         output: RUN,
@@ -212,7 +212,7 @@ impl Own {
 }
 
 fn schema(text: &str) -> Value {
-    let node = segue_core::compile::document::read_own_json(text);
+    let node = segue_core::compile::document::read_trusted_json(text);
     node.map(|node| node.to_value()).expect("our schemas are JSON")
 }
 
@@ -310,7 +310,7 @@ impl Desk<'_> {
         let mut answer =
             vec![("ok", Value::Bool(plan.is_some())), ("diagnostics", Value::from(findings))];
         if let Some(plan) = plan {
-            answer.push(("plan", json_of(&PlanView::of(&plan))));
+            answer.push(("plan", json_of(&PlanView::from_plan(&plan))));
         }
         self.told(Value::object(answer))
     }
@@ -334,7 +334,7 @@ fn shown(finding: &Diagnostic, source: &Source) -> Value {
 
 pub(super) fn json_of(view: &impl serde::Serialize) -> Value {
     let text = serde_json::to_string(view).unwrap_or_default();
-    let node = segue_core::compile::document::read_own_json(&text);
+    let node = segue_core::compile::document::read_trusted_json(&text);
     node.map(|node| node.to_value()).unwrap_or_default()
 }
 

@@ -9,10 +9,12 @@ use segue_core::access::Principal;
 use segue_core::id::is_composition_name;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
+use segue_core::planner::{PlanState, StoredPlan};
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunView, Timestamp};
-use segue_core::words::{PlanRecord, PlanState};
-use segue_runtime::engine::{AskRequest, EngineError, PlanError, Planned, Reuse, is_request_id};
+use segue_runtime::engine::{
+    EngineError, Planned, PlanningError, PlanningRequest, Reuse, is_request_id,
+};
 use serde::Serialize;
 
 use super::acting::seen;
@@ -33,7 +35,7 @@ pub struct Kept {
 #[derive(Debug)]
 pub enum Unbegun {
     /// The plan is not to be had.
-    Plan(PlanError),
+    Plan(PlanningError),
     /// Too much is going on.
     Busy(String),
     /// Its beginning could not be written.
@@ -60,8 +62,8 @@ pub struct PlanOffer {
     pub created_at: Timestamp,
 }
 
-impl From<&PlanRecord> for PlanOffer {
-    fn from(record: &PlanRecord) -> PlanOffer {
+impl From<&StoredPlan> for PlanOffer {
+    fn from(record: &StoredPlan) -> PlanOffer {
         let created_at = Timestamp(record.created_ms);
         PlanOffer { plan_id: record.plan_id.clone(), query: record.query.clone(), created_at }
     }
@@ -79,13 +81,13 @@ pub struct Made {
 #[derive(Debug)]
 pub struct Unmade {
     /// Why.
-    pub error: PlanError,
+    pub error: PlanningError,
     /// Plans that worked for words like these.
     pub used_before: Vec<PlanOffer>,
 }
 
-impl From<PlanError> for Unmade {
-    fn from(error: PlanError) -> Unmade {
+impl From<PlanningError> for Unmade {
+    fn from(error: PlanningError) -> Unmade {
         Unmade { error, used_before: Vec::new() }
     }
 }
@@ -96,14 +98,14 @@ impl Hall {
         &self,
         who: &Principal,
         plan_id: &Arc<str>,
-    ) -> Result<PlanRecord, PlanError> {
+    ) -> Result<StoredPlan, PlanningError> {
         let record = self.everything().engine.plan_record(plan_id).await?;
-        let theirs = Some(record).filter(|record| who.sees(record.principal.as_deref()));
-        theirs.ok_or_else(|| PlanError::NotFound(plan_id.clone()))
+        let theirs = Some(record).filter(|record| who.can_see(record.principal.as_deref()));
+        theirs.ok_or_else(|| PlanningError::NotFound(plan_id.clone()))
     }
 
     /// A plan of theirs by its id, or the last one of a request of theirs by that.
-    pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<PlanRecord, PlanError> {
+    pub async fn find_plan(&self, who: &Principal, id: &str) -> Result<StoredPlan, PlanningError> {
         let id: Arc<str> = id.into();
         if is_request_id(&id) {
             return self.plan_of_request(who, &id).await;
@@ -116,9 +118,9 @@ impl Hall {
         &self,
         who: &Principal,
         request_id: &Arc<str>,
-    ) -> Result<PlanRecord, PlanError> {
+    ) -> Result<StoredPlan, PlanningError> {
         let last = self.plans_of_request(who, request_id).await?.pop();
-        last.ok_or_else(|| PlanError::NoPlanFor(request_id.clone()))
+        last.ok_or_else(|| PlanningError::NoPlanFor(request_id.clone()))
     }
 
     /// The plans of a request of theirs, the first one first.
@@ -126,19 +128,23 @@ impl Hall {
         &self,
         who: &Principal,
         request_id: &Arc<str>,
-    ) -> Result<Vec<PlanRecord>, PlanError> {
+    ) -> Result<Vec<StoredPlan>, PlanningError> {
         let mut records = self.everything().engine.plans_of_request(request_id).await?;
-        records.retain(|record| who.sees(record.principal.as_deref()));
+        records.retain(|record| who.can_see(record.principal.as_deref()));
         if records.is_empty() {
-            return Err(PlanError::NoPlanFor(request_id.clone()));
+            return Err(PlanningError::NoPlanFor(request_id.clone()));
         }
         Ok(records)
     }
 
     /// The plans of somebody, newest first, so many at most.
-    pub async fn plans(&self, who: &Principal, limit: usize) -> Result<Vec<PlanRecord>, PlanError> {
+    pub async fn plans(
+        &self,
+        who: &Principal,
+        limit: usize,
+    ) -> Result<Vec<StoredPlan>, PlanningError> {
         let mut records = self.everything().engine.plans(usize::MAX).await?;
-        records.retain(|record| who.sees(record.principal.as_deref()));
+        records.retain(|record| who.can_see(record.principal.as_deref()));
         records.truncate(limit);
         Ok(records)
     }
@@ -149,8 +155,8 @@ pub async fn used_before(
     hall: &Hall,
     who: &Principal,
     query: &str,
-) -> Result<Vec<PlanOffer>, PlanError> {
-    let found = hall.served(who).engine.used_by(Some(who), query).await?;
+) -> Result<Vec<PlanOffer>, PlanningError> {
+    let found = hall.served(who).engine.similar_plans_for(Some(who), query).await?;
     Ok(found.iter().map(PlanOffer::from).collect())
 }
 
@@ -168,8 +174,9 @@ pub async fn ask(hall: &Hall, who: &Principal, args: &Value) -> Result<Made, Unm
     let query = text("query").unwrap_or_default();
     let used_before = used_before(hall, who, &query).await?;
     let (request_id, by) = (text("request_id"), Some(who.clone()));
-    let request = AskRequest { request_id, reuse, who: by, ..AskRequest::new(query) };
-    match hall.served(who).engine.ask(request).await {
+    let request =
+        PlanningRequest { request_id, reuse, principal: by, ..PlanningRequest::new(query) };
+    match hall.served(who).engine.create_plan(request).await {
         Ok(planned) => Ok(Made { planned, used_before }),
         Err(error) => Err(Unmade { error, used_before }),
     }
@@ -186,18 +193,18 @@ pub async fn begin(
     let run_id = wanted.run_id.clone().unwrap_or_else(|| engine.new_run_id());
     // Whoever looks at the plan between its being taken and the run's beginning is told the truth.
     let _announced = hall.announce(run_id.clone());
-    let taken = engine.take_plan(&kept.plan_id, kept.again, run_id).await;
+    let taken = engine.claim_plan(&kept.plan_id, kept.again, run_id).await;
     let taken = taken.map_err(Unbegun::Plan)?;
     wanted.run_id.clone_from(&taken.now.run_id);
     let begun = hall.start(who, wanted).await;
     if begun.is_err() {
-        engine.give_plan_back(taken).await;
+        engine.release_plan(taken).await;
     }
     begun
 }
 
 /// A plan as it stands. One whose run begins here is being executed, whatever the journal says yet.
-pub fn standing(hall: &Hall, who: &Principal, mut record: PlanRecord) -> PlanRecord {
+pub fn standing(hall: &Hall, who: &Principal, mut record: StoredPlan) -> StoredPlan {
     let begins =
         |run_id: &Arc<str>| hall.active(who, run_id).is_some() || hall.is_announced(run_id);
     if record.run_id.as_ref().is_some_and(begins) {
@@ -212,7 +219,7 @@ pub async fn listed(
     who: &Principal,
     request_id: Option<&str>,
     state: Option<PlanState>,
-) -> Result<Vec<PlanRecord>, PlanError> {
+) -> Result<Vec<StoredPlan>, PlanningError> {
     let records = match request_id {
         Some(request_id) => hall.plans_of_request(who, &request_id.into()).await?,
         None => hall.plans(who, usize::MAX).await?,
@@ -222,14 +229,14 @@ pub async fn listed(
 }
 
 /// The run that executed a plan, or does; nothing when it is forgotten.
-pub async fn result_of(hall: &Hall, who: &Principal, record: &PlanRecord) -> Option<RunView> {
+pub async fn result_of(hall: &Hall, who: &Principal, record: &StoredPlan) -> Option<RunView> {
     let stored = hall.stored(who, record.run_id.as_deref()?).await.ok()?;
     Some(seen(hall, who, &stored))
 }
 
 /// A plan as a composition of this name.
 pub fn written(
-    record: &PlanRecord,
+    record: &StoredPlan,
     name: Option<&str>,
     limits: &Limits,
 ) -> Result<Arc<str>, Unwritten> {
@@ -275,7 +282,7 @@ impl Desk<'_> {
         Ok((plan, Kept { plan_id: record.plan_id, again }))
     }
 
-    async fn record(&self, args: &Value) -> Result<PlanRecord, Told> {
+    async fn record(&self, args: &Value) -> Result<StoredPlan, Told> {
         let id = |name: &str| args.get(name).and_then(Value::as_str).map(Arc::<str>::from);
         let found = match (id("plan_id"), id("request_id")) {
             (Some(plan_id), None) => self.hall.plan_record(self.who, &plan_id).await,
@@ -290,14 +297,14 @@ fn planned_value(Made { planned, used_before }: &Made) -> Value {
     let value = value_of(&planned.record);
     let Value::Object(members) = &value else { return value };
     let mut members = (**members).clone();
-    members.insert("checked".into(), json_of(&PlanView::of(&planned.plan)));
+    members.insert("checked".into(), json_of(&PlanView::from_plan(&planned.plan)));
     if !used_before.is_empty() {
         members.insert("used_before".into(), json_of(used_before));
     }
     members.into()
 }
 
-fn value_of(record: &PlanRecord) -> Value {
+fn value_of(record: &StoredPlan) -> Value {
     json_of(&record.view(true))
 }
 
@@ -311,18 +318,18 @@ fn unmade_error(unmade: &Unmade) -> Told {
 }
 
 /// Why there is no plan, in words that a model can go on from.
-pub fn plan_error(error: &PlanError) -> Told {
+pub fn plan_error(error: &PlanningError) -> Told {
     Told::error(error_text(error))
 }
 
-fn error_text(error: &PlanError) -> String {
+fn error_text(error: &PlanningError) -> String {
     let mut text = format!("{error} [{}]", error.code());
     if let Some(help) = error.help() {
         let _ = write!(text, " ({help})");
     }
     let findings = match error {
-        PlanError::Unplanned(unplanned) => &unplanned.findings[..],
-        PlanError::Unsound { findings, .. } => findings,
+        PlanningError::Unplanned(unplanned) => &unplanned.findings[..],
+        PlanningError::InvalidPlan { findings, .. } => findings,
         _ => &[],
     };
     for finding in findings {
@@ -339,14 +346,14 @@ mod tests {
     use std::task::Poll;
 
     use segue_core::compile::source::Source;
+    use segue_core::planner::{PlanOrigin as Made, PlanningCost};
     use segue_core::run::Options;
-    use segue_core::words::{Cost, Origin as Made};
     use segue_runtime::engine::Engine;
     use segue_runtime::library::Library;
-    use segue_runtime::store::{Expect, Item, Shelf};
+    use segue_runtime::store::{Collection, Precondition, StoredItem};
 
     use super::*;
-    use crate::observe::{Observing, Origin};
+    use crate::observe::{Observers, RequestOrigin};
     use crate::serve::active::Asking;
     use crate::serve::threads::Threads;
 
@@ -358,26 +365,31 @@ mod tests {
     async fn a_plan_that_is_taken_is_in_progress() {
         let (engine, _) = Engine::builder().build();
         let who = Principal::administrator("ada");
-        let record = PlanRecord {
+        let record = StoredPlan {
             request_id: "req_1".into(),
             plan_id: "plan_1".into(),
             version: 1,
             query: "echo".into(),
             state: PlanState::Pending,
             created_ms: 0,
-            origin: Made::Model { model: "m".into(), cost: Cost::default() },
+            origin: Made::Model { model: "m".into(), cost: PlanningCost::default() },
             run_id: None,
             document: json_of(&serde_json::from_str::<serde_json::Value>(PLAN).unwrap()),
             warnings: Vec::new(),
             principal: None,
         };
         let text = serde_json::to_string(&record).unwrap().into();
-        let item = Item { key: record.plan_id.clone(), text, version: 0, at_ms: 0 };
-        engine.store().shelves().keep(Shelf::Plans, &item, Expect::Absent).await.unwrap();
+        let item = StoredItem { key: record.plan_id.clone(), text, version: 0, at_ms: 0 };
+        engine
+            .store()
+            .key_value()
+            .put(Collection::Plans, &item, Precondition::Absent)
+            .await
+            .unwrap();
         // Runs are driven on something that never moves.
         let idle = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (library, _) = Library::new(engine.clone(), Vec::new());
-        let (taken, observing) = (BTreeSet::new(), Observing::default());
+        let (taken, observing) = (BTreeSet::new(), Observers::default());
         let hall = Hall::new(
             engine.clone(),
             library,
@@ -397,11 +409,11 @@ mod tests {
 
         let run_id = engine.new_run_id();
         let announced = hall.announce(run_id.clone());
-        let given = engine.take_plan(&record.plan_id, false, run_id).await.unwrap();
+        let given = engine.claim_plan(&record.plan_id, false, run_id).await.unwrap();
         assert_eq!(state().await, PlanState::InProgress);
         drop(announced);
         assert_eq!(state().await, PlanState::Failed, "nobody begins it");
-        engine.give_plan_back(given).await;
+        engine.release_plan(given).await;
 
         let source =
             Source::new("c", "name: c\nsteps: [ { id: a, approve: { message: go on? } } ]\n");
@@ -412,7 +424,7 @@ mod tests {
             options: Options::default(),
             asking: Asking::Later,
             run_id: None,
-            origin: Origin::default(),
+            origin: RequestOrigin::default(),
         };
         let kept = Kept { plan_id: record.plan_id.clone(), again: false };
         let mut begun = pin!(begin(&hall, &who, &kept, wanted));

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use segue_core::plan::{Declared, Plan};
-use segue_core::run::{Question, QuestionKind, Run, UndoCall};
+use segue_core::plan::{DeclaredCall, Plan};
+use segue_core::run::{Question, QuestionKind, RollbackCall, Run};
 use segue_core::schema::Schema;
 use segue_core::tool::Impact;
 use segue_core::value::Value;
@@ -12,7 +12,7 @@ use segue_core::view::WaitView;
 use segue_runtime::driver::Decision;
 
 use super::offer::effect;
-use crate::print::clean;
+use crate::print::escape_control;
 
 /// What of arguments is shown to a person.
 const ARGUMENTS_CHARS_MAX: usize = 4_000;
@@ -31,7 +31,7 @@ impl Form {
     #[must_use]
     pub fn again(self, unfit: Option<&String>) -> Form {
         let Some(unfit) = unfit else { return self };
-        Form { message: format!("{}\n{}", clean(unfit), self.message), ..self }
+        Form { message: format!("{}\n{}", escape_control(unfit), self.message), ..self }
     }
 }
 
@@ -47,7 +47,7 @@ pub enum Reply {
 }
 
 /// The one question of an atomic composition, before anything is called.
-pub fn consent(composition: &str, input: &Value, calls: &[Declared]) -> Form {
+pub fn consent(composition: &str, input: &Value, calls: &[DeclaredCall]) -> Form {
     let message = format!(
         "`{composition}` wants to run, all of it at once, with\n{}\n{}May it?",
         shown(input),
@@ -57,15 +57,15 @@ pub fn consent(composition: &str, input: &Value, calls: &[Declared]) -> Form {
 }
 
 /// What may be called, and what it does; then what takes that back.
-pub fn listed(calls: &[Declared]) -> String {
+pub fn listed(calls: &[DeclaredCall]) -> String {
     let mut text = String::new();
-    let (undos, forward): (Vec<_>, Vec<_>) = calls.iter().partition(|call| call.takes_back);
+    let (undos, forward): (Vec<_>, Vec<_>) = calls.iter().partition(|call| call.is_rollback);
     for (title, calls) in [("It may call", forward), ("To take that back, it may call", undos)] {
         if !calls.is_empty() {
             let _ = writeln!(text, "{title}:");
         }
         for call in calls {
-            let lasting = if call.is_undoable { "" } else { ", cannot be undone" };
+            let lasting = if call.can_roll_back { "" } else { ", cannot be undone" };
             let _ = writeln!(text, "- {}: {}{lasting}", call.tool, effect(call.effect));
             for arguments in &call.arguments {
                 let _ = writeln!(text, "  with {}", on_one_line(arguments));
@@ -76,8 +76,8 @@ pub fn listed(calls: &[Declared]) -> String {
 }
 
 /// What would take a call back, where it is allowed with it.
-pub fn undo_words(undo: Option<&UndoCall>) -> String {
-    let Some(UndoCall { tool, args, .. }) = undo else { return String::new() };
+pub fn undo_words(undo: Option<&RollbackCall>) -> String {
+    let Some(RollbackCall { tool, args, .. }) = undo else { return String::new() };
     format!("If a later step fails, `{tool}` takes it back with\n{}\n", shown(args))
 }
 
@@ -101,14 +101,14 @@ pub fn asked(wait: &WaitView) -> String {
     // The words of a run and of a call are ours; those of an approval are its composition's.
     let mut text = match wait.kind {
         "approval" => quoted(&wait.message),
-        _ => clean(&wait.message).into_owned(),
+        _ => escape_control(&wait.message).into_owned(),
     };
     if let (true, Some(input)) = (wait.kind == "run", Some(&wait.args).filter(|it| !it.is_null())) {
         let _ = write!(text, "\nit runs with {}", shown(input));
     }
     for covered in &wait.covers {
-        let what = if covered.takes_back { "to take that back: " } else { "" };
-        let lasting = if covered.can_be_undone { "" } else { ", cannot be undone" };
+        let what = if covered.is_rollback { "to take that back: " } else { "" };
+        let lasting = if covered.can_roll_back { "" } else { ", cannot be undone" };
         let _ = write!(text, "\n- {what}{}: {}{lasting}", covered.tool, effect(covered.effect));
         if let Some(arguments) = &covered.arguments {
             let _ = write!(text, ", with {}", on_one_line(arguments));
@@ -122,7 +122,14 @@ pub fn form(composition: &str, question: &Question) -> Form {
     let step = &question.step;
     match &question.kind {
         QuestionKind::Run { composition, input, calls } => consent(composition, input, calls),
-        QuestionKind::Call { tool, args, effect, is_undoable, parts, undo } => Form {
+        QuestionKind::Call {
+            tool,
+            args,
+            effect,
+            can_roll_back: is_undoable,
+            parts,
+            rollback: undo,
+        } => Form {
             message: format!(
                 "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}{}{}May it?",
                 shown(args),
@@ -248,13 +255,13 @@ fn fitting(value: &Value, write: impl Fn(&Value) -> String) -> String {
     let whole = write(value);
     let fits = |text: &String| text.chars().count() <= ARGUMENTS_CHARS_MAX;
     if fits(&whole) {
-        return clean(&whole).into_owned();
+        return escape_control(&whole).into_owned();
     }
     let shorter =
         SHORTER.iter().map(|(chars, items)| write(&shortened(value, *chars, *items, true)));
     let text = shorter.clone().find(fits).or_else(|| shorter.last()).unwrap_or_default();
     let cut: String = text.chars().take(ARGUMENTS_CHARS_MAX).collect();
-    format!("{}\n… (shortened, {} bytes in all)", clean(&cut), whole.len())
+    format!("{}\n… (shortened, {} bytes in all)", escape_control(&cut), whole.len())
 }
 
 /// How many characters of a text and how many items of a list are left, in one attempt after the other.
@@ -291,7 +298,7 @@ fn shortened(value: &Value, chars_max: usize, items_max: usize, is_top: bool) ->
 
 /// A foreign text of several lines, marked so that none of them looks like one of ours.
 pub(crate) fn quoted(text: &str) -> String {
-    let text = clean(text);
+    let text = escape_control(text);
     if !text.contains('\n') {
         return text.into_owned();
     }

@@ -10,7 +10,7 @@ use segue_runtime::engine::EngineError;
 
 use super::content::{Piece, pieces};
 use super::question::asked;
-use crate::print::clean;
+use crate::print::escape_control;
 
 /// What of a result that is too large is shown.
 const PREVIEW_CHARS: usize = 1_000;
@@ -196,7 +196,7 @@ pub fn reference_schema() -> Value {
 /// A run as a value: what every surface shows of it, with its steps on demand.
 pub fn run_value(view: &RunView, with_steps: bool) -> Value {
     let text = serde_json::to_string(view).unwrap_or_default();
-    let whole = segue_core::compile::document::read_own_json(&text);
+    let whole = segue_core::compile::document::read_trusted_json(&text);
     let Ok(whole) = whole.map(|node| node.to_value()) else { return Value::Null };
     let Value::Object(members) = whole else { return whole };
     let keep = |name: &str| match name {
@@ -220,7 +220,7 @@ fn failure(view: &RunView, can_ask: bool) -> String {
             (Some(step), None) => format!("step `{step}`: "),
             _ => String::new(),
         };
-        let _ = write!(text, "- {place}{} [{}", clean(&error.message), error.code);
+        let _ = write!(text, "- {place}{} [{}", escape_control(&error.message), error.code);
         if error.attempts > 1 {
             let _ = write!(text, ", {} attempts", error.attempts);
         }
@@ -232,7 +232,7 @@ fn failure(view: &RunView, can_ask: bool) -> String {
         }
         text.push_str("]\n");
         if let Some(hint) = hint(error, &view.name, can_ask) {
-            let _ = writeln!(text, "  {}", clean(&hint));
+            let _ = writeln!(text, "  {}", escape_control(&hint));
         }
     }
     let of_status = |status: StepStatus| {
@@ -265,7 +265,7 @@ fn failure(view: &RunView, can_ask: bool) -> String {
         );
     }
     for warning in &view.warnings {
-        let _ = writeln!(text, "Note: {}", clean(warning));
+        let _ = writeln!(text, "Note: {}", escape_control(warning));
     }
     if !view.output.is_null() && view.output != Value::empty_object() {
         let output: String = view.output.to_json().chars().take(PREVIEW_CHARS * 4).collect();

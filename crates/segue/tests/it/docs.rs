@@ -12,7 +12,7 @@ use std::process::Output;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::compile::document::{Budget, Node, read};
+use segue_core::compile::document::{Node, ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, DiagnosticView};
 use segue_core::id::ToolId;
@@ -327,7 +327,7 @@ fn what_the_pages_show_with_built_in_tools_is_found_by_the_program() {
 fn catalog() -> Catalog {
     let text = fs::read_to_string(corpus().join("tools.yaml")).unwrap();
     let source = Source::new("tools.yaml", text);
-    let root = read(&source, Budget::for_documents(&Limits::default())).unwrap();
+    let root = read(&source, ReadLimits::for_documents(&Limits::default())).unwrap();
     Catalog::new(root.get("tools").unwrap().items().iter().map(|tool| Arc::new(spec(tool))))
 }
 

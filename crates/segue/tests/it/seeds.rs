@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use segue_core::compile::document::{Budget, read};
+use segue_core::compile::document::{ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 
@@ -31,7 +31,7 @@ fn folders() -> Vec<PathBuf> {
 
 fn value_of(file: &Path) -> Json {
     let source = Source::new(file.display().to_string(), fs::read_to_string(file).unwrap());
-    let node = read(&source, Budget::for_documents(&Limits::default()));
+    let node = read(&source, ReadLimits::for_documents(&Limits::default()));
     Json::from(&node.unwrap_or_else(|wrong| panic!("{}: {wrong:?}", file.display())).to_value())
 }
 

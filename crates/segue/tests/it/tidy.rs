@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use segue_core::compile::document::{Budget, read};
+use segue_core::compile::document::{ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
@@ -194,7 +194,7 @@ fn the_schemas_of_tests_accept_tests_and_nothing_else() {
 /// The value of a composition's text.
 fn value_of(file: &Path) -> Json {
     let source = Source::new(file.display().to_string(), fs::read_to_string(file).unwrap());
-    let node = read(&source, Budget::for_documents(&Limits::default()));
+    let node = read(&source, ReadLimits::for_documents(&Limits::default()));
     Json::from(&node.unwrap_or_else(|wrong| panic!("{}: {wrong:?}", shown(file))).to_value())
 }
 

@@ -20,7 +20,7 @@ pub(super) fn check(composition: &Composition) -> Vec<Diagnostic> {
     }
     composition.body.walk_calls(&mut |call| {
         let Some(tool) = &call.tool else { return };
-        if !guards.allow(&tool.id) {
+        if !guards.allows(&tool.id) {
             findings.push(forbidden(&call.name, call.name_span));
         }
     });

@@ -5,21 +5,21 @@
 //! function; all findings come at once.
 
 mod guards;
+mod observed;
 mod order;
 mod parameters;
 mod plan;
-mod practice;
 mod program;
 mod tools;
 
 use super::document::Node;
-use super::resolve::soften;
+use super::resolve::downgrade_to_warnings;
 use super::source::{Source, Span};
 use super::typing::{CallTyping, Typing};
 use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall, Unresolved};
-use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
-use crate::expr::{Expr, Finding, Kind, Template, TypeScope};
-use crate::types::{Field, Type};
+use crate::diagnostic::{Code, Diagnostic, Severity, nearest_name};
+use crate::expr::{AstKind, Expr, Finding, Template, TypeScope};
+use crate::types::{FieldLookup, Type};
 use crate::value::Value;
 
 pub(super) use order::check as check_circles;
@@ -31,14 +31,14 @@ pub(super) fn check(composition: &Composition, source: &Source, root: &Node) -> 
     let mut findings = order::check(composition);
     let typing = Typing::new(composition);
     let surely = types(composition, source, root, &typing);
-    let likely = practice::by_earlier_calls(composition, &surely, |typing| {
+    let likely = observed::check_observed(composition, &surely, |typing| {
         types(composition, source, root, typing)
     });
     findings.extend(surely);
     findings.extend(likely);
     findings.extend(tools::recursion(composition));
     findings.extend(tools::probes(composition));
-    findings.extend(practice::check(composition, &typing));
+    findings.extend(observed::check(composition, &typing));
     findings.extend(program::check(composition, root));
     findings.extend(guards::check(composition));
     findings
@@ -51,7 +51,7 @@ fn types(
     root: &Node,
     typing: &Typing<'_>,
 ) -> Vec<Diagnostic> {
-    let schemas = parameters::Cache::default();
+    let schemas = parameters::SchemaCache::default();
     let keeps = composition.unresolved == Unresolved::Keep;
     let mut checker = Checker { source, root, typing, keeps, findings: Vec::new(), schemas };
     composition.body.walk(&mut |step| checker.step(step));
@@ -70,7 +70,7 @@ struct Checker<'a> {
     /// Whether arguments keep references that have no value.
     keeps: bool,
     findings: Vec<Diagnostic>,
-    schemas: parameters::Cache,
+    schemas: parameters::SchemaCache,
 }
 
 impl Checker<'_> {
@@ -165,18 +165,20 @@ impl Checker<'_> {
         let mapped = node.get("on_success").and_then(|node| node.get("map_outputs"));
         let value = self.typing.value(step.index);
         for member in mapped.map_or(&[][..], Node::members) {
-            let Field::Undeclared { surely: true, declared } = value.field(&member.key) else {
+            let FieldLookup::Undeclared { surely: true, declared } = value.field(&member.key)
+            else {
                 continue;
             };
             // `.` is the whole value; the rest may also be found in the value's `data`.
-            let in_data = matches!(value.field("data"), Field::Undeclared { surely: true, .. });
+            let in_data =
+                matches!(value.field("data"), FieldLookup::Undeclared { surely: true, .. });
             if &*member.key == "." || !in_data {
                 continue;
             }
             let message = format!("the value of `{}` has no `{}` to map", step.id, member.key);
             let finding = Diagnostic::warning(Code::UnknownPath, message, member.key_span);
             let inner = super::resolve::unquoted(self.source, member.key_span);
-            let near = nearest(&member.key, declared.iter().map(|name| &**name));
+            let near = nearest_name(&member.key, declared.iter().map(|name| &**name));
             self.findings.push(match near {
                 Some(near) => finding.fix(inner, near),
                 None => finding.help(format!("it has `{}`", declared.join("`, `"))),
@@ -188,7 +190,7 @@ impl Checker<'_> {
         let known = self.findings.len();
         self.template(&call.parameters.template, scope);
         if self.keeps {
-            soften(&mut self.findings[known..]);
+            downgrade_to_warnings(&mut self.findings[known..]);
         }
         if let Some(tool) = call.tool.clone() {
             parameters::check(self, call, &tool, scope);
@@ -210,14 +212,14 @@ impl Checker<'_> {
         let source = self.source;
         self.findings.extend(found.into_iter().map(|finding| diagnostic(source, expr, finding)));
         let Some(reason) = ty.conflict(&Type::Bool) else { return };
-        let span = expr.place().locate(source, expr.ast().at);
+        let span = expr.location().locate(source, expr.ast().at);
         let mut finding = Diagnostic::error(
             Code::TypeMismatch,
             format!("{what} must be true or false: {reason}"),
             span,
         );
         finding.help = Some(match &expr.ast().kind {
-            Kind::Const(Value::String(_)) => {
+            AstKind::Const(Value::String(_)) => {
                 "write the condition without quotes around it".to_owned()
             }
             _ => format!("compare it with something, such as `{{{{ {} != … }}}}`", expr.text()),
@@ -229,14 +231,14 @@ impl Checker<'_> {
     fn template_span(&self, template: &Template, otherwise: Span) -> Span {
         let mut span = None;
         template.exprs(&mut |expr| {
-            span.get_or_insert_with(|| expr.place().locate(self.source, expr.ast().at));
+            span.get_or_insert_with(|| expr.location().locate(self.source, expr.ast().at));
         });
         span.unwrap_or(otherwise)
     }
 }
 
 fn diagnostic(source: &Source, expr: &Expr, finding: Finding) -> Diagnostic {
-    let span = expr.place().locate(source, finding.at);
+    let span = expr.location().locate(source, finding.at);
     let mut diagnostic = match finding.severity {
         Severity::Error => Diagnostic::error(finding.code, finding.message, span),
         Severity::Warning => Diagnostic::warning(finding.code, finding.message, span),

@@ -7,7 +7,7 @@ use super::Checker;
 use crate::compile::document::{Member, Node, NodeKind};
 use crate::compile::source::Span;
 use crate::composition::ToolCall;
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::expr::{Template, TypeScope};
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
@@ -17,7 +17,7 @@ use crate::value::{Map, Shared, Value};
 /// Parts of tools' schemas that were compiled, by the address of the part. The tools outlive the
 /// check, so an address stays what it was.
 #[derive(Default)]
-pub(super) struct Cache(BTreeMap<usize, Schema>);
+pub(super) struct SchemaCache(BTreeMap<usize, Schema>);
 
 /// Words of a schema that the type alone decides, or that decide nothing.
 const DECIDED_BY_TYPE: &[&str] =
@@ -30,7 +30,7 @@ pub(super) fn check(
     scope: &dyn TypeScope,
 ) {
     let root = tool.input.json();
-    let mut walk = Walk { checker, tool, root, scope, name_span: call.name_span };
+    let mut walk = ParameterWalk { checker, tool, root, scope, name_span: call.name_span };
     let given = call.parameters.span != call.name_span;
     match walk.checker.root.find(call.parameters.span).filter(|_| given) {
         Some(node) => walk.value(&call.parameters.template, node, root, &mut Vec::new()),
@@ -41,7 +41,7 @@ pub(super) fn check(
     }
 }
 
-struct Walk<'w, 'a> {
+struct ParameterWalk<'w, 'a> {
     checker: &'w mut Checker<'a>,
     tool: &'w ToolSpec,
     root: &'w Value,
@@ -49,7 +49,7 @@ struct Walk<'w, 'a> {
     name_span: Span,
 }
 
-impl Walk<'_, '_> {
+impl ParameterWalk<'_, '_> {
     fn value<'t>(
         &mut self,
         template: &Template,
@@ -156,7 +156,7 @@ impl Walk<'_, '_> {
         let message = format!("{owner} has no parameter `{}`", member.key);
         let mut finding = Diagnostic::error(Code::UnknownParameter, message, member.key_span);
         let inner = crate::compile::resolve::unquoted(self.checker.source, member.key_span);
-        finding = match nearest(&member.key, names.iter().copied()) {
+        finding = match nearest_name(&member.key, names.iter().copied()) {
             Some(near) => finding.fix(inner, near),
             None if names.is_empty() => finding.help("it takes no parameters"),
             None => finding.help(format!("its parameters are `{}`", names.join("`, `"))),
@@ -176,7 +176,7 @@ impl Walk<'_, '_> {
         }
         let violations = self.compiled(schema).violations(value);
         for violation in violations {
-            let at = node.pointed(&violation.pointer);
+            let at = node.at_pointer(&violation.pointer);
             self.mismatch(at, path, &violation.message, value);
         }
     }

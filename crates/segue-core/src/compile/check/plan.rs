@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::program::is_vague;
+use super::program::is_vague_name;
 use crate::compile::document::Node;
 use crate::composition::{Composition, Dialect, Step, StepKind};
 use crate::diagnostic::{Code, Diagnostic};
@@ -53,7 +53,7 @@ fn unsaid(step: &Step, steps: &[Arc<Step>], findings: &mut Vec<Diagnostic>) {
 
 fn vague(step: &Step, findings: &mut Vec<Diagnostic>) {
     let StepKind::Tool(call) = &step.kind else { return };
-    if is_vague(&step.id) {
+    if is_vague_name(&step.id) {
         let message = format!("the name `{}` does not say what it is", step.id);
         let finding = Diagnostic::hint(Code::Practice, message, call.name_span)
             .help("choose a name that says what it does or holds");

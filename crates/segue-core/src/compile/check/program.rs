@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::Span;
 use crate::composition::{
-    Body, Composition, Dialect, FailureAction, Flow, Step, StepKind, Target, ToolCall, Ways,
+    Body, Composition, Dialect, FailureAction, Flow, Step, StepKind, Target, ToolCall, Transitions,
 };
 use crate::diagnostic::{Code, Diagnostic};
-use crate::expr::{Ast, Kind, Root, Template};
+use crate::expr::{Ast, AstKind, ExprRoot, Template};
 use crate::value::Value;
 
 pub(super) fn check(composition: &Composition, root: &Node) -> Vec<Diagnostic> {
@@ -31,7 +31,7 @@ pub(super) fn check(composition: &Composition, root: &Node) -> Vec<Diagnostic> {
 }
 
 fn check_body(body: &Body, findings: &mut Vec<Diagnostic>) {
-    let ways = body.ways();
+    let ways = body.transitions();
     unreachable(body, &ways, findings);
     endless(body, &ways, findings);
     for step in &body.steps {
@@ -40,7 +40,7 @@ fn check_body(body: &Body, findings: &mut Vec<Diagnostic>) {
 }
 
 /// The ways that a step may really take.
-fn taken<'w>(step: &Step, ways: &'w Ways) -> impl Iterator<Item = usize> + use<'w> {
+fn taken<'w>(step: &Step, ways: &'w Transitions) -> impl Iterator<Item = usize> + use<'w> {
     let skipped = step.when.is_some().then_some(ways.in_sequence);
     [Some(ways.success), skipped, ways.failure].into_iter().flatten().filter_map(position)
 }
@@ -52,7 +52,7 @@ fn position(target: Target) -> Option<usize> {
     }
 }
 
-fn unreachable(body: &Body, ways: &[Ways], findings: &mut Vec<Diagnostic>) {
+fn unreachable(body: &Body, ways: &[Transitions], findings: &mut Vec<Diagnostic>) {
     let mut reached = vec![false; body.steps.len()];
     let mut work = vec![0];
     while let Some(at) = work.pop() {
@@ -71,7 +71,7 @@ fn unreachable(body: &Body, ways: &[Ways], findings: &mut Vec<Diagnostic>) {
 }
 
 /// Every step has one way after success, so circles are found by following it.
-fn endless(body: &Body, ways: &[Ways], findings: &mut Vec<Diagnostic>) {
+fn endless(body: &Body, ways: &[Transitions], findings: &mut Vec<Diagnostic>) {
     let mut met_in = vec![usize::MAX; body.steps.len()];
     for start in 0..body.steps.len() {
         let mut at = Some(start);
@@ -109,7 +109,7 @@ fn endless_circle(body: &Body, circle: &[usize]) -> Diagnostic {
 }
 
 /// Names that say nothing to whoever reads them: `tool1`, `x`, `tmp`.
-pub(super) fn is_vague(name: &str) -> bool {
+pub(super) fn is_vague_name(name: &str) -> bool {
     const SAYING_NOTHING: &[&str] = &[
         "tool",
         "chain",
@@ -139,11 +139,13 @@ fn vague_names(composition: &Composition, root: &Node, findings: &mut Vec<Diagno
             .help("choose a name that says what it does or holds");
         findings.push(finding);
     };
-    if let Some(name) = root.get("name").filter(|_| is_vague(&composition.name)) {
+    if let Some(name) = root.get("name").filter(|_| is_vague_name(&composition.name)) {
         hint(&composition.name, name.span);
     }
     composition.body.walk(&mut |step| {
-        for (name, span) in given_names(step, root).into_iter().filter(|(name, _)| is_vague(name)) {
+        for (name, span) in
+            given_names(step, root).into_iter().filter(|(name, _)| is_vague_name(name))
+        {
             hint(&name, span);
         }
     });
@@ -252,11 +254,11 @@ fn address_in(text: &str) -> Option<&'static str> {
 /// step. Without an `output` the whole state is the result.
 fn unread_names(composition: &Composition, root: &Node, findings: &mut Vec<Diagnostic>) {
     let Some(output) = &composition.output else { return };
-    let mut read = Read::default();
+    let mut read = StateReads::default();
     read.template(output);
     composition.body.walk(&mut |step| {
-        super::practice::templates_of(step, &mut |template| read.template(template));
-        super::practice::exprs_of(step, &mut |expr| read.ast(expr.ast()));
+        super::observed::templates_of(step, &mut |template| read.template(template));
+        super::observed::exprs_of(step, &mut |expr| read.ast(expr.ast()));
     });
     if read.all {
         return;
@@ -275,28 +277,28 @@ fn unread_names(composition: &Composition, root: &Node, findings: &mut Vec<Diagn
 
 /// Names of the state that expressions read.
 #[derive(Default)]
-struct Read {
+struct StateReads {
     names: BTreeSet<Arc<str>>,
     /// Whether something reads the state as a whole.
     all: bool,
 }
 
-impl Read {
+impl StateReads {
     fn template(&mut self, template: &Template) {
         template.exprs(&mut |expr| self.ast(expr.ast()));
     }
 
     fn ast(&mut self, ast: &Ast) {
         match &ast.kind {
-            Kind::Field(base, name) if is_state(base) => {
+            AstKind::Field(base, name) if is_state(base) => {
                 self.names.insert(name.clone());
             }
-            Kind::Name { root: Root::State, .. } => self.all = true,
+            AstKind::Name { root: ExprRoot::State, .. } => self.all = true,
             _ => ast.children(&mut |child| self.ast(child)),
         }
     }
 }
 
 fn is_state(ast: &Ast) -> bool {
-    matches!(&ast.kind, Kind::Name { root: Root::State, .. })
+    matches!(&ast.kind, AstKind::Name { root: ExprRoot::State, .. })
 }

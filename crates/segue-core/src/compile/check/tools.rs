@@ -5,11 +5,13 @@ use std::sync::Arc;
 use crate::access::{INLINE, SERVED};
 use crate::compile::resolve::unquoted;
 use crate::compile::source::{Source, Span};
-use crate::composition::{Body, Composition, Params, Step, StepKind, StepRollback, ToolCall, Undo};
+use crate::composition::{
+    Body, Composition, Params, ResolvedRollback, Step, StepKind, StepRollback, ToolCall,
+};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::expr::{Root, Template};
+use crate::expr::{ExprRoot, Template};
 use crate::limits::Limits;
-use crate::tool::{COMPOSITION, Catalog, DeclaredRollback, Impact, Lookup, ToolSpec};
+use crate::tool::{COMPOSITION, Catalog, DeclaredRollback, Impact, ToolLookup, ToolSpec};
 use crate::toolset::Toolset;
 use crate::value::Value;
 
@@ -24,14 +26,14 @@ pub(in crate::compile) fn attach(
     composition.body.walk_calls_mut(&mut |call| {
         attach_one(call, &name, source, catalog, &mut findings);
     });
-    attach_undos(&mut composition.body, catalog, &mut findings);
-    findings.extend(catalog.within().and_then(|toolset| too_many_steps(composition, toolset)));
+    attach_rollbacks(&mut composition.body, catalog, &mut findings);
+    findings.extend(catalog.toolset().and_then(|toolset| too_many_steps(composition, toolset)));
     findings
 }
 
 /// More steps than a toolset allows, at the first that is too many.
 fn too_many_steps(composition: &Composition, toolset: &Toolset) -> Option<Diagnostic> {
-    let (code, message) = toolset.refused_size(composition)?;
+    let (code, message) = toolset.size_error(composition)?;
     let max = toolset.guards().max_steps?;
     let (mut count, mut first) = (0, None);
     composition.body.walk(&mut |step| {
@@ -44,28 +46,28 @@ fn too_many_steps(composition: &Composition, toolset: &Toolset) -> Option<Diagno
 }
 
 /// What takes each step back: the author's word, else what the tool declares.
-fn attach_undos(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagnostic>) {
+fn attach_rollbacks(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagnostic>) {
     for step in &mut body.steps {
         let step = Arc::make_mut(step);
         let own = match &step.kind {
             StepKind::Tool(call) => Some(call.clone()),
             _ => None,
         };
-        step.undo = undo_of(step, own.as_ref(), catalog, findings);
+        step.resolved_rollback = resolve_rollback(step, own.as_ref(), catalog, findings);
         let fallbacks = step.fallback.clone();
-        step.fallback_undos = fallbacks
+        step.fallback_rollbacks = fallbacks
             .iter()
-            .map(|fallback| undo_of(step, Some(fallback), catalog, findings))
+            .map(|fallback| resolve_rollback(step, Some(fallback), catalog, findings))
             .collect();
-        findings.extend(idle_rollback(step));
+        findings.extend(unused_rollback(step));
         for inner in step.kind.bodies_mut() {
-            attach_undos(inner, catalog, findings);
+            attach_rollbacks(inner, catalog, findings);
         }
     }
 }
 
 /// A rollback of a step that only reads, which is never used.
-fn idle_rollback(step: &Step) -> Option<Diagnostic> {
+fn unused_rollback(step: &Step) -> Option<Diagnostic> {
     let StepRollback::Call(rollback) = &step.rollback else { return None };
     let StepKind::Tool(call) = &step.kind else { return None };
     let mut calls = std::iter::once(call).chain(&step.fallback);
@@ -104,39 +106,49 @@ pub(super) fn probes(composition: &Composition) -> Vec<Diagnostic> {
 }
 
 /// What takes one call of a step back: the author's word, else what the call's tool declares.
-fn undo_of(
+fn resolve_rollback(
     step: &Step,
     call: Option<&ToolCall>,
     catalog: &Catalog,
     findings: &mut Vec<Diagnostic>,
-) -> Undo {
+) -> ResolvedRollback {
     match (&step.rollback, call) {
-        (StepRollback::NotNeeded, _) => Undo::NotNeeded,
-        (StepRollback::Call(_), Some(call)) if only_reads(call) => Undo::NotNeeded,
-        (StepRollback::Call(call), _) => Undo::Call(call.clone()),
-        (StepRollback::Impossible { reason }, _) => Undo::Impossible { reason: reason.clone() },
-        (StepRollback::Declared, Some(call)) => declared_undo(call, catalog, findings),
-        (StepRollback::Declared, None) => Undo::NotNeeded,
+        (StepRollback::NotNeeded, _) => ResolvedRollback::NotNeeded,
+        (StepRollback::Call(_), Some(call)) if only_reads(call) => ResolvedRollback::NotNeeded,
+        (StepRollback::Call(call), _) => ResolvedRollback::Call(call.clone()),
+        (StepRollback::Impossible { reason }, _) => {
+            ResolvedRollback::Impossible { reason: reason.clone() }
+        }
+        (StepRollback::Declared, Some(call)) => declared_rollback(call, catalog, findings),
+        (StepRollback::Declared, None) => ResolvedRollback::NotNeeded,
     }
 }
 
-fn declared_undo(call: &ToolCall, catalog: &Catalog, findings: &mut Vec<Diagnostic>) -> Undo {
-    let Some(tool) = &call.tool else { return Undo::Unknown };
+fn declared_rollback(
+    call: &ToolCall,
+    catalog: &Catalog,
+    findings: &mut Vec<Diagnostic>,
+) -> ResolvedRollback {
+    let Some(tool) = &call.tool else { return ResolvedRollback::Unknown };
     match &tool.rollback {
-        DeclaredRollback::Unknown if tool.annotations.impact() == Impact::Reads => Undo::NotNeeded,
-        DeclaredRollback::Unknown => Undo::Unknown,
-        DeclaredRollback::NotNeeded => Undo::NotNeeded,
-        DeclaredRollback::Impossible { reason } => Undo::Impossible { reason: reason.clone() },
+        DeclaredRollback::Unknown if tool.annotations.impact() == Impact::Reads => {
+            ResolvedRollback::NotNeeded
+        }
+        DeclaredRollback::Unknown => ResolvedRollback::Unknown,
+        DeclaredRollback::NotNeeded => ResolvedRollback::NotNeeded,
+        DeclaredRollback::Impossible { reason } => {
+            ResolvedRollback::Impossible { reason: reason.clone() }
+        }
         DeclaredRollback::Call { tool: name, parameters } => {
             match declared_call(name, parameters, call.name_span, catalog) {
-                Ok(undo) => Undo::Call(undo),
+                Ok(undo) => ResolvedRollback::Call(undo),
                 Err(reason) => {
                     let id = &tool.id;
                     let message =
                         format!("the declared rollback of `{id}` cannot be used: {reason}");
                     let finding = Diagnostic::warning(Code::UnknownTool, message, call.name_span);
                     findings.push(finding);
-                    Undo::Unknown
+                    ResolvedRollback::Unknown
                 }
             }
         }
@@ -149,10 +161,11 @@ fn declared_call(
     span: Span,
     catalog: &Catalog,
 ) -> Result<ToolCall, String> {
-    let Lookup::Found(tool) = catalog.find(name) else {
+    let ToolLookup::Found(tool) = catalog.find(name) else {
         return Err(format!("`{name}` is not available"));
     };
-    let known = [("output", Root::Output), ("args", Root::Args), ("input", Root::Input)];
+    let known =
+        [("output", ExprRoot::Output), ("args", ExprRoot::Args), ("input", ExprRoot::Input)];
     let template = Template::over(parameters, &known, &Limits::default())?;
     let parameters = Params { template, span };
     Ok(ToolCall { name: name.clone(), name_span: span, tool: Some(tool.clone()), parameters })
@@ -167,11 +180,11 @@ fn attach_one(
 ) {
     let inner = unquoted(source, call.name_span);
     match catalog.find(&call.name) {
-        Lookup::Found(tool) => {
-            findings.extend(catalog.within().and_then(|toolset| refused(call, tool, toolset)));
+        ToolLookup::Found(tool) => {
+            findings.extend(catalog.toolset().and_then(|toolset| refused(call, tool, toolset)));
             call.tool = Some(tool.clone());
         }
-        Lookup::Ambiguous(ids) => {
+        ToolLookup::Ambiguous(ids) => {
             let ids: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
             let message = format!("`{}` could be {}", call.name, ids.join(" or "));
             let finding = Diagnostic::error(Code::AmbiguousTool, message, call.name_span)
@@ -179,8 +192,8 @@ fn attach_one(
             findings.push(finding);
         }
         // Said once, as a recursion, by `recursion`.
-        Lookup::Missing { .. } if is_own(&call.name, own_name) => {}
-        Lookup::Missing { nearest } => {
+        ToolLookup::Missing { .. } if is_own(&call.name, own_name) => {}
+        ToolLookup::Missing { nearest } => {
             let message = format!("Tool not found in registry: {}", call.name);
             let finding = Diagnostic::error(Code::UnknownTool, message, call.name_span);
             findings.push(match nearest {
@@ -194,10 +207,10 @@ fn attach_one(
 /// A call that a toolset does not allow: of the tool itself, or, where that is a composition, of one
 /// that it calls.
 fn refused(call: &ToolCall, tool: &ToolSpec, toolset: &Toolset) -> Option<Diagnostic> {
-    let (code, message) = match toolset.refusal(&tool.id) {
+    let (code, message) = match toolset.access_error(&tool.id) {
         Some(refusal) => refusal,
         None => {
-            let (code, message) = toolset.refused_inside(tool.composition.as_ref()?)?;
+            let (code, message) = toolset.inner_tools_error(tool.composition.as_ref()?)?;
             (code, format!("`{}` cannot be called: {message}", tool.id))
         }
     };
@@ -222,7 +235,7 @@ pub(super) fn recursion(composition: &Composition) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     composition.body.walk_calls(&mut |call| {
         let mut path = vec![composition.name.clone()];
-        if leads_back(call, &composition.name, &mut path, 0) {
+        if is_recursive(call, &composition.name, &mut path, 0) {
             let path: Vec<String> = path.iter().map(ToString::to_string).collect();
             let message = format!("the composition calls itself: {}", path.join(" → "));
             let finding = Diagnostic::error(Code::Recursion, message, call.name_span)
@@ -236,7 +249,7 @@ pub(super) fn recursion(composition: &Composition) -> Vec<Diagnostic> {
 /// Compositions nest only so deep; beyond that the plan refuses them anyway.
 const NESTING_MAX: usize = 32;
 
-fn leads_back(
+fn is_recursive(
     call: &ToolCall,
     own_name: &Arc<str>,
     path: &mut Vec<Arc<str>>,
@@ -255,7 +268,7 @@ fn leads_back(
     path.push(inner.name.clone());
     let mut found = false;
     inner.body.walk_calls(&mut |call| {
-        found = found || leads_back(call, own_name, path, depth + 1);
+        found = found || is_recursive(call, own_name, path, depth + 1);
     });
     if !found {
         path.pop();

@@ -6,17 +6,20 @@
 
 use std::collections::BTreeMap;
 
-use super::arazzo_words::{Outputs, condition, template};
+use super::arazzo_expr::{Outputs, condition, template};
 use super::grammar::{ARAZZO, ARAZZO_STEP, ARAZZO_WORKFLOW};
-use super::lower::{array, first, kept, member, number, object, of_value, renamed, text, unknown};
-use super::reader::{Reader, first_line};
+use super::lower::{
+    array, first_member, keep_members, member, number, object, of_value, rename_member, text,
+    unknown,
+};
+use super::reader::{DialectReader, first_line};
 use crate::compile::document::{Member, Node, NodeKind};
 use crate::diagnostic::Code;
 use crate::value::Value;
 
 /// The workflow in native words.
-pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
-    reader.record(root, &ARAZZO, "an Arazzo document");
+pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
+    reader.check_record(root, &ARAZZO, "an Arazzo document");
     let version = root.get("arazzo").and_then(Node::as_str).cloned().unwrap_or_default();
     if !version.starts_with("1.") {
         let span = root.get("arazzo").map_or(root.span, |node| node.span);
@@ -25,31 +28,32 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
         return None;
     }
     let workflow = choose(reader, root)?;
-    if !reader.record(workflow, &ARAZZO_WORKFLOW, "a workflow") {
+    if !reader.check_record(workflow, &ARAZZO_WORKFLOW, "a workflow") {
         return None;
     }
     let mut members = Vec::new();
-    if let Some(id) = first(workflow, &["workflowId"]) {
+    if let Some(id) = first_member(workflow, &["workflowId"]) {
         let name = reader.text(&id.value, "`workflowId`")?;
         let name = text(id.value.span, kebab(&name));
         members.push(Member { key: "name".into(), key_span: id.key_span, value: name });
     }
     members.extend(
-        first(workflow, &["description", "summary"]).map(|found| renamed(found, "description")),
+        first_member(workflow, &["description", "summary"])
+            .map(|found| rename_member(found, "description")),
     );
-    let version = root.get("info").and_then(|info| first(info, &["version"]));
+    let version = root.get("info").and_then(|info| first_member(info, &["version"]));
     members.extend(version.filter(|found| found.value.as_str().is_some()).cloned());
-    members.extend(first(workflow, &["inputs"]).map(|found| Member {
+    members.extend(first_member(workflow, &["inputs"]).map(|found| Member {
         key: "input".into(),
         key_span: found.key_span,
         value: referred(root, &found.value).clone(),
     }));
-    let here = first(workflow, &["steps"]).map_or(workflow.span, |found| found.key_span);
+    let here = first_member(workflow, &["steps"]).map_or(workflow.span, |found| found.key_span);
     members.push(member("flow", text(here, "program")));
-    let steps = first(workflow, &["steps"]);
+    let steps = first_member(workflow, &["steps"]);
     let items = steps.map_or(&[][..], |steps| steps.value.items());
     let outputs = outputs_of(items);
-    if let Some(found) = first(workflow, &["outputs"]) {
+    if let Some(found) = first_member(workflow, &["outputs"]) {
         let value = named(reader, &found.value, &outputs);
         members.push(Member { key: "output".into(), key_span: found.key_span, value });
     }
@@ -62,7 +66,7 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
     Some(object(workflow.span, members))
 }
 
-fn choose<'n>(reader: &mut Reader<'_>, root: &'n Node) -> Option<&'n Node> {
+fn choose<'n>(reader: &mut DialectReader<'_>, root: &'n Node) -> Option<&'n Node> {
     let workflows = root.get("workflows").map_or(&[][..], Node::items);
     let here = first_line(reader.source, root.span);
     let Some(wanted) = root.get("x-segue-workflow") else {
@@ -95,7 +99,7 @@ fn kebab(id: &str) -> String {
 /// What a `$ref` inside the document leads to; the node itself otherwise.
 fn referred<'n>(root: &'n Node, node: &'n Node) -> &'n Node {
     match node.get("$ref").and_then(Node::as_str).and_then(|pointer| pointer.strip_prefix('#')) {
-        Some(pointer) => root.pointed(pointer),
+        Some(pointer) => root.at_pointer(pointer),
         None => node,
     }
 }
@@ -115,7 +119,7 @@ fn outputs_of(steps: &[Node]) -> Outputs {
 }
 
 /// An object whose values are expressions.
-fn named(reader: &mut Reader<'_>, node: &Node, outputs: &Outputs) -> Node {
+fn named(reader: &mut DialectReader<'_>, node: &Node, outputs: &Outputs) -> Node {
     let members = node
         .members()
         .iter()
@@ -124,7 +128,7 @@ fn named(reader: &mut Reader<'_>, node: &Node, outputs: &Outputs) -> Node {
 }
 
 /// A value with expressions in its texts.
-fn value(reader: &mut Reader<'_>, node: &Node, outputs: &Outputs) -> Node {
+fn value(reader: &mut DialectReader<'_>, node: &Node, outputs: &Outputs) -> Node {
     match &node.kind {
         NodeKind::String(written) => match template(written, outputs) {
             Ok(translated) => text(node.span, translated),
@@ -141,14 +145,14 @@ fn value(reader: &mut Reader<'_>, node: &Node, outputs: &Outputs) -> Node {
     }
 }
 
-fn untranslated(reader: &mut Reader<'_>, node: &Node, what: &str) {
+fn untranslated(reader: &mut DialectReader<'_>, node: &Node, what: &str) {
     let message = format!("this cannot be translated: {what}");
     let help = "write the workflow as a composition: `segue convert` shows the rest of it";
     reader.error_with_help(Code::Unsupported, node.span, message, help);
 }
 
 struct Lowerer<'r, 'a, 'n> {
-    reader: &'r mut Reader<'a>,
+    reader: &'r mut DialectReader<'a>,
     root: &'n Node,
     workflow: &'n Node,
     outputs: Outputs,
@@ -156,11 +160,11 @@ struct Lowerer<'r, 'a, 'n> {
 
 impl Lowerer<'_, '_, '_> {
     fn step(&mut self, step: &Node) -> Option<Node> {
-        if !self.reader.record(step, &ARAZZO_STEP, "a step") {
+        if !self.reader.check_record(step, &ARAZZO_STEP, "a step") {
             return None;
         }
         let mut members = Vec::new();
-        members.extend(first(step, &["stepId"]).map(|found| renamed(found, "id")));
+        members.extend(first_member(step, &["stepId"]).map(|found| rename_member(found, "id")));
         members.push(self.tool(step)?);
         members.extend(self.arguments(step));
         members.extend(self.success_criteria(step));
@@ -171,20 +175,22 @@ impl Lowerer<'_, '_, '_> {
             members.extend(self.on_failure(&place, &actions));
         }
         members.extend(
-            kept(step, &["timeout"]).into_iter().map(|found| renamed(&found, "timeout_ms")),
+            keep_members(step, &["timeout"])
+                .into_iter()
+                .map(|found| rename_member(&found, "timeout_ms")),
         );
         Some(object(step.span, members))
     }
 
     /// The tool behind an operation: its source is its namespace.
     fn tool(&mut self, step: &Node) -> Option<Member> {
-        if let Some(found) = first(step, &["operationPath", "channelPath"]) {
+        if let Some(found) = first_member(step, &["operationPath", "channelPath"]) {
             let message = format!("`{}` does not say which tool is meant", found.key);
             let help = "name the operation with `operationId`";
             self.reader.error_with_help(Code::Unsupported, found.key_span, message, help);
             return None;
         }
-        let found = first(step, &["operationId", "workflowId"]);
+        let found = first_member(step, &["operationId", "workflowId"]);
         let Some(found) = found else {
             let place = first_line(self.reader.source, step.span);
             let message = "a step needs an `operationId` or a `workflowId`";
@@ -207,13 +213,14 @@ impl Lowerer<'_, '_, '_> {
     /// Parameters by name, of the workflow and of the step; the body of a request as `body`.
     fn arguments(&mut self, step: &Node) -> Option<Member> {
         let mut members: Vec<Member> = Vec::new();
-        let own = first(step, &["parameters"]);
-        let shared = first(self.workflow, &["parameters"]);
+        let own = first_member(step, &["parameters"]);
+        let shared = first_member(self.workflow, &["parameters"]);
         for list in [shared, own].into_iter().flatten() {
             for parameter in list.value.items() {
                 let declared = component(self.root, parameter, "parameters");
                 let name = parameter.get("name").or_else(|| declared.get("name"));
-                let given = first(parameter, &["value"]).or_else(|| first(declared, &["value"]));
+                let given = first_member(parameter, &["value"])
+                    .or_else(|| first_member(declared, &["value"]));
                 let (Some(name), Some(given)) = (name.and_then(Node::as_str), given) else {
                     let message = "a parameter needs a `name` and a `value`";
                     let place = first_line(self.reader.source, parameter.span);
@@ -225,10 +232,10 @@ impl Lowerer<'_, '_, '_> {
                 members.push(Member { key: name.clone(), key_span: parameter.span, value });
             }
         }
-        let body = first(step, &["requestBody"]);
-        if let Some(payload) = body.and_then(|body| first(&body.value, &["payload"])) {
+        let body = first_member(step, &["requestBody"]);
+        if let Some(payload) = body.and_then(|body| first_member(&body.value, &["payload"])) {
             let value = value(self.reader, &payload.value, &self.outputs);
-            members.push(Member { value, ..renamed(payload, "body") });
+            members.push(Member { value, ..rename_member(payload, "body") });
         }
         let place = own.or(body)?;
         let value = object(place.value.span, members);
@@ -236,7 +243,7 @@ impl Lowerer<'_, '_, '_> {
     }
 
     fn success_criteria(&mut self, step: &Node) -> Option<Member> {
-        let found = first(step, &["successCriteria"])?;
+        let found = first_member(step, &["successCriteria"])?;
         let mut conditions = Vec::new();
         for criterion in found.value.items() {
             let kind = criterion.get("type").and_then(Node::as_str);
@@ -264,7 +271,7 @@ impl Lowerer<'_, '_, '_> {
 
     /// The actions of a step, else those of the workflow, each as it is declared.
     fn actions(&self, step: &Node, word: &str, kind: &str) -> Option<(Member, Vec<Node>)> {
-        let found = first(step, &[word]).or_else(|| first(self.workflow, &[kind]))?;
+        let found = first_member(step, &[word]).or_else(|| first_member(self.workflow, &[kind]))?;
         let declared =
             found.value.items().iter().map(|action| component(self.root, action, kind).clone());
         Some((found.clone(), declared.collect()))
@@ -281,7 +288,7 @@ impl Lowerer<'_, '_, '_> {
     /// `end`, or the step of a `goto`.
     fn target(&mut self, action: &Node) -> Option<Node> {
         let word = action.get("type")?;
-        match self.reader.word(word, "`type`", &["end", "goto", "retry"])? {
+        match self.reader.one_of(word, "`type`", &["end", "goto", "retry"])? {
             0 => Some(text(word.span, "end")),
             1 => match action.get("stepId") {
                 Some(step) => Some(step.clone()),
@@ -331,10 +338,11 @@ impl Lowerer<'_, '_, '_> {
             if let Some(criteria) = action.get("criteria") {
                 untranslated(self.reader, criteria, "an action with criteria of its own");
             }
-            let limit = first(action, &["retryLimit"]).map(|found| renamed(found, "max"));
+            let limit =
+                first_member(action, &["retryLimit"]).map(|found| rename_member(found, "max"));
             let limit = limit.unwrap_or_else(|| member("max", number(action.span, 1)));
             let mut inside = vec![limit];
-            if let Some(after) = first(action, &["retryAfter"])
+            if let Some(after) = first_member(action, &["retryAfter"])
                 && let Some(seconds) = after.value.to_value().as_f64()
             {
                 let wait = Value::from(format!("{}ms", (seconds * 1000.0).round()));

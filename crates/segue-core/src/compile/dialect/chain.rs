@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use super::grammar::{CHAIN, COMPOSITE, DOCUMENTATION, IMPLEMENTATION};
 use super::native::{read_all_steps, read_top};
-use super::reader::{Reader, first_line};
+use super::reader::{DialectReader, first_line};
 use super::step::{RESERVED, read_key};
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::Span;
 use crate::composition::{
     Body, Composition, FailureAction, Flow, Next, Step, StepKind, Strategy, Target,
 };
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::expr::StepIndex;
 use crate::id::is_step_id;
 use crate::value::Value;
@@ -23,12 +23,12 @@ use crate::value::Value;
 /// The target of a jump that means no step.
 const END: &str = "end";
 
-pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> {
-    if !reader.record(root, &CHAIN, "a chain") {
+pub(super) fn read(reader: &mut DialectReader<'_>, root: &Node) -> Option<Composition> {
+    if !reader.check_record(root, &CHAIN, "a chain") {
         return None;
     }
     if let Some(word) = root.get("dialect") {
-        reader.word(word, "`dialect`", &["chain"]);
+        reader.one_of(word, "`dialect`", &["chain"]);
     }
     let steps = match find_steps(reader, root) {
         Some(node) => {
@@ -51,7 +51,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> 
 }
 
 /// The steps are inside `implementation`, or at the top of a document that names its dialect.
-fn find_steps<'n>(reader: &mut Reader<'_>, root: &'n Node) -> Option<&'n Node> {
+fn find_steps<'n>(reader: &mut DialectReader<'_>, root: &'n Node) -> Option<&'n Node> {
     let Some(implementation) = root.get("implementation") else {
         if root.get("steps").is_none() {
             let message = "a chain needs `implementation.composite.steps`";
@@ -64,20 +64,20 @@ fn find_steps<'n>(reader: &mut Reader<'_>, root: &'n Node) -> Option<&'n Node> {
         reader.error_with_help(Code::InvalidField, second.key_span, message, "keep one of them");
     }
     let place = root.key_span("implementation");
-    if !reader.record_at(place, implementation, &IMPLEMENTATION, "`implementation`") {
+    if !reader.check_record_at(place, implementation, &IMPLEMENTATION, "`implementation`") {
         return None;
     }
     if let Some(word) = implementation.get("type") {
-        reader.word(word, "`implementation.type`", &["composite"]);
+        reader.one_of(word, "`implementation.type`", &["composite"]);
     }
     let composite = implementation.get("composite")?;
     let place = implementation.key_span("composite");
-    let is_read = reader.record_at(place, composite, &COMPOSITE, "`composite`");
+    let is_read = reader.check_record_at(place, composite, &COMPOSITE, "`composite`");
     composite.get("steps").filter(|_| is_read)
 }
 
 /// What is only for people is kept beside the author's own metadata.
-fn read_about(reader: &mut Reader<'_>, root: &Node, composition: &mut Composition) {
+fn read_about(reader: &mut DialectReader<'_>, root: &Node, composition: &mut Composition) {
     let mut about = composition.metadata.as_object().map(|map| (**map).clone()).unwrap_or_default();
     for field in ["display_name", "category"] {
         if let Some(text) = root.get(field).and_then(|n| reader.text(n, &format!("`{field}`"))) {
@@ -85,7 +85,7 @@ fn read_about(reader: &mut Reader<'_>, root: &Node, composition: &mut Compositio
         }
     }
     if let Some(node) = root.get("documentation") {
-        let is_read = reader.record(node, &DOCUMENTATION, "`documentation`");
+        let is_read = reader.check_record(node, &DOCUMENTATION, "`documentation`");
         let summary = node.get("summary").filter(|_| is_read);
         if let Some(summary) = summary.and_then(|n| reader.text(n, "`summary`")) {
             let documentation = Value::object([("summary", Value::String(summary))]);
@@ -105,14 +105,14 @@ pub(in crate::compile) fn is_reserved_in_state(name: &str) -> bool {
 }
 
 /// Says so when a name belongs to the chain itself.
-pub(super) fn refuse_reserved(reader: &mut Reader<'_>, name: &str, span: Span) {
+pub(super) fn refuse_reserved(reader: &mut DialectReader<'_>, name: &str, span: Span) {
     if is_reserved_in_state(name) {
         let message = format!("`{name}` is kept in the state by the chain itself");
         reader.error_with_help(Code::InvalidField, span, message, "choose another name");
     }
 }
 
-fn refuse_reserved_parameters(reader: &mut Reader<'_>, root: &Node) {
+fn refuse_reserved_parameters(reader: &mut DialectReader<'_>, root: &Node) {
     let listed = root.get("parameters").map_or(&[][..], Node::items);
     for name in listed.iter().filter_map(|parameter| parameter.get("name")) {
         if let Some(text) = name.as_str() {
@@ -127,7 +127,7 @@ fn refuse_reserved_parameters(reader: &mut Reader<'_>, root: &Node) {
 
 /// Every name that the author gives to steps and values, so that a step without a name gets one
 /// that means nothing else.
-pub(super) fn collect_names(node: &Node, reader: &mut Reader<'_>) {
+pub(super) fn collect_names(node: &Node, reader: &mut DialectReader<'_>) {
     for item in node.items() {
         collect_names(item, reader);
     }
@@ -150,7 +150,11 @@ pub(super) fn collect_names(node: &Node, reader: &mut Reader<'_>) {
 }
 
 /// A step's id: its `id`, else its `name` where that can stand in a path, else its number.
-pub(super) fn read_id(reader: &mut Reader<'_>, node: &Node, index: StepIndex) -> (Arc<str>, Span) {
+pub(super) fn read_id(
+    reader: &mut DialectReader<'_>,
+    node: &Node,
+    index: StepIndex,
+) -> (Arc<str>, Span) {
     let name = node.get("name").and_then(|n| Some((reader.text(n, "`name`")?, n.span)));
     let id = node.get("id").and_then(|n| read_key(reader, n, "`id`"));
     for (word, span) in id.iter().chain(&name) {
@@ -166,7 +170,7 @@ pub(super) fn read_id(reader: &mut Reader<'_>, node: &Node, index: StepIndex) ->
     })
 }
 
-fn free_name(reader: &Reader<'_>, index: StepIndex) -> Arc<str> {
+fn free_name(reader: &DialectReader<'_>, index: StepIndex) -> Arc<str> {
     let plain = format!("step_{index}");
     let mut others = (2..).map(|number| format!("{plain}_{number}"));
     let mut name = plain.clone();
@@ -177,14 +181,14 @@ fn free_name(reader: &Reader<'_>, index: StepIndex) -> Arc<str> {
 }
 
 /// Where a program goes on; what that means is known when all steps around are read.
-pub(super) fn read_next(reader: &mut Reader<'_>, node: &Node) -> Option<Next> {
+pub(super) fn read_next(reader: &mut DialectReader<'_>, node: &Node) -> Option<Next> {
     let node = node.get("next")?;
     let name = reader.text(node, "`next`")?;
     Some(Next { name, span: node.span, target: Target::End })
 }
 
 /// Words of `on_failure` that the rest of it makes useless. None is passed over silently.
-pub(super) fn refuse_useless(reader: &mut Reader<'_>, node: &Node, action: FailureAction) {
+pub(super) fn refuse_useless(reader: &mut DialectReader<'_>, node: &Node, action: FailureAction) {
     let word = node.get("action").and_then(Node::as_str).map_or("", |word| word);
     let retries = word == "retry";
     for member in node.members() {
@@ -246,12 +250,12 @@ impl Targets {
 
     fn nearest(&self, name: &str) -> Option<&str> {
         let words = self.classes.iter().flat_map(|class| class.keys()).map(|word| &**word);
-        nearest(name, words.chain([END]))
+        nearest_name(name, words.chain([END]))
     }
 }
 
 /// Gives every `next` among the steps of one body its meaning.
-pub(super) fn resolve_jumps(reader: &mut Reader<'_>, steps: &mut [(Step, &Node)]) {
+pub(super) fn resolve_jumps(reader: &mut DialectReader<'_>, steps: &mut [(Step, &Node)]) {
     let jumps = |step: &Step| step.on_success.next.is_some() || step.on_failure.next.is_some();
     if !steps.iter().any(|(step, _)| jumps(step)) {
         return;
@@ -266,7 +270,7 @@ pub(super) fn resolve_jumps(reader: &mut Reader<'_>, steps: &mut [(Step, &Node)]
 }
 
 fn resolve_jump(
-    reader: &mut Reader<'_>,
+    reader: &mut DialectReader<'_>,
     mut next: Next,
     from: usize,
     targets: &Targets,
@@ -282,7 +286,7 @@ fn resolve_jump(
     Some(next)
 }
 
-fn unknown_target(reader: &mut Reader<'_>, next: &Next, targets: &Targets) {
+fn unknown_target(reader: &mut DialectReader<'_>, next: &Next, targets: &Targets) {
     let message = format!("there is no step `{}` to go on with", next.name);
     let finding = Diagnostic::error(Code::UnknownStep, message, next.span);
     let inner = reader.name_in_key(next.span);
@@ -295,7 +299,7 @@ fn unknown_target(reader: &mut Reader<'_>, next: &Next, targets: &Targets) {
 }
 
 /// A call without arguments may be meant, or forgotten.
-pub(super) fn warn_without_inputs(reader: &mut Reader<'_>, node: &Node, step: &Step) {
+pub(super) fn warn_without_inputs(reader: &mut DialectReader<'_>, node: &Node, step: &Step) {
     let has = |field: &str| node.get(field).is_some_and(|node| node.kind != NodeKind::Null);
     if let StepKind::Tool(call) = &step.kind
         && !has("inputs")

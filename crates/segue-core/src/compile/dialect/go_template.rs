@@ -9,14 +9,14 @@ use crate::compile::document::Node;
 use crate::value::Value;
 
 /// What the steps of a composite tool mean to its templates.
-pub(super) struct Known<'n> {
+pub(super) struct KnownSteps<'n> {
     steps: BTreeMap<Arc<str>, &'n Node>,
 }
 
-impl<'n> Known<'n> {
-    pub(super) fn of(steps: &'n [Node]) -> Known<'n> {
+impl<'n> KnownSteps<'n> {
+    pub(super) fn of(steps: &'n [Node]) -> KnownSteps<'n> {
         let named = |step: &'n Node| Some((step.get("id")?.as_str()?.clone(), step));
-        Known { steps: steps.iter().filter_map(named).collect() }
+        KnownSteps { steps: steps.iter().filter_map(named).collect() }
     }
 
     fn asks(&self, id: &str) -> bool {
@@ -40,30 +40,30 @@ pub(super) fn step(id: &str) -> String {
 /// A text with Go templates as a text with expressions. `default` stands in for what has no value.
 pub(super) fn translate(
     written: &str,
-    known: &Known<'_>,
+    known: &KnownSteps<'_>,
     default: Option<&Value>,
 ) -> Result<String, String> {
     let mut pieces = Vec::new();
     let mut rest = written;
     while let Some(open) = rest.find("{{") {
         if open > 0 {
-            pieces.push(Piece::Text(&rest[..open]));
+            pieces.push(GoTemplatePiece::Text(&rest[..open]));
         }
         let close = rest[open..].find("}}").ok_or("`{{` without `}}`")? + open;
-        pieces.push(Piece::Action(rest[open + 2..close].trim_matches('-').trim()));
+        pieces.push(GoTemplatePiece::Action(rest[open + 2..close].trim_matches('-').trim()));
         rest = &rest[close + 2..];
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest));
+        pieces.push(GoTemplatePiece::Text(rest));
     }
     let default = default.map(|value| format!(" | default({})", value.to_json()));
     let mut pieces = pieces.into_iter().peekable();
     let mut out = String::new();
     while let Some(piece) = pieces.next() {
         match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Action(action) if action.starts_with("/*") => {}
-            Piece::Action(action) => {
+            GoTemplatePiece::Text(text) => out.push_str(text),
+            GoTemplatePiece::Action(action) if action.starts_with("/*") => {}
+            GoTemplatePiece::Action(action) => {
                 let expression = match action.strip_prefix("if ") {
                     Some(condition) => conditional(condition, &mut pieces, known)?,
                     None => parse(action, known)?,
@@ -76,7 +76,7 @@ pub(super) fn translate(
     Ok(out)
 }
 
-enum Piece<'t> {
+enum GoTemplatePiece<'t> {
     Text(&'t str),
     Action(&'t str),
 }
@@ -84,22 +84,22 @@ enum Piece<'t> {
 /// `{{if c}}a{{else}}b{{end}}`
 fn conditional<'t>(
     condition: &str,
-    pieces: &mut Peekable<impl Iterator<Item = Piece<'t>>>,
-    known: &Known<'_>,
+    pieces: &mut Peekable<impl Iterator<Item = GoTemplatePiece<'t>>>,
+    known: &KnownSteps<'_>,
 ) -> Result<String, String> {
     let test = parse(condition, known)?;
     let mut branches = [Vec::new(), Vec::new()];
     let mut at = 0;
     loop {
         match pieces.next().ok_or("`if` without `end`")? {
-            Piece::Action("end") => break,
-            Piece::Action("else") if at == 0 => at = 1,
-            Piece::Action(action) if action.starts_with("else if ") && at == 0 => {
+            GoTemplatePiece::Action("end") => break,
+            GoTemplatePiece::Action("else") if at == 0 => at = 1,
+            GoTemplatePiece::Action(action) if action.starts_with("else if ") && at == 0 => {
                 branches[1].push(conditional(&action["else if ".len()..], pieces, known)?);
                 break;
             }
-            Piece::Action(action) => branches[at].push(parse(action, known)?),
-            Piece::Text(text) => branches[at].push(Value::from(text).to_json()),
+            GoTemplatePiece::Action(action) => branches[at].push(parse(action, known)?),
+            GoTemplatePiece::Text(text) => branches[at].push(Value::from(text).to_json()),
         }
     }
     let [then, otherwise] = branches.map(|parts| match parts.as_slice() {
@@ -109,7 +109,7 @@ fn conditional<'t>(
     Ok(format!("({then} if {test} else {otherwise})"))
 }
 
-fn parse(action: &str, known: &Known<'_>) -> Result<String, String> {
+fn parse(action: &str, known: &KnownSteps<'_>) -> Result<String, String> {
     let tokens = tokens(action)?;
     let mut tokens = tokens.iter().map(String::as_str).peekable();
     let expression = call(&mut tokens, known)?;
@@ -156,7 +156,7 @@ fn tokens(action: &str) -> Result<Vec<String>, String> {
 /// A function with what it is given, or one operand.
 fn call<'t, I: Iterator<Item = &'t str>>(
     tokens: &mut Peekable<I>,
-    known: &Known<'_>,
+    known: &KnownSteps<'_>,
 ) -> Result<String, String> {
     let Some(name) = tokens.next() else { return Err("nothing between the braces".to_owned()) };
     let comparison = match name {
@@ -194,7 +194,7 @@ fn call<'t, I: Iterator<Item = &'t str>>(
 
 fn operands<'t, I: Iterator<Item = &'t str>>(
     tokens: &mut Peekable<I>,
-    known: &Known<'_>,
+    known: &KnownSteps<'_>,
 ) -> Result<Vec<String>, String> {
     let mut operands = Vec::new();
     while tokens.peek().is_some_and(|token| *token != ")") {
@@ -205,7 +205,7 @@ fn operands<'t, I: Iterator<Item = &'t str>>(
 
 fn operand<'t, I: Iterator<Item = &'t str>>(
     tokens: &mut Peekable<I>,
-    known: &Known<'_>,
+    known: &KnownSteps<'_>,
 ) -> Result<String, String> {
     let token = tokens.next().ok_or("an operand is missing")?;
     single(token, tokens, known)
@@ -214,7 +214,7 @@ fn operand<'t, I: Iterator<Item = &'t str>>(
 fn single<'t, I: Iterator<Item = &'t str>>(
     token: &str,
     tokens: &mut Peekable<I>,
-    known: &Known<'_>,
+    known: &KnownSteps<'_>,
 ) -> Result<String, String> {
     if token == "(" {
         let inside = call(tokens, known)?;
@@ -238,7 +238,7 @@ fn single<'t, I: Iterator<Item = &'t str>>(
 }
 
 /// A path from the root of a template.
-fn reference(path: &str, known: &Known<'_>) -> Result<String, String> {
+fn reference(path: &str, known: &KnownSteps<'_>) -> Result<String, String> {
     let parts: Vec<&str> = path.split('.').collect();
     let fields = |parts: &[&str]| parts.iter().map(|part| field(part)).collect::<String>();
     match parts.as_slice() {
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn templates_become_expressions() {
         let none = Node { span: Span::default(), kind: NodeKind::Null };
-        let known = Known::of(none.items());
+        let known = KnownSteps::of(none.items());
         let said = |text: &str| translate(text, &known, None);
         for (written, expected) in [
             ("plain", "plain"),

@@ -7,38 +7,41 @@
 use crate::composition::{Dialect, Strategy};
 
 /// A kind of object in the language.
-pub struct Record {
+pub struct RecordGrammar {
     /// Its name in the JSON Schema.
     pub name: &'static str,
     /// What it is, in one line.
     pub doc: &'static str,
     /// Its fields, in the order in which people write them.
-    pub fields: &'static [Field],
+    pub fields: &'static [FieldGrammar],
     /// Fields that must be there.
     pub required: &'static [&'static str],
 }
 
 /// A field of a record.
-pub struct Field {
+pub struct FieldGrammar {
     /// Its name.
     pub name: &'static str,
     /// What it holds.
-    pub shape: Shape,
+    pub shape: FieldShape,
     /// What it is for, in one line.
     pub doc: &'static str,
     /// The one dialect that has it; absent means all that have the record.
     pub only: Option<Dialect>,
 }
 
-impl Record {
+impl RecordGrammar {
     /// The fields that a dialect has, in the order in which people write them.
-    pub fn fields_in(&self, dialect: Dialect) -> impl Iterator<Item = &'static Field> + use<> {
+    pub fn fields_in(
+        &self,
+        dialect: Dialect,
+    ) -> impl Iterator<Item = &'static FieldGrammar> + use<> {
         self.fields.iter().filter(move |field| field.only.is_none_or(|only| only == dialect))
     }
 }
 
 /// What a field may hold.
-pub enum Shape {
+pub enum FieldShape {
     /// Text.
     Text,
     /// The name of a composition.
@@ -76,13 +79,13 @@ pub enum Shape {
     /// One of these words.
     Words(&'static [&'static str]),
     /// An object of this kind.
-    Of(&'static Record),
+    Of(&'static RecordGrammar),
     /// A list of this.
-    List(&'static Shape),
+    List(&'static FieldShape),
     /// An object whose members are all this, by names that the author chooses.
-    Each(&'static Shape),
+    Each(&'static FieldShape),
     /// The first of these that fits.
-    Either(&'static [Shape]),
+    Either(&'static [FieldShape]),
 }
 
 macro_rules! only {
@@ -99,18 +102,18 @@ macro_rules! record {
         $($field:literal: $shape:expr, $fdoc:literal $(only $only:ident)?;)*
     }) => {
         #[doc = $doc]
-        $vis static $id: Record = Record {
+        $vis static $id: RecordGrammar = RecordGrammar {
             name: $name,
             doc: $doc,
             fields: &[$(
-                Field { name: $field, shape: $shape, doc: $fdoc, only: only!($($only)?) },
+                FieldGrammar { name: $field, shape: $shape, doc: $fdoc, only: only!($($only)?) },
             )*],
             required: &[$($req),*],
         };
     };
 }
 
-use Shape::{
+use FieldShape::{
     Bool, Bound, Condition, Count, Duration, Each, Either, Id, List, Millis, Name, Names, Null,
     Number, Object, Of, Schema, Template, Templates, Text, Version, Words,
 };
@@ -488,7 +491,7 @@ record!(pub TEST_FILE "test_file" "Tests of a composition." requires ["tests"] {
 });
 
 /// One answer for every call, or several in a row.
-const ANSWERS: Shape = Either(&[Of(&ANSWER), List(&Of(&ANSWER))]);
+const ANSWERS: FieldShape = Either(&[Of(&ANSWER), List(&Of(&ANSWER))]);
 
 record!(pub TEST_TOOL "test_tool" "What is known of a tool that only the tests know." requires [] {
     "input": Schema, "JSON Schema of its arguments.";

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::grammar::{
-    ARAZZO, CHAIN, COMPOSITION, Field, PLAN, Record, SKILL, STEP_KINDS, Shape, TEMPLATE, TEST_FILE,
-    TOOLHIVE,
+    ARAZZO, CHAIN, COMPOSITION, FieldGrammar, FieldShape, PLAN, RecordGrammar, SKILL, STEP_KINDS,
+    TEMPLATE, TEST_FILE, TOOLHIVE,
 };
 use crate::composition::Dialect;
 use crate::value::{Map, Value};
@@ -36,7 +36,7 @@ impl Draft {
 
 /// The JSON Schema of compositions in every dialect.
 pub fn composition_schema(draft: Draft) -> Value {
-    let mut writer = Writer { draft, dialect: Dialect::Composition, definitions: Map::new() };
+    let mut writer = SchemaWriter { draft, dialect: Dialect::Composition, definitions: Map::new() };
     let mut schema = writer.reference(&COMPOSITION);
     // The last one that is asked comes first: each stands behind those that are asked before it.
     for (dialect, record, condition) in [
@@ -70,7 +70,7 @@ pub fn composition_schema(draft: Draft) -> Value {
 
 /// The JSON Schema of files with tests.
 pub fn test_schema(draft: Draft) -> Value {
-    let mut writer = Writer { draft, dialect: Dialect::Composition, definitions: Map::new() };
+    let mut writer = SchemaWriter { draft, dialect: Dialect::Composition, definitions: Map::new() };
     let schema = writer.reference(&TEST_FILE);
     writer.definitions.sort_unstable_keys();
     Value::object([
@@ -127,14 +127,14 @@ fn is_composite_tool() -> Value {
     some_step("steps", step)
 }
 
-struct Writer {
+struct SchemaWriter {
     draft: Draft,
     dialect: Dialect,
     definitions: Map,
 }
 
-impl Writer {
-    fn record(&mut self, record: &'static Record) -> Value {
+impl SchemaWriter {
+    fn record(&mut self, record: &'static RecordGrammar) -> Value {
         let mut properties = Map::new();
         for field in record.fields_in(self.dialect) {
             properties.insert(field.name.into(), self.field(field));
@@ -153,7 +153,7 @@ impl Writer {
         schema.into()
     }
 
-    fn field(&mut self, field: &'static Field) -> Value {
+    fn field(&mut self, field: &'static FieldGrammar) -> Value {
         let shape = self.shape(&field.shape);
         let mut schema = Map::new();
         schema.insert("description".into(), Value::from(field.doc));
@@ -170,47 +170,47 @@ impl Writer {
         schema.into()
     }
 
-    fn shape(&mut self, shape: &'static Shape) -> Value {
+    fn shape(&mut self, shape: &'static FieldShape) -> Value {
         match shape {
-            Shape::Text => typed("string"),
-            Shape::Name => pattern("^[a-z0-9][a-z0-9_-]{0,63}$"),
-            Shape::Id => pattern(r"^[\p{L}\p{N}_$-]{1,128}$"),
-            Shape::Version => pattern(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"),
-            Shape::Bool => typed("boolean"),
-            Shape::Null => typed("null"),
-            Shape::Bound => typed("integer"),
-            Shape::Count | Shape::Millis => {
+            FieldShape::Text => typed("string"),
+            FieldShape::Name => pattern("^[a-z0-9][a-z0-9_-]{0,63}$"),
+            FieldShape::Id => pattern(r"^[\p{L}\p{N}_$-]{1,128}$"),
+            FieldShape::Version => pattern(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"),
+            FieldShape::Bool => typed("boolean"),
+            FieldShape::Null => typed("null"),
+            FieldShape::Bound => typed("integer"),
+            FieldShape::Count | FieldShape::Millis => {
                 Value::object([("type", Value::from("integer")), ("minimum", Value::from(0))])
             }
-            Shape::Number => {
+            FieldShape::Number => {
                 Value::object([("type", Value::from("number")), ("minimum", Value::from(1))])
             }
-            Shape::Duration => pattern(r"^(\d+(\.\d+)?(ms|s|m|min|h|d))+$"),
-            Shape::Condition => types(&["string", "boolean"]),
-            Shape::Template => Value::empty_object(),
-            Shape::Object | Shape::Templates => typed("object"),
-            Shape::Names => Value::object([
+            FieldShape::Duration => pattern(r"^(\d+(\.\d+)?(ms|s|m|min|h|d))+$"),
+            FieldShape::Condition => types(&["string", "boolean"]),
+            FieldShape::Template => Value::empty_object(),
+            FieldShape::Object | FieldShape::Templates => typed("object"),
+            FieldShape::Names => Value::object([
                 ("type", Value::from("object")),
                 ("additionalProperties", typed("string")),
             ]),
-            Shape::Schema => types(&["object", "boolean"]),
-            Shape::Words(choices) => Value::object([("enum", words(choices))]),
-            Shape::Of(record) => self.reference(record),
-            Shape::List(item) => {
+            FieldShape::Schema => types(&["object", "boolean"]),
+            FieldShape::Words(choices) => Value::object([("enum", words(choices))]),
+            FieldShape::Of(record) => self.reference(record),
+            FieldShape::List(item) => {
                 Value::object([("type", Value::from("array")), ("items", self.shape(item))])
             }
-            Shape::Each(member) => Value::object([
+            FieldShape::Each(member) => Value::object([
                 ("type", Value::from("object")),
                 ("additionalProperties", self.shape(member)),
             ]),
-            Shape::Either(shapes) => {
+            FieldShape::Either(shapes) => {
                 let shapes: Vec<Value> = shapes.iter().map(|shape| self.shape(shape)).collect();
                 Value::object([("anyOf", shapes.into())])
             }
         }
     }
 
-    fn reference(&mut self, record: &'static Record) -> Value {
+    fn reference(&mut self, record: &'static RecordGrammar) -> Value {
         let name = match self.dialect {
             Dialect::Chain if differs(record) => format!("chain_{}", record.name),
             _ => record.name.to_owned(),
@@ -227,7 +227,7 @@ impl Writer {
 }
 
 /// Whether a record, or one inside it, has fields that only one dialect has.
-fn differs(record: &'static Record) -> bool {
+fn differs(record: &'static RecordGrammar) -> bool {
     let mut seen = BTreeSet::new();
     let mut work = vec![record];
     while let Some(record) = work.pop() {
@@ -242,11 +242,11 @@ fn differs(record: &'static Record) -> bool {
     false
 }
 
-fn inside(shape: &'static Shape, records: &mut Vec<&'static Record>) {
+fn inside(shape: &'static FieldShape, records: &mut Vec<&'static RecordGrammar>) {
     match shape {
-        Shape::Of(record) => records.push(record),
-        Shape::List(inner) | Shape::Each(inner) => inside(inner, records),
-        Shape::Either(shapes) => shapes.iter().for_each(|shape| inside(shape, records)),
+        FieldShape::Of(record) => records.push(record),
+        FieldShape::List(inner) | FieldShape::Each(inner) => inside(inner, records),
+        FieldShape::Either(shapes) => shapes.iter().for_each(|shape| inside(shape, records)),
         _ => {}
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn number(span: Span, number: i64) -> Node {
 
 /// The place of something that nobody wrote: where `span` begins, and nothing of it, so that nobody
 /// takes it for what stands there.
-pub(super) fn point(span: Span) -> Span {
+pub(super) fn empty_span(span: Span) -> Span {
     Span { start: span.start, end: span.start }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn member(key: &str, value: Node) -> Member {
 
 /// The first member with one of these names that says something: programs write what they do not
 /// have as null.
-pub(super) fn first<'n>(node: &'n Node, names: &[&str]) -> Option<&'n Member> {
+pub(super) fn first_member<'n>(node: &'n Node, names: &[&str]) -> Option<&'n Member> {
     let says = |member: &&Member| member.value.kind != NodeKind::Null;
     names
         .iter()
@@ -49,12 +49,12 @@ pub(super) fn first<'n>(node: &'n Node, names: &[&str]) -> Option<&'n Member> {
 }
 
 /// The same member under another name.
-pub(super) fn renamed(member: &Member, key: &str) -> Member {
+pub(super) fn rename_member(member: &Member, key: &str) -> Member {
     Member { key: key.into(), ..member.clone() }
 }
 
 /// The members with these names, as they are, in the order of the text.
-pub(super) fn kept(node: &Node, names: &[&str]) -> Vec<Member> {
+pub(super) fn keep_members(node: &Node, names: &[&str]) -> Vec<Member> {
     let wanted =
         |member: &&Member| names.contains(&&*member.key) && member.value.kind != NodeKind::Null;
     node.members().iter().filter(wanted).cloned().collect()
@@ -91,7 +91,7 @@ pub(super) fn of_value(span: Span, value: &Value) -> Node {
 }
 
 /// A name out of `word` that can stand in a path and that nothing else has.
-pub(super) fn free_id(word: &str, taken: &BTreeSet<Arc<str>>) -> Arc<str> {
+pub(super) fn unused_id(word: &str, taken: &BTreeSet<Arc<str>>) -> Arc<str> {
     let short = word.rsplit(':').next().unwrap_or(word);
     let fits = |c: char| is_step_id(c.encode_utf8(&mut [0; 4]));
     let mut plain: String = short.chars().map(|c| if fits(c) { c } else { '_' }).collect();

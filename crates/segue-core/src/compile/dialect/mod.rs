@@ -1,9 +1,9 @@
 //! Document → [`Composition`], one module per dialect. After this nobody knows which one it was.
 
 mod arazzo;
-mod arazzo_words;
+mod arazzo_expr;
 mod chain;
-mod chain_words;
+mod chain_expr;
 mod go_template;
 pub mod grammar;
 mod json_schema;
@@ -18,7 +18,7 @@ mod tests_file;
 mod toolhive;
 
 pub(super) use chain::is_reserved_in_state;
-pub(super) use chain_words::lower_chain;
+pub(super) use chain_expr::lower_chain;
 pub use json_schema::{Draft, composition_schema, test_schema};
 pub use reader::parse_duration;
 pub(super) use step::RESERVED;
@@ -29,10 +29,10 @@ use super::source::{Source, Span};
 use crate::composition::{Composition, Dialect};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::limits::Limits;
-use reader::Reader;
+use reader::DialectReader;
 
 /// What came out of a document.
-pub(super) struct Reading {
+pub(super) struct ReadDocument {
     /// The composition; names are not resolved yet.
     pub(super) composition: Option<Composition>,
     /// What was found.
@@ -43,24 +43,25 @@ pub(super) struct Reading {
 }
 
 /// Reads the composition that a document holds.
-pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> Reading {
+pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> ReadDocument {
     let root = unwrap_template(root);
-    let nothing = |finding| Reading { composition: None, findings: vec![finding], lowered: None };
+    let nothing =
+        |finding| ReadDocument { composition: None, findings: vec![finding], lowered: None };
     if !matches!(root.kind, NodeKind::Object(_)) {
-        let message = format!("a composition is an object, found {}", root.kind_word());
+        let message = format!("a composition is an object, found {}", root.kind_name());
         let span = reader::first_line(source, root.span);
         return nothing(Diagnostic::error(Code::InvalidField, message, span));
     }
     let dialect = detect(root);
-    let mut reader = Reader::new(source, limits, dialect);
+    let mut reader = DialectReader::new(source, limits, dialect);
     let lowered = match dialect {
         Dialect::Composition => {
             let composition = native::read(&mut reader, root);
-            return Reading { composition, findings: reader.findings, lowered: None };
+            return ReadDocument { composition, findings: reader.findings, lowered: None };
         }
         Dialect::Chain => {
             let composition = chain::read(&mut reader, root);
-            return Reading { composition, findings: reader.findings, lowered: None };
+            return ReadDocument { composition, findings: reader.findings, lowered: None };
         }
         Dialect::Skill => skill::lower(&mut reader, root),
         Dialect::Plan => plan::lower(&mut reader, root),
@@ -69,7 +70,7 @@ pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> Reading {
         Dialect::Composed => return nothing(unsupported(root, dialect)),
     };
     let composition = lowered.as_ref().and_then(|tree| native::read_tree(&mut reader, tree));
-    Reading { composition, findings: reader.findings, lowered }
+    ReadDocument { composition, findings: reader.findings, lowered }
 }
 
 /// A template file wraps a composition of any dialect.
@@ -90,7 +91,7 @@ fn detect(root: &Node) -> Dialect {
         |step: &Node| ["tool_id", "toolId", "ToolID"].iter().any(|name| step.get(name).is_some());
     if root.get("arazzo").is_some() {
         Dialect::Arazzo
-    } else if toolhive::is_one(root) {
+    } else if toolhive::is_toolhive(root) {
         Dialect::ToolHive
     } else if root.get("implementation").is_some() {
         Dialect::Chain

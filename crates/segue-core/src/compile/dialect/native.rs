@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::chain;
 use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, GUARDS, PARAMETER, REQUIRES};
-use super::reader::{Reader, first_line};
+use super::reader::{DialectReader, first_line};
 use super::step::read_steps;
 use crate::compile::document::{Node, NodeKind};
 use crate::composition::{
-    Backoff, Body, Composition, ErrorHandling, Flow, Guards, Millis, Step, Strategy, Unresolved,
+    Backoff, Body, Composition, CompositionGuards, ErrorHandling, Flow, Millis, Step, Strategy,
+    Unresolved,
 };
 use crate::diagnostic::Code;
 use crate::id::is_composition_name;
@@ -19,20 +20,20 @@ use crate::value::{Map, Number, Value};
 /// Steps at once when nobody says otherwise.
 const CONCURRENCY_DEFAULT: u32 = 16;
 
-pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> {
+pub(super) fn read(reader: &mut DialectReader<'_>, root: &Node) -> Option<Composition> {
     if let Some(word) = root.get("dialect") {
-        reader.word(word, "`dialect`", &["composition"]);
+        reader.one_of(word, "`dialect`", &["composition"]);
     }
     read_tree(reader, root)
 }
 
 /// Reads a tree of native words, written so or made out of another dialect.
-pub(super) fn read_tree(reader: &mut Reader<'_>, root: &Node) -> Option<Composition> {
-    if !reader.record(root, &COMPOSITION, "a composition") {
+pub(super) fn read_tree(reader: &mut DialectReader<'_>, root: &Node) -> Option<Composition> {
+    if !reader.check_record(root, &COMPOSITION, "a composition") {
         return None;
     }
     if let Some(word) = root.get("flow")
-        && reader.word(word, "`flow`", &["graph", "program"]) == Some(1)
+        && reader.one_of(word, "`flow`", &["graph", "program"]) == Some(1)
     {
         reader.flow = Flow::Program;
     }
@@ -49,11 +50,11 @@ pub(super) fn read_tree(reader: &mut Reader<'_>, root: &Node) -> Option<Composit
 }
 
 /// What the top of a document says, whatever its steps look like.
-pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Composition {
+pub(super) fn read_top(reader: &mut DialectReader<'_>, root: &Node, body: Body) -> Composition {
     let name = root.get("name").and_then(|node| read_name(reader, node)).unwrap_or_default();
     let metadata = root.get("metadata").map_or_else(Value::empty_object, |node| {
         if !matches!(node.kind, NodeKind::Object(_)) {
-            let message = format!("`metadata` must be an object, found {}", node.kind_word());
+            let message = format!("`metadata` must be an object, found {}", node.kind_name());
             reader.error(Code::InvalidField, node.span, message);
         }
         node.to_value()
@@ -78,7 +79,7 @@ pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Comp
         max_concurrency: read_concurrency(reader, root).unwrap_or(CONCURRENCY_DEFAULT),
         guards,
         unresolved: root.get("unresolved").map_or_else(Unresolved::default, |node| {
-            match reader.word(node, "`unresolved`", &["fail", "keep"]) {
+            match reader.one_of(node, "`unresolved`", &["fail", "keep"]) {
                 Some(1) => Unresolved::Keep,
                 _ => Unresolved::Fail,
             }
@@ -93,7 +94,7 @@ pub(super) fn read_top(reader: &mut Reader<'_>, root: &Node, body: Body) -> Comp
     }
 }
 
-fn read_name(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
+fn read_name(reader: &mut DialectReader<'_>, node: &Node) -> Option<Arc<str>> {
     let name = reader.text(node, "`name`")?;
     if !is_composition_name(&name) {
         let message = format!("`{name}` cannot name a composition");
@@ -104,7 +105,7 @@ fn read_name(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
     Some(name)
 }
 
-fn read_version(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
+fn read_version(reader: &mut DialectReader<'_>, node: &Node) -> Option<Arc<str>> {
     let version = reader.text(node, "`version`")?;
     if semver::Version::parse(&version).is_ok() {
         return Some(version);
@@ -114,7 +115,7 @@ fn read_version(reader: &mut Reader<'_>, node: &Node) -> Option<Arc<str>> {
     None
 }
 
-pub(super) fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<Step>> {
+pub(super) fn read_all_steps(reader: &mut DialectReader<'_>, node: &Node) -> Vec<Arc<Step>> {
     if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
         reader.error(Code::NoSteps, node.span, "the composition has no steps");
         return Vec::new();
@@ -129,17 +130,17 @@ pub(super) fn read_all_steps(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<St
     steps
 }
 
-fn read_concurrency(reader: &mut Reader<'_>, root: &Node) -> Option<u32> {
+fn read_concurrency(reader: &mut DialectReader<'_>, root: &Node) -> Option<u32> {
     let node = root.get("max_concurrency")?;
     let max = reader.limits.concurrency_max as u64;
     reader.positive(node, "`max_concurrency`", max)
 }
 
 /// The guards, and the time that they leave for the whole run.
-fn read_guards(reader: &mut Reader<'_>, root: &Node) -> (Guards, Option<Millis>) {
-    let mut guards = Guards::default();
+fn read_guards(reader: &mut DialectReader<'_>, root: &Node) -> (CompositionGuards, Option<Millis>) {
+    let mut guards = CompositionGuards::default();
     let Some(node) = root.get("guards") else { return (guards, None) };
-    if !reader.record(node, &GUARDS, "`guards`") {
+    if !reader.check_record(node, &GUARDS, "`guards`") {
         return (guards, None);
     }
     guards.max_steps = node.get("max_steps").and_then(|n| read_bound(reader, n, "`max_steps`"));
@@ -153,21 +154,21 @@ fn read_guards(reader: &mut Reader<'_>, root: &Node) -> (Guards, Option<Millis>)
 }
 
 /// A bound of which zero and less mean that there is none.
-fn read_bound(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u32> {
+fn read_bound(reader: &mut DialectReader<'_>, node: &Node, what: &str) -> Option<u32> {
     match &node.kind {
         NodeKind::Number(Number::Int(int)) => {
             (*int > 0).then(|| u32::try_from(*int).unwrap_or(u32::MAX))
         }
         _ => {
-            let message = format!("{what} must be a whole number, found {}", node.kind_word());
+            let message = format!("{what} must be a whole number, found {}", node.kind_name());
             reader.error(Code::InvalidField, node.span, message);
             None
         }
     }
 }
 
-fn read_requires(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {
-    if !reader.record(node, &REQUIRES, "`requires`") {
+fn read_requires(reader: &mut DialectReader<'_>, node: &Node) -> Vec<Arc<str>> {
+    if !reader.check_record(node, &REQUIRES, "`requires`") {
         return Vec::new();
     }
     let Some(keys) = node.get("context") else { return Vec::new() };
@@ -178,13 +179,13 @@ fn read_requires(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {
         .collect()
 }
 
-fn read_error_handling(reader: &mut Reader<'_>, node: &Node) -> ErrorHandling {
+fn read_error_handling(reader: &mut DialectReader<'_>, node: &Node) -> ErrorHandling {
     let mut handling = ErrorHandling::default();
-    if !reader.record(node, &ERROR_HANDLING, "`error_handling`") {
+    if !reader.check_record(node, &ERROR_HANDLING, "`error_handling`") {
         return handling;
     }
     if let Some(word) = node.get("failure_strategy")
-        && let Some(position) = reader.word(word, "`failure_strategy`", Strategy::WORDS)
+        && let Some(position) = reader.one_of(word, "`failure_strategy`", Strategy::WORDS)
     {
         handling.strategy = Strategy::parse(Strategy::WORDS[position]).unwrap_or_default();
     }
@@ -201,9 +202,9 @@ fn read_error_handling(reader: &mut Reader<'_>, node: &Node) -> ErrorHandling {
     handling
 }
 
-pub(super) fn read_backoff(reader: &mut Reader<'_>, node: &Node) -> Backoff {
+pub(super) fn read_backoff(reader: &mut DialectReader<'_>, node: &Node) -> Backoff {
     let mut backoff = Backoff::default();
-    if !reader.record(node, &BACKOFF, "`backoff`") {
+    if !reader.check_record(node, &BACKOFF, "`backoff`") {
         return backoff;
     }
     if let Some(initial) = node.get("initial").and_then(|n| reader.duration(n, "`initial`")) {
@@ -221,7 +222,7 @@ pub(super) fn read_backoff(reader: &mut Reader<'_>, node: &Node) -> Backoff {
     backoff
 }
 
-fn read_input(reader: &mut Reader<'_>, root: &Node) -> Option<Arc<Schema>> {
+fn read_input(reader: &mut DialectReader<'_>, root: &Node) -> Option<Arc<Schema>> {
     match (root.get("input"), root.get("parameters")) {
         (Some(_), Some(second)) => {
             let message = "`input` and `parameters` say the same thing";
@@ -255,16 +256,20 @@ fn takes_objects(schema: &Value) -> bool {
     }
 }
 
-pub(super) fn read_schema(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<Arc<Schema>> {
+pub(super) fn read_schema(
+    reader: &mut DialectReader<'_>,
+    node: &Node,
+    what: &str,
+) -> Option<Arc<Schema>> {
     if !matches!(node.kind, NodeKind::Object(_) | NodeKind::Bool(_)) {
-        let message = format!("{what} must be a JSON Schema, found {}", node.kind_word());
+        let message = format!("{what} must be a JSON Schema, found {}", node.kind_name());
         reader.error(Code::InvalidField, node.span, message);
         return None;
     }
     let schema = Schema::new(node.to_value());
     if let Err(violation) = schema.check() {
         let message = format!("{what} is not a JSON Schema: {}", violation.message);
-        let place = node.pointed(&violation.pointer);
+        let place = node.at_pointer(&violation.pointer);
         reader.error(Code::InvalidField, first_line(reader.source, place.span), message);
         return None;
     }
@@ -272,11 +277,11 @@ pub(super) fn read_schema(reader: &mut Reader<'_>, node: &Node, what: &str) -> O
 }
 
 /// A list of parameters is a closed object schema.
-fn read_parameters(reader: &mut Reader<'_>, node: &Node) -> Arc<Schema> {
+fn read_parameters(reader: &mut DialectReader<'_>, node: &Node) -> Arc<Schema> {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for parameter in reader.list(node, "`parameters`") {
-        if !reader.record(parameter, &PARAMETER, "a parameter") {
+        if !reader.check_record(parameter, &PARAMETER, "a parameter") {
             continue;
         }
         let Some(name) = parameter.get("name").and_then(|n| reader.text(n, "`name`")) else {
@@ -285,7 +290,7 @@ fn read_parameters(reader: &mut Reader<'_>, node: &Node) -> Arc<Schema> {
         let mut schema = Map::new();
         if let Some(word) = parameter.get("type") {
             let words = ["string", "integer", "number", "boolean", "array", "object", "any"];
-            match reader.word(word, "`type`", &words) {
+            match reader.one_of(word, "`type`", &words) {
                 Some(position) if words[position] != "any" => {
                     schema.insert("type".into(), Value::from(words[position]));
                 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::grammar::{PLAN, PLAN_TOOL};
 use super::lower::{
-    array, first, free_id, kept, member, number, object, of_value, point, renamed, text,
+    array, empty_span, first_member, keep_members, member, number, object, of_value, rename_member,
+    text, unused_id,
 };
-use super::reader::{Reader, first_line};
+use super::reader::{DialectReader, first_line};
 use crate::compile::document::{Member, Node, NodeKind};
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::value::Value;
 
 /// Members that mean the same in the native dialect.
@@ -32,21 +33,21 @@ const SHARED: &[&str] = &[
 const NAME_DEFAULT: &str = "plan";
 
 /// The plan in native words.
-pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
-    reader.record(root, &PLAN, "a plan");
+pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
+    reader.check_record(root, &PLAN, "a plan");
     if let Some(word) = root.get("dialect") {
-        reader.word(word, "`dialect`", &["plan"]);
+        reader.one_of(word, "`dialect`", &["plan"]);
     }
-    let here = point(root.span);
-    let name = first(root, &["name"]).cloned();
+    let here = empty_span(root.span);
+    let name = first_member(root, &["name"]).cloned();
     let mut members = vec![name.unwrap_or_else(|| member("name", text(here, NAME_DEFAULT)))];
-    members.extend(kept(root, SHARED));
+    members.extend(keep_members(root, SHARED));
     if root.get("max_concurrency").is_none() {
         members.push(member("max_concurrency", number(here, 1)));
     }
     members.push(member("unresolved", text(here, "keep")));
     members.extend(about(reader, root));
-    let Some(tools) = first(root, &["tools"]) else {
+    let Some(tools) = first_member(root, &["tools"]) else {
         let place = first_line(reader.source, root.span);
         reader.error(Code::NoSteps, place, "a plan needs `tools`");
         return None;
@@ -57,8 +58,8 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
 }
 
 /// What is only for people and for whoever keeps plans stands beside the author's own metadata.
-fn about(reader: &mut Reader<'_>, root: &Node) -> Option<Member> {
-    let mut members = match first(root, &["metadata"]) {
+fn about(reader: &mut DialectReader<'_>, root: &Node) -> Option<Member> {
+    let mut members = match first_member(root, &["metadata"]) {
         Some(found) if !matches!(found.value.kind, NodeKind::Object(_)) => {
             return Some(found.clone());
         }
@@ -71,43 +72,43 @@ fn about(reader: &mut Reader<'_>, root: &Node) -> Option<Member> {
         ("requestId", "request_id"),
         ("planId", "plan_id"),
     ] {
-        if let Some(found) = first(root, &[word])
+        if let Some(found) = first_member(root, &[word])
             && reader.text(&found.value, &format!("`{word}`")).is_some()
         {
-            members.push(renamed(found, native));
+            members.push(rename_member(found, native));
         }
     }
-    let place = point(members.first()?.key_span);
-    let span = first(root, &["metadata"]).map_or(place, |found| found.value.span);
+    let place = empty_span(members.first()?.key_span);
+    let span = first_member(root, &["metadata"]).map_or(place, |found| found.value.span);
     Some(member("metadata", object(span, members)))
 }
 
 /// One call of the plan.
-struct Planned<'n> {
+struct PlannedCall<'n> {
     node: &'n Node,
     id: Arc<str>,
     tool: Arc<str>,
 }
 
-fn lower_tools(reader: &mut Reader<'_>, root: &Node, node: &Node) -> Node {
+fn lower_tools(reader: &mut DialectReader<'_>, root: &Node, node: &Node) -> Node {
     let NodeKind::Array(items) = &node.kind else { return node.clone() };
     let mut taken: BTreeSet<Arc<str>> =
         items.iter().filter_map(|item| item.get("id")?.as_str().cloned()).collect();
     let mut planned = Vec::with_capacity(items.len());
     for item in items {
-        if !reader.record(item, &PLAN_TOOL, "a tool of a plan") {
+        if !reader.check_record(item, &PLAN_TOOL, "a tool of a plan") {
             continue;
         }
-        let Some(name) = first(item, &["name", "toolName"]) else {
+        let Some(name) = first_member(item, &["name", "toolName"]) else {
             let place = first_line(reader.source, item.span);
             reader.error(Code::InvalidField, place, "a tool of a plan needs a `name`");
             continue;
         };
         let Some(tool) = reader.text(&name.value, "`name`") else { continue };
         let own = item.get("id").and_then(Node::as_str).cloned();
-        let id = own.unwrap_or_else(|| free_id(&tool, &taken));
+        let id = own.unwrap_or_else(|| unused_id(&tool, &taken));
         taken.insert(id.clone());
-        planned.push(Planned { node: item, id, tool });
+        planned.push(PlannedCall { node: item, id, tool });
     }
     let order = match root.get("executionOrder") {
         Some(order) => execution_order(reader, order, &planned),
@@ -119,7 +120,11 @@ fn lower_tools(reader: &mut Reader<'_>, root: &Node, node: &Node) -> Node {
 
 /// The positions of the calls in the order that the plan asks for; what it does not name comes last.
 /// A tool that is called twice is named twice.
-fn execution_order(reader: &mut Reader<'_>, order: &Node, planned: &[Planned<'_>]) -> Vec<usize> {
+fn execution_order(
+    reader: &mut DialectReader<'_>,
+    order: &Node,
+    planned: &[PlannedCall<'_>],
+) -> Vec<usize> {
     let mut placed = vec![false; planned.len()];
     let mut positions = Vec::with_capacity(planned.len());
     for item in reader.list(order, "`executionOrder`") {
@@ -134,7 +139,7 @@ fn execution_order(reader: &mut Reader<'_>, order: &Node, planned: &[Planned<'_>
             }
             None => {
                 let message = format!("`executionOrder` names `{name}`, which is not planned");
-                let near = nearest(&name, planned.iter().map(|planned| &*planned.id));
+                let near = nearest_name(&name, planned.iter().map(|planned| &*planned.id));
                 let finding = Diagnostic::error(Code::UnknownStep, message, item.span);
                 let inner = reader.name_in_key(item.span);
                 reader.findings.push(finding.fix_with(inner, near));
@@ -145,18 +150,21 @@ fn execution_order(reader: &mut Reader<'_>, order: &Node, planned: &[Planned<'_>
     positions
 }
 
-fn lower_tool(call: &Planned<'_>, planned: &[Planned<'_>]) -> Node {
+fn lower_tool(call: &PlannedCall<'_>, planned: &[PlannedCall<'_>]) -> Node {
     let item = call.node;
     let mut members = Vec::new();
-    if let Some(name) = first(item, &["name", "toolName"]) {
-        let id = first(item, &["id"]).cloned();
+    if let Some(name) = first_member(item, &["name", "toolName"]) {
+        let id = first_member(item, &["id"]).cloned();
         // It stands where the tool's name does: findings about the step point there.
         let made = || member("id", text(name.value.span, call.id.clone()));
         members.push(id.unwrap_or_else(made));
-        members.push(renamed(name, "tool"));
+        members.push(rename_member(name, "tool"));
     }
-    members.extend(kept(item, &["parameters", "when", "timeout", "timeout_ms", "retry_count"]));
-    if let Some(found) = first(item, &["dependsOn"]) {
+    members.extend(keep_members(
+        item,
+        &["parameters", "when", "timeout", "timeout_ms", "retry_count"],
+    ));
+    if let Some(found) = first_member(item, &["dependsOn"]) {
         let value = match &found.value.kind {
             NodeKind::String(_) => needed(&found.value, planned),
             NodeKind::Array(items) => {
@@ -167,15 +175,15 @@ fn lower_tool(call: &Planned<'_>, planned: &[Planned<'_>]) -> Node {
         };
         members.push(Member { key: "depends_on".into(), key_span: found.key_span, value });
     }
-    if let Some(found) = first(item, &["outputMapping"]) {
-        let mapped = object(found.value.span, vec![renamed(found, "map_outputs")]);
+    if let Some(found) = first_member(item, &["outputMapping"]) {
+        let mapped = object(found.value.span, vec![rename_member(found, "map_outputs")]);
         members.push(Member { key: "on_success".into(), key_span: found.key_span, value: mapped });
     }
     object(item.span, members)
 }
 
 /// What a `dependsOn` means: an id, else the first call of a tool.
-fn needed(node: &Node, planned: &[Planned<'_>]) -> Node {
+fn needed(node: &Node, planned: &[PlannedCall<'_>]) -> Node {
     let Some(name) = node.as_str() else { return node.clone() };
     let is_id = planned.iter().any(|planned| planned.id == *name);
     let by_tool = planned.iter().find(|planned| planned.tool == *name);

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::grammar::Record;
+use super::grammar::RecordGrammar;
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::{Source, Span};
 use crate::composition::{Dialect, Flow, Millis};
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::expr::{self, Expr, ParseError, StepIndex, Template};
 use crate::limits::Limits;
 use crate::value::{Number, Value};
 
 /// Reads nodes of one source; what is wrong is collected, what is right is returned.
-pub(super) struct Reader<'a> {
+pub(super) struct DialectReader<'a> {
     pub(super) source: &'a Source,
     pub(super) limits: &'a Limits,
     pub(super) findings: Vec<Diagnostic>,
@@ -27,11 +27,15 @@ pub(super) struct Reader<'a> {
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(source: &'a Source, limits: &'a Limits, dialect: Dialect) -> Reader<'a> {
+impl<'a> DialectReader<'a> {
+    pub(super) fn new(
+        source: &'a Source,
+        limits: &'a Limits,
+        dialect: Dialect,
+    ) -> DialectReader<'a> {
         let (findings, taken) = (Vec::new(), BTreeSet::new());
         let flow = if dialect == Dialect::Chain { Flow::Program } else { Flow::Graph };
-        Reader { source, limits, findings, dialect, flow, taken, next_index: 0, depth: 0 }
+        DialectReader { source, limits, findings, dialect, flow, taken, next_index: 0, depth: 0 }
     }
 
     /// The position of the next step in the text.
@@ -64,22 +68,22 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong_kind(&mut self, node: &Node, what: &str, wanted: &str) {
-        let message = format!("{what} must be {wanted}, found {}", node.kind_word());
+        let message = format!("{what} must be {wanted}, found {}", node.kind_name());
         self.error(Code::InvalidField, node.span, message);
     }
 
     /// Checks that `node` is an object of this record: no unknown fields, all required ones there.
-    pub(super) fn record(&mut self, node: &Node, record: &Record, what: &str) -> bool {
+    pub(super) fn check_record(&mut self, node: &Node, record: &RecordGrammar, what: &str) -> bool {
         let place = first_line(self.source, node.span);
-        self.record_at(place, node, record, what)
+        self.check_record_at(place, node, record, what)
     }
 
     /// The same for the value of a field; what is missing in it is said of the field's name.
-    pub(super) fn record_at(
+    pub(super) fn check_record_at(
         &mut self,
         place: Span,
         node: &Node,
-        record: &Record,
+        record: &RecordGrammar,
         what: &str,
     ) -> bool {
         if !matches!(node.kind, NodeKind::Object(_)) {
@@ -94,7 +98,7 @@ impl<'a> Reader<'a> {
             let message = format!("{what} has no field `{}`", member.key);
             let mut finding = Diagnostic::error(Code::InvalidField, message, member.key_span);
             let meant = synonym(&names, &member.key);
-            match meant.or_else(|| nearest(&member.key, names.iter().copied())) {
+            match meant.or_else(|| nearest_name(&member.key, names.iter().copied())) {
                 Some(near) => finding = finding.fix(self.name_in_key(member.key_span), near),
                 None => finding.help = Some(format!("its fields are `{}`", names.join("`, `"))),
             }
@@ -203,7 +207,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn duration(&mut self, node: &Node, what: &str) -> Option<Millis> {
         let Some(text) = node.as_str() else {
-            let message = format!("{what} must be a duration, found {}", node.kind_word());
+            let message = format!("{what} must be a duration, found {}", node.kind_name());
             let help = "write it as text with a unit, such as `500ms`, `30s` or `2m`";
             self.error_with_help(Code::InvalidField, node.span, message, help);
             return None;
@@ -263,14 +267,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The position of the word among `words`.
-    pub(super) fn word(&mut self, node: &Node, what: &str, words: &[&str]) -> Option<usize> {
+    pub(super) fn one_of(&mut self, node: &Node, what: &str, words: &[&str]) -> Option<usize> {
         let text = self.text(node, what)?;
         if let Some(position) = words.iter().position(|word| **word == *text) {
             return Some(position);
         }
         let message = format!("{what} cannot be `{text}`");
         let choices = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-        let near = nearest(&text, words.iter().copied());
+        let near = nearest_name(&text, words.iter().copied());
         let help = match near {
             Some(near) => format!("did you mean `{near}`? The words are {choices}"),
             None => format!("the words are {choices}"),

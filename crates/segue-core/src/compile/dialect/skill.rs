@@ -1,8 +1,10 @@
 //! The skill dialect: calls one after the other, in the order of their ids.
 
 use super::grammar::{SKILL, SKILL_STEP};
-use super::lower::{array, first, kept, member, number, object, point, renamed, text};
-use super::reader::{Reader, first_line};
+use super::lower::{
+    array, empty_span, first_member, keep_members, member, number, object, rename_member, text,
+};
+use super::reader::{DialectReader, first_line};
 use crate::compile::document::{Member, Node, NodeKind};
 use crate::diagnostic::Code;
 
@@ -21,22 +23,22 @@ const SHARED: &[&str] = &[
 ];
 
 /// The skill in native words.
-pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
-    reader.record(root, &SKILL, "a skill");
+pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
+    reader.check_record(root, &SKILL, "a skill");
     if let Some(word) = root.get("dialect") {
-        reader.word(word, "`dialect`", &["skill"]);
+        reader.one_of(word, "`dialect`", &["skill"]);
     }
     let mut members = Vec::new();
     for (names, native) in
         [(["name", "Name"], "name"), (["description", "Description"], "description")]
     {
-        members.extend(first(root, &names).map(|found| renamed(found, native)));
+        members.extend(first_member(root, &names).map(|found| rename_member(found, native)));
     }
-    members.extend(kept(root, SHARED));
-    let here = point(root.span);
+    members.extend(keep_members(root, SHARED));
+    let here = empty_span(root.span);
     members.push(member("max_concurrency", number(here, 1)));
     members.push(member("unresolved", text(here, "keep")));
-    let Some(steps) = first(root, &["steps", "Steps"]) else {
+    let Some(steps) = first_member(root, &["steps", "Steps"]) else {
         let place = first_line(reader.source, root.span);
         reader.error(Code::NoSteps, place, "a skill needs `steps`");
         return None;
@@ -47,11 +49,11 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
 }
 
 /// Sorted by id, each after the one before it.
-fn lower_steps(reader: &mut Reader<'_>, node: &Node) -> Node {
+fn lower_steps(reader: &mut DialectReader<'_>, node: &Node) -> Node {
     let NodeKind::Array(items) = &node.kind else { return node.clone() };
     let mut steps: Vec<(&Node, Vec<Member>)> = Vec::new();
     for item in items {
-        if reader.record(item, &SKILL_STEP, "a step") {
+        if reader.check_record(item, &SKILL_STEP, "a step") {
             steps.extend(lower_step(reader, item).map(|lowered| (item, lowered)));
         }
     }
@@ -63,7 +65,7 @@ fn lower_steps(reader: &mut Reader<'_>, node: &Node) -> Node {
     let mut before = None;
     let mut lowered = Vec::with_capacity(steps.len());
     for (item, mut members) in steps {
-        let here = point(item.span);
+        let here = empty_span(item.span);
         let own = id(&members);
         if let Some(before) = before.filter(|before| Some(before) != own.as_ref()) {
             members.push(member("depends_on", array(here, vec![text(here, before)])));
@@ -74,8 +76,8 @@ fn lower_steps(reader: &mut Reader<'_>, node: &Node) -> Node {
     array(node.span, lowered)
 }
 
-fn lower_step(reader: &mut Reader<'_>, item: &Node) -> Option<Vec<Member>> {
-    let Some(tool) = first(item, &["tool_id", "toolId", "ToolID"]) else {
+fn lower_step(reader: &mut DialectReader<'_>, item: &Node) -> Option<Vec<Member>> {
+    let Some(tool) = first_member(item, &["tool_id", "toolId", "ToolID"]) else {
         let place = first_line(reader.source, item.span);
         reader.error(Code::InvalidField, place, "a step of a skill needs a `tool_id`");
         return None;
@@ -84,7 +86,8 @@ fn lower_step(reader: &mut Reader<'_>, item: &Node) -> Option<Vec<Member>> {
         reader.error(Code::InvalidField, tool.value.span, "`tool_id` is empty");
         return None;
     }
-    let id = first(item, &["id", "ID"]).map(|id| renamed(id, "id"));
-    let inputs = first(item, &["inputs", "Inputs"]).map(|inputs| renamed(inputs, "parameters"));
-    Some(id.into_iter().chain([renamed(tool, "tool")]).chain(inputs).collect())
+    let id = first_member(item, &["id", "ID"]).map(|id| rename_member(id, "id"));
+    let inputs =
+        first_member(item, &["inputs", "Inputs"]).map(|inputs| rename_member(inputs, "parameters"));
+    Some(id.into_iter().chain([rename_member(tool, "tool")]).chain(inputs).collect())
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use super::chain;
 use super::grammar::{
-    APPROVE, CALL, CASE, LOOP, ON_FAILURE, ON_SUCCESS, PROBE, REPEAT, RETRY, ROLLBACK, Record,
-    STEP, STEP_KINDS,
+    APPROVE, CALL, CASE, LOOP, ON_FAILURE, ON_SUCCESS, PROBE, REPEAT, RETRY, ROLLBACK,
+    RecordGrammar, STEP, STEP_KINDS,
 };
 use super::native::{read_backoff, read_schema};
-use super::reader::{Reader, first_line};
+use super::reader::{DialectReader, first_line};
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::Span;
 use crate::composition::{
-    Body, Branch, Case, FailureAction, Flow, ItemFailure, LoopStep, Next, OnFailure, OnSuccess,
-    Params, Probe, RepeatStep, Retry, Silence, Step, StepKind, StepRollback, ToolCall, Undo,
-    WaitFor,
+    Body, Branch, Case, FailureAction, Flow, ItemFailure, LoopStep, Next, OnApprovalTimeout,
+    OnFailure, OnSuccess, Params, Probe, RepeatStep, ResolvedRollback, Retry, Step, StepKind,
+    StepRollback, ToolCall, WaitFor,
 };
-use crate::diagnostic::{Code, Diagnostic, nearest};
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::expr::Template;
 use crate::id::is_step_id;
 use crate::value::Value;
@@ -24,7 +24,11 @@ use crate::value::Value;
 /// Retries of `action: retry` without a number.
 const RETRY_ACTION_DEFAULT: u32 = 3;
 
-pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Vec<Arc<Step>> {
+pub(super) fn read_steps(
+    reader: &mut DialectReader<'_>,
+    node: &Node,
+    what: &str,
+) -> Vec<Arc<Step>> {
     let nodes = reader.list(node, what).iter();
     let mut steps: Vec<(Step, &Node)> =
         nodes.filter_map(|node| Some((read_step(reader, node)?, node))).collect();
@@ -34,7 +38,7 @@ pub(super) fn read_steps(reader: &mut Reader<'_>, node: &Node, what: &str) -> Ve
     steps.into_iter().map(|(step, _)| Arc::new(step)).collect()
 }
 
-fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
+fn read_body(reader: &mut DialectReader<'_>, node: &Node, what: &str) -> Body {
     let steps = reader.nested(node, |reader| read_steps(reader, node, what));
     if matches!(&node.kind, NodeKind::Array(items) if items.is_empty()) {
         reader.error(Code::NoSteps, node.span, format!("{what} has no steps"));
@@ -42,8 +46,8 @@ fn read_body(reader: &mut Reader<'_>, node: &Node, what: &str) -> Body {
     Body { steps, flow: reader.flow }
 }
 
-fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
-    if !reader.record(node, &STEP, "a step") {
+fn read_step(reader: &mut DialectReader<'_>, node: &Node) -> Option<Step> {
+    if !reader.check_record(node, &STEP, "a step") {
         return None;
     }
     let index = reader.take_index();
@@ -79,8 +83,8 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
             .map_or_else(OnFailure::default, |n| read_on_failure(reader, n)),
         rollback: node.get("rollback").map_or(StepRollback::Declared, |n| read_rollback(reader, n)),
         idempotent: node.get("idempotent").and_then(|n| reader.bool(n, "`idempotent`")),
-        undo: Undo::Unknown,
-        fallback_undos: Vec::new(),
+        resolved_rollback: ResolvedRollback::Unknown,
+        fallback_rollbacks: Vec::new(),
         probe: node.get("probe").and_then(|n| read_probe(reader, node, n)),
         falls_through: node
             .get("fallthrough")
@@ -94,7 +98,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<Step> {
     Some(step)
 }
 
-fn read_id(reader: &mut Reader<'_>, node: &Node) -> (Arc<str>, Span) {
+fn read_id(reader: &mut DialectReader<'_>, node: &Node) -> (Arc<str>, Span) {
     let Some(id) = node.get("id") else {
         let message = "a step needs an `id`";
         reader.error(Code::InvalidField, first_line(reader.source, node.span), message);
@@ -107,7 +111,7 @@ fn read_id(reader: &mut Reader<'_>, node: &Node) -> (Arc<str>, Span) {
 
 /// A name that can stand in a path.
 pub(super) fn read_key(
-    reader: &mut Reader<'_>,
+    reader: &mut DialectReader<'_>,
     node: &Node,
     what: &str,
 ) -> Option<(Arc<str>, Span)> {
@@ -130,7 +134,7 @@ pub(super) fn read_key(
 pub(in crate::compile) const RESERVED: &[&str] =
     &["input", "context", "state", "steps", "run", "output", "args", "error", "loop"];
 
-fn read_kind(reader: &mut Reader<'_>, node: &Node, id: &Arc<str>) -> Option<StepKind> {
+fn read_kind(reader: &mut DialectReader<'_>, node: &Node, id: &Arc<str>) -> Option<StepKind> {
     let present: Vec<&str> =
         STEP_KINDS.iter().copied().filter(|kind| node.get(kind).is_some()).collect();
     let span = first_line(reader.source, node.span);
@@ -159,7 +163,7 @@ fn read_kind(reader: &mut Reader<'_>, node: &Node, id: &Arc<str>) -> Option<Step
     }
 }
 
-fn read_kind_of(reader: &mut Reader<'_>, node: &Node, kind: &str) -> Option<StepKind> {
+fn read_kind_of(reader: &mut DialectReader<'_>, node: &Node, kind: &str) -> Option<StepKind> {
     let value = node.get(kind)?;
     Some(match kind {
         "tool" => StepKind::Tool(read_call(reader, node, value)?),
@@ -174,7 +178,7 @@ fn read_kind_of(reader: &mut Reader<'_>, node: &Node, kind: &str) -> Option<Step
     })
 }
 
-fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCall> {
+fn read_call(reader: &mut DialectReader<'_>, node: &Node, tool: &Node) -> Option<ToolCall> {
     let name = reader.text(tool, "`tool`")?;
     let parameters = match arguments(reader, node) {
         None => Params { template: Template::Literal(Value::empty_object()), span: tool.span },
@@ -185,7 +189,7 @@ fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCa
                 Template::Object(_) | Template::Expr(_) | Template::Literal(Value::Object(_))
             );
             if !is_object {
-                let message = format!("`{word}` must be an object, found {}", given.kind_word());
+                let message = format!("`{word}` must be an object, found {}", given.kind_name());
                 reader.error(Code::InvalidField, given.span, message);
                 // The rest of the step is looked at nevertheless.
                 return Some(ToolCall {
@@ -205,7 +209,10 @@ fn read_call(reader: &mut Reader<'_>, node: &Node, tool: &Node) -> Option<ToolCa
 }
 
 /// The arguments of a call, and the word for them: a chain also says `inputs`.
-fn arguments<'n>(reader: &mut Reader<'_>, node: &'n Node) -> Option<(&'static str, &'n Node)> {
+fn arguments<'n>(
+    reader: &mut DialectReader<'_>,
+    node: &'n Node,
+) -> Option<(&'static str, &'n Node)> {
     let inputs = node.get("inputs").filter(|_| reader.flow == Flow::Program);
     // An empty field of YAML is null, and means no arguments at all.
     let inputs = inputs.filter(|inputs| inputs.kind != NodeKind::Null);
@@ -221,7 +228,7 @@ fn arguments<'n>(reader: &mut Reader<'_>, node: &'n Node) -> Option<(&'static st
 }
 
 /// Fields that belong to some kinds only.
-fn refuse_misplaced(reader: &mut Reader<'_>, node: &Node, kind: &StepKind) {
+fn refuse_misplaced(reader: &mut DialectReader<'_>, node: &Node, kind: &StepKind) {
     const TOOL_ONLY: &[&str] = &[
         "parameters",
         "inputs",
@@ -253,7 +260,7 @@ fn refuse_misplaced(reader: &mut Reader<'_>, node: &Node, kind: &StepKind) {
                     "`fallthrough` belongs to programs; the steps of a composition are a graph"
                         .to_owned()
                 }
-                other => format!("`{other}` does not belong to a `{}` step", kind.word()),
+                other => format!("`{other}` does not belong to a `{}` step", kind.keyword()),
             };
             let help = match &*member.key {
                 "wait_for" => "it belongs to `parallel`",
@@ -269,7 +276,7 @@ fn refuse_misplaced(reader: &mut Reader<'_>, node: &Node, kind: &StepKind) {
     }
 }
 
-fn read_parallel(reader: &mut Reader<'_>, node: &Node, value: &Node) -> StepKind {
+fn read_parallel(reader: &mut DialectReader<'_>, node: &Node, value: &Node) -> StepKind {
     let branches: Vec<Branch> = reader
         .list(value, "`parallel`")
         .iter()
@@ -280,7 +287,7 @@ fn read_parallel(reader: &mut Reader<'_>, node: &Node, value: &Node) -> StepKind
         reader.error(Code::NoSteps, value.span, "`parallel` has no branches");
     }
     let words = ["all", "any", "first_success"];
-    let wait_for = node.get("wait_for").and_then(|n| reader.word(n, "`wait_for`", &words));
+    let wait_for = node.get("wait_for").and_then(|n| reader.one_of(n, "`wait_for`", &words));
     let wait_for = match wait_for {
         Some(1) => WaitFor::Any,
         Some(2) => WaitFor::FirstSuccess,
@@ -290,7 +297,7 @@ fn read_parallel(reader: &mut Reader<'_>, node: &Node, value: &Node) -> StepKind
 }
 
 /// A branch is a step, or an id with steps.
-fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<Branch> {
+fn read_branch(reader: &mut DialectReader<'_>, node: &Node, position: usize) -> Option<Branch> {
     let is_group = node.get("steps").is_some() && !STEP_KINDS.iter().any(|k| node.get(k).is_some());
     if !is_group {
         let step = reader.nested(node, |reader| read_step(reader, node))?;
@@ -305,7 +312,7 @@ fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<
     for member in node.members() {
         if !matches!(&*member.key, "id" | "steps") {
             let message = format!("a branch has no field `{}`", member.key);
-            let near = nearest(&member.key, ["id", "steps"]);
+            let near = nearest_name(&member.key, ["id", "steps"]);
             let finding = Diagnostic::error(Code::InvalidField, message, member.key_span);
             reader.findings.push(finding.fix_with(member.key_span, near));
         }
@@ -318,8 +325,8 @@ fn read_branch(reader: &mut Reader<'_>, node: &Node, position: usize) -> Option<
     Some(Branch { id, body })
 }
 
-fn read_loop(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<LoopStep> {
-    if !reader.record_at(step.key_span("loop"), node, &LOOP, "`loop`") {
+fn read_loop(reader: &mut DialectReader<'_>, step: &Node, node: &Node) -> Option<LoopStep> {
+    if !reader.check_record_at(step.key_span("loop"), node, &LOOP, "`loop`") {
         return None;
     }
     let over = node.get("over").map(|n| reader.template(n));
@@ -336,7 +343,7 @@ fn read_loop(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<LoopSt
     });
     let on_item_failure = node
         .get("on_item_failure")
-        .and_then(|n| reader.word(n, "`on_item_failure`", &["stop", "continue"]));
+        .and_then(|n| reader.one_of(n, "`on_item_failure`", &["stop", "continue"]));
     Some(LoopStep {
         over: over?,
         item: item.map_or_else(|| "item".into(), |(item, _)| item),
@@ -351,7 +358,7 @@ fn read_loop(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<LoopSt
     })
 }
 
-fn read_repeat(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<RepeatStep> {
+fn read_repeat(reader: &mut DialectReader<'_>, step: &Node, node: &Node) -> Option<RepeatStep> {
     let bounded = node.get("max_iterations").is_some();
     if !bounded && matches!(node.kind, NodeKind::Object(_)) {
         let span = step.key_span("repeat");
@@ -359,7 +366,7 @@ fn read_repeat(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Repe
         reader.error_with_help(Code::LoopLimit, span, message, "say how many rounds are enough");
     }
     let known = reader.findings.len();
-    if !reader.record_at(step.key_span("repeat"), node, &REPEAT, "`repeat`") {
+    if !reader.check_record_at(step.key_span("repeat"), node, &REPEAT, "`repeat`") {
         return None;
     }
     if !bounded {
@@ -383,11 +390,11 @@ fn read_repeat(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Repe
     })
 }
 
-fn read_choose(reader: &mut Reader<'_>, node: &Node) -> StepKind {
+fn read_choose(reader: &mut DialectReader<'_>, node: &Node) -> StepKind {
     let mut cases = Vec::new();
     let mut otherwise: Option<Body> = None;
     for case in reader.list(node, "`choose`") {
-        if !reader.record(case, &CASE, "a case") {
+        if !reader.check_record(case, &CASE, "a case") {
             continue;
         }
         let too_late = otherwise.is_some();
@@ -417,13 +424,13 @@ fn read_choose(reader: &mut Reader<'_>, node: &Node) -> StepKind {
 }
 
 fn read_templates(
-    reader: &mut Reader<'_>,
+    reader: &mut DialectReader<'_>,
     node: &Node,
     what: &str,
     names_must_fit_paths: bool,
 ) -> Vec<(Arc<str>, Template)> {
     if !matches!(node.kind, NodeKind::Object(_)) {
-        let message = format!("{what} must be an object, found {}", node.kind_word());
+        let message = format!("{what} must be an object, found {}", node.kind_name());
         reader.error(Code::InvalidField, node.span, message);
     }
     let mut templates = Vec::new();
@@ -441,23 +448,27 @@ fn read_templates(
     templates
 }
 
-fn read_approve(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<StepKind> {
-    if !reader.record_at(step.key_span("approve"), node, &APPROVE, "`approve`") {
+fn read_approve(reader: &mut DialectReader<'_>, step: &Node, node: &Node) -> Option<StepKind> {
+    if !reader.check_record_at(step.key_span("approve"), node, &APPROVE, "`approve`") {
         return None;
     }
     let message = node.get("message").map(|n| reader.template(n));
     let schema = node.get("schema").and_then(|n| read_schema(reader, n, "`schema`"));
     let on_timeout =
-        node.get("on_timeout").and_then(|n| reader.word(n, "`on_timeout`", &["deny", "approve"]));
+        node.get("on_timeout").and_then(|n| reader.one_of(n, "`on_timeout`", &["deny", "approve"]));
     Some(StepKind::Approve {
         message: message?,
         schema,
         timeout_ms: reader.duration_field(node, "timeout"),
-        on_timeout: if on_timeout == Some(1) { Silence::Approve } else { Silence::Deny },
+        on_timeout: if on_timeout == Some(1) {
+            OnApprovalTimeout::Approve
+        } else {
+            OnApprovalTimeout::Deny
+        },
     })
 }
 
-fn read_wait(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
+fn read_wait(reader: &mut DialectReader<'_>, node: &Node) -> Option<StepKind> {
     let template = reader.template(node);
     if matches!(template, Template::Literal(_)) {
         let duration = reader.duration(node, "`wait`")?;
@@ -466,7 +477,7 @@ fn read_wait(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
     Some(StepKind::Wait { duration: template })
 }
 
-fn read_depends_on(reader: &mut Reader<'_>, node: &Node) -> Vec<(Arc<str>, Span)> {
+fn read_depends_on(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(Arc<str>, Span)> {
     match &node.kind {
         NodeKind::Null => Vec::new(),
         NodeKind::String(id) => vec![(id.clone(), node.span)],
@@ -478,7 +489,7 @@ fn read_depends_on(reader: &mut Reader<'_>, node: &Node) -> Vec<(Arc<str>, Span)
     }
 }
 
-fn read_retry(reader: &mut Reader<'_>, node: &Node) -> Retry {
+fn read_retry(reader: &mut DialectReader<'_>, node: &Node) -> Retry {
     let mut retry = Retry::default();
     let max = u64::from(reader.limits.retries_max);
     if let (Some(_), Some(second)) = (node.get("retry_count"), node.get("retry")) {
@@ -489,7 +500,7 @@ fn read_retry(reader: &mut Reader<'_>, node: &Node) -> Retry {
         retry.max = reader.count(count, "`retry_count`", max);
     }
     let Some(node) = node.get("retry") else { return retry };
-    if !reader.record(node, &RETRY, "`retry`") {
+    if !reader.check_record(node, &RETRY, "`retry`") {
         return retry;
     }
     if let Some(count) = node.get("max") {
@@ -504,12 +515,12 @@ fn read_retry(reader: &mut Reader<'_>, node: &Node) -> Retry {
     retry
 }
 
-fn read_code(reader: &mut Reader<'_>, node: &Node) -> Option<Code> {
+fn read_code(reader: &mut DialectReader<'_>, node: &Node) -> Option<Code> {
     let names: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    reader.word(node, "an error code", &names).map(|position| Code::ALL[position])
+    reader.one_of(node, "an error code", &names).map(|position| Code::ALL[position])
 }
 
-fn read_retry_action(reader: &mut Reader<'_>, node: &Node) -> Option<u32> {
+fn read_retry_action(reader: &mut DialectReader<'_>, node: &Node) -> Option<u32> {
     let is_retry = node.get("action").and_then(Node::as_str).is_some_and(|word| &**word == "retry");
     if !is_retry {
         return None;
@@ -521,7 +532,7 @@ fn read_retry_action(reader: &mut Reader<'_>, node: &Node) -> Option<u32> {
     }
 }
 
-fn read_fallback(reader: &mut Reader<'_>, node: &Node) -> Vec<ToolCall> {
+fn read_fallback(reader: &mut DialectReader<'_>, node: &Node) -> Vec<ToolCall> {
     reader
         .list(node, "`fallback`")
         .iter()
@@ -530,26 +541,26 @@ fn read_fallback(reader: &mut Reader<'_>, node: &Node) -> Vec<ToolCall> {
 }
 
 fn read_call_record(
-    reader: &mut Reader<'_>,
+    reader: &mut DialectReader<'_>,
     node: &Node,
-    record: &Record,
+    record: &RecordGrammar,
     what: &str,
 ) -> Option<ToolCall> {
-    if !reader.record(node, record, what) {
+    if !reader.check_record(node, record, what) {
         return None;
     }
     read_call(reader, node, node.get("tool")?)
 }
 
-fn read_on_success(reader: &mut Reader<'_>, node: &Node) -> OnSuccess {
-    if !reader.record(node, &ON_SUCCESS, "`on_success`") {
+fn read_on_success(reader: &mut DialectReader<'_>, node: &Node) -> OnSuccess {
+    if !reader.check_record(node, &ON_SUCCESS, "`on_success`") {
         return OnSuccess::default();
     }
     let next = read_next(reader, node);
     let mut map_outputs = Vec::new();
     if let Some(outputs) = node.get("map_outputs") {
         if !matches!(outputs.kind, NodeKind::Object(_)) {
-            let message = format!("`map_outputs` must be an object, found {}", outputs.kind_word());
+            let message = format!("`map_outputs` must be an object, found {}", outputs.kind_name());
             reader.error(Code::InvalidField, outputs.span, message);
         }
         for member in outputs.members() {
@@ -566,13 +577,14 @@ fn read_on_success(reader: &mut Reader<'_>, node: &Node) -> OnSuccess {
     OnSuccess { map_outputs, transform, next }
 }
 
-fn read_on_failure(reader: &mut Reader<'_>, node: &Node) -> OnFailure {
-    if !reader.record(node, &ON_FAILURE, "`on_failure`") {
+fn read_on_failure(reader: &mut DialectReader<'_>, node: &Node) -> OnFailure {
+    if !reader.check_record(node, &ON_FAILURE, "`on_failure`") {
         return OnFailure::default();
     }
     let next = read_next(reader, node);
-    let word =
-        node.get("action").and_then(|n| reader.word(n, "`action`", &["stop", "retry", "continue"]));
+    let word = node
+        .get("action")
+        .and_then(|n| reader.one_of(n, "`action`", &["stop", "retry", "continue"]));
     let go_on = node
         .get("continue_on_max_retries")
         .and_then(|n| reader.bool(n, "`continue_on_max_retries`"))
@@ -595,7 +607,7 @@ fn read_on_failure(reader: &mut Reader<'_>, node: &Node) -> OnFailure {
 }
 
 /// Only programs jump.
-fn read_next(reader: &mut Reader<'_>, node: &Node) -> Option<Next> {
+fn read_next(reader: &mut DialectReader<'_>, node: &Node) -> Option<Next> {
     if reader.flow == Flow::Program {
         return chain::read_next(reader, node);
     }
@@ -608,14 +620,14 @@ fn read_next(reader: &mut Reader<'_>, node: &Node) -> Option<Next> {
     None
 }
 
-fn read_rollback(reader: &mut Reader<'_>, node: &Node) -> StepRollback {
+fn read_rollback(reader: &mut DialectReader<'_>, node: &Node) -> StepRollback {
     if let Some(word) = node.as_str() {
         if &**word != "none" {
-            reader.word(node, "`rollback`", &["none"]);
+            reader.one_of(node, "`rollback`", &["none"]);
         }
         return StepRollback::NotNeeded;
     }
-    if !reader.record(node, &ROLLBACK, "`rollback`") {
+    if !reader.check_record(node, &ROLLBACK, "`rollback`") {
         return StepRollback::Declared;
     }
     match (node.get("tool"), node.get("impossible")) {
@@ -634,8 +646,8 @@ fn read_rollback(reader: &mut Reader<'_>, node: &Node) -> StepRollback {
     }
 }
 
-fn read_probe(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Probe> {
-    if !reader.record_at(step.key_span("probe"), node, &PROBE, "`probe`") {
+fn read_probe(reader: &mut DialectReader<'_>, step: &Node, node: &Node) -> Option<Probe> {
+    if !reader.check_record_at(step.key_span("probe"), node, &PROBE, "`probe`") {
         return None;
     }
     let done_when = node.get("done_when").and_then(|n| reader.condition(n, "`done_when`"));
@@ -644,7 +656,7 @@ fn read_probe(reader: &mut Reader<'_>, step: &Node, node: &Node) -> Option<Probe
     Some(Probe { call, done_when: done_when?, output })
 }
 
-fn read_pointers(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<str>> {
+fn read_pointers(reader: &mut DialectReader<'_>, node: &Node) -> Vec<Arc<str>> {
     let mut pointers = Vec::new();
     for item in reader.list(node, "`sensitive`") {
         let Some(pointer) = reader.text(item, "a pointer") else { continue };

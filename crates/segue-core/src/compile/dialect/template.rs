@@ -5,7 +5,7 @@ use std::sync::Arc;
 use semver::Version;
 
 use super::grammar::{TEMPLATE, VALIDATION};
-use super::reader::Reader;
+use super::reader::DialectReader;
 use super::unwrap_template;
 use crate::LANGUAGE_VERSION;
 use crate::compile::document::{Node, NodeKind};
@@ -14,8 +14,8 @@ use crate::composition::Dialect;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::id::is_composition_name;
 use crate::limits::Limits;
-use crate::template::Template;
-use crate::tool::{Catalog, Lookup};
+use crate::template::CompositionTemplate;
+use crate::tool::{Catalog, ToolLookup};
 use crate::value::Value;
 
 /// The envelope around a composition, if there is one, and what is wrong with it by itself.
@@ -23,13 +23,13 @@ pub(in crate::compile) fn read(
     source: &Source,
     root: &Node,
     limits: &Limits,
-) -> Option<(Template, Vec<Diagnostic>)> {
+) -> Option<(CompositionTemplate, Vec<Diagnostic>)> {
     let inner = unwrap_template(root);
     if std::ptr::eq(inner, root) {
         return None;
     }
-    let mut reader = Reader::new(source, limits, Dialect::Composition);
-    reader.record(root, &TEMPLATE, "a template");
+    let mut reader = DialectReader::new(source, limits, Dialect::Composition);
+    reader.check_record(root, &TEMPLATE, "a template");
     let text = |name: &str| {
         let node = root.get(name)?;
         reader.text(node, &format!("`{name}`"))
@@ -52,14 +52,14 @@ pub(in crate::compile) fn read(
             node.to_value()
         }
         Some(node) => {
-            let message = format!("`metadata` must be an object, found {}", node.kind_word());
+            let message = format!("`metadata` must be an object, found {}", node.kind_name());
             reader.error(Code::InvalidField, node.span, message);
             Value::empty_object()
         }
     };
     let (required_tools, min_version) = read_validation(&mut reader, root);
     let of_inner = |name| inner.get(name).and_then(Node::as_str).cloned();
-    let template = Template {
+    let template = CompositionTemplate {
         name: name.or_else(|| of_inner("name")).unwrap_or_default(),
         description: description.or_else(|| of_inner("description")).unwrap_or_default(),
         id: id.unwrap_or_default(),
@@ -72,11 +72,11 @@ pub(in crate::compile) fn read(
 }
 
 fn read_validation(
-    reader: &mut Reader<'_>,
+    reader: &mut DialectReader<'_>,
     root: &Node,
 ) -> (Option<Vec<Arc<str>>>, Option<Arc<str>>) {
     let Some(node) = root.get("validation") else { return (None, None) };
-    if !reader.record(node, &VALIDATION, "`validation`") {
+    if !reader.check_record(node, &VALIDATION, "`validation`") {
         return (None, None);
     }
     let tools = node.get("required_tools").map(|list| {
@@ -110,7 +110,7 @@ pub(in crate::compile) fn missing_tools(root: &Node, catalog: &Catalog) -> Vec<D
     let required = list.map_or(&[][..], Node::items).iter();
     let missing = required.filter_map(|node| {
         let name = node.as_str()?;
-        let Lookup::Missing { nearest } = catalog.find(name) else { return None };
+        let ToolLookup::Missing { nearest } = catalog.find(name) else { return None };
         let message = format!("the template requires a tool that nobody offers: {name}");
         let finding = Diagnostic::error(Code::UnknownTool, message, node.span);
         Some(match nearest {

@@ -7,7 +7,7 @@ use super::grammar::{
     ANSWER, CONFIRM, EXPECT, EXPECTED_CALL, EXPECTED_ERROR, TEST, TEST_ERROR, TEST_FILE,
     TEST_OPTIONS, TEST_TOOL,
 };
-use super::reader::Reader;
+use super::reader::DialectReader;
 use crate::compile::document::{Node, NodeKind};
 use crate::compile::source::Source;
 use crate::composition::{Dialect, Strategy};
@@ -16,8 +16,8 @@ use crate::limits::Limits;
 use crate::run::{Failure, Options};
 use crate::schema::Schema;
 use crate::testing::{
-    Canned, Confirm, Expect, ExpectedCall, ExpectedError, Mock, Name, Placed, Says, Test, TestFile,
-    Word, mocked_failure, test_tool,
+    Expectations, ExpectedCall, ExpectedError, Located, LocatedName, MockDecision, MockDecisions,
+    MockOutcome, MockResponse, Test, TestFile, ToolMock, mocked_failure, test_tool,
 };
 use crate::tool::{Annotations, ToolSpec};
 use crate::value::Value;
@@ -32,9 +32,9 @@ pub(in crate::compile) fn read_tests(
     root: &Node,
     limits: &Limits,
 ) -> (TestFile, Vec<Diagnostic>) {
-    let mut reader = Reader::new(source, limits, Dialect::Composition);
+    let mut reader = DialectReader::new(source, limits, Dialect::Composition);
     let mut file = TestFile::default();
-    if reader.record(root, &TEST_FILE, "a file with tests") {
+    if reader.check_record(root, &TEST_FILE, "a file with tests") {
         file.composition = root.get("composition").and_then(|node| name(&mut reader, node));
         file.declared = declared(&mut reader, root);
         file.mocks = mocks(&mut reader, root);
@@ -43,45 +43,45 @@ pub(in crate::compile) fn read_tests(
     }
     let mut names = BTreeSet::new();
     for test in &file.tests {
-        if !names.insert(test.name.what.clone()) {
-            let message = format!("another test is called `{}` already", test.name.what);
+        if !names.insert(test.name.value.clone()) {
+            let message = format!("another test is called `{}` already", test.name.value);
             reader.error(Code::DuplicateId, test.name.span, message);
         }
     }
     (file, reader.findings)
 }
 
-fn name(reader: &mut Reader<'_>, node: &Node) -> Option<Name> {
+fn name(reader: &mut DialectReader<'_>, node: &Node) -> Option<LocatedName> {
     let what = reader.text(node, "a name")?;
-    Some(Placed { what, span: node.span })
+    Some(Located { value: what, span: node.span })
 }
 
-fn names(reader: &mut Reader<'_>, node: &Node, what: &str) -> Vec<Name> {
+fn names(reader: &mut DialectReader<'_>, node: &Node, what: &str) -> Vec<LocatedName> {
     reader.list(node, what).iter().filter_map(|item| name(reader, item)).collect()
 }
 
-fn object(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<Placed<Value>> {
+fn object(reader: &mut DialectReader<'_>, node: &Node, what: &str) -> Option<Located<Value>> {
     if !matches!(node.kind, NodeKind::Object(_)) {
-        let message = format!("{what} must be an object, found {}", node.kind_word());
+        let message = format!("{what} must be an object, found {}", node.kind_name());
         reader.error(Code::InvalidField, node.span, message);
         return None;
     }
     Some(placed(node))
 }
 
-fn placed(node: &Node) -> Placed<Value> {
-    Placed { what: node.to_value(), span: node.span }
+fn placed(node: &Node) -> Located<Value> {
+    Located { value: node.to_value(), span: node.span }
 }
 
-fn test(reader: &mut Reader<'_>, node: &Node) -> Option<Test> {
-    if !reader.record(node, &TEST, "a test") {
+fn test(reader: &mut DialectReader<'_>, node: &Node) -> Option<Test> {
+    if !reader.check_record(node, &TEST, "a test") {
         return None;
     }
     let own = node.get("name").and_then(|node| name(reader, node))?;
     let mut given = |field: &str| {
         let given = node.get(field);
         let value = given.and_then(|given| object(reader, given, &format!("`{field}`")));
-        value.map_or_else(Value::empty_object, |value| value.what)
+        value.map_or_else(Value::empty_object, |value| value.value)
     };
     let (input, context) = (given("input"), given("context"));
     let options = node.get("options").map(|node| options(reader, node)).unwrap_or_default();
@@ -95,7 +95,7 @@ fn test(reader: &mut Reader<'_>, node: &Node) -> Option<Test> {
     let strict = node.get("strict").and_then(|node| reader.bool(node, "`strict`"));
     let expect = match node.get("expect") {
         Some(expected) => expect(reader, expected, node.key_span("expect")),
-        None => Expect { span: own.span, ..Expect::default() },
+        None => Expectations { span: own.span, ..Expectations::default() },
     };
     Some(Test {
         name: own,
@@ -111,23 +111,23 @@ fn test(reader: &mut Reader<'_>, node: &Node) -> Option<Test> {
     })
 }
 
-fn options(reader: &mut Reader<'_>, node: &Node) -> Options {
+fn options(reader: &mut DialectReader<'_>, node: &Node) -> Options {
     let mut options = Options::default();
-    if reader.record(node, &TEST_OPTIONS, "`options`") {
+    if reader.check_record(node, &TEST_OPTIONS, "`options`") {
         options.timeout_ms = node.get("timeout").and_then(|n| reader.duration(n, "`timeout`"));
         options.max_concurrency = node
             .get("max_concurrency")
             .and_then(|n| reader.positive(n, "`max_concurrency`", u64::from(u32::MAX)));
         options.strategy = node
             .get("error_strategy")
-            .and_then(|node| reader.word(node, "`error_strategy`", Strategy::WORDS))
+            .and_then(|node| reader.one_of(node, "`error_strategy`", Strategy::WORDS))
             .and_then(|position| Strategy::parse(Strategy::WORDS[position]));
     }
     options
 }
 
 /// The tools in `declare`.
-fn declared(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<ToolSpec>> {
+fn declared(reader: &mut DialectReader<'_>, node: &Node) -> Vec<Arc<ToolSpec>> {
     let Some(node) = node.get("declare") else { return Vec::new() };
     if object(reader, node, "`declare`").is_none() {
         return Vec::new();
@@ -135,7 +135,7 @@ fn declared(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<ToolSpec>> {
     let mut declared = Vec::new();
     for member in node.members() {
         let tool = &member.value;
-        if !reader.record_at(member.key_span, tool, &TEST_TOOL, "a tool") {
+        if !reader.check_record_at(member.key_span, tool, &TEST_TOOL, "a tool") {
             continue;
         }
         let mut schema = |field: &str| {
@@ -164,7 +164,7 @@ fn declared(reader: &mut Reader<'_>, node: &Node) -> Vec<Arc<ToolSpec>> {
 }
 
 /// The mocks in `tools`.
-fn mocks(reader: &mut Reader<'_>, node: &Node) -> Vec<Mock> {
+fn mocks(reader: &mut DialectReader<'_>, node: &Node) -> Vec<ToolMock> {
     let Some(node) = node.get("tools") else { return Vec::new() };
     if object(reader, node, "`tools`").is_none() {
         return Vec::new();
@@ -177,26 +177,26 @@ fn mocks(reader: &mut Reader<'_>, node: &Node) -> Vec<Mock> {
         };
         let once = is_list.then_some(1);
         let answers = nodes.iter().filter_map(|node| answer(reader, node, once)).collect();
-        let name = Placed { what: member.key.clone(), span: member.key_span };
-        mocks.push(Mock { name, answers });
+        let name = Located { value: member.key.clone(), span: member.key_span };
+        mocks.push(ToolMock { name, responses: answers });
     }
     mocks
 }
 
-fn answer(reader: &mut Reader<'_>, node: &Node, once: Option<u32>) -> Option<Canned> {
-    if !reader.record(node, &ANSWER, "an answer") {
+fn answer(reader: &mut DialectReader<'_>, node: &Node, once: Option<u32>) -> Option<MockResponse> {
+    if !reader.check_record(node, &ANSWER, "an answer") {
         return None;
     }
     let silent = node.get("silent").and_then(|node| reader.bool(node, "`silent`"));
     let mut said = Vec::new();
     if let Some(value) = node.get("returns") {
-        said.push(Says::Value(value.clone()));
+        said.push(MockOutcome::Value(value.clone()));
     }
     if let Some(node) = node.get("error") {
-        said.push(Says::Failure(failure(reader, node)?));
+        said.push(MockOutcome::Failure(failure(reader, node)?));
     }
     if silent == Some(true) {
-        said.push(Says::Nothing);
+        said.push(MockOutcome::NoAnswer);
     }
     if said.len() != 1 {
         let message = "an answer is one of `returns`, `error` and `silent: true`";
@@ -210,20 +210,20 @@ fn answer(reader: &mut Reader<'_>, node: &Node, once: Option<u32>) -> Option<Can
     let times = match node.get("times") {
         None => once,
         Some(node) if node.as_str().is_some() => {
-            reader.word(node, "`times`", &["any"])?;
+            reader.one_of(node, "`times`", &["any"])?;
             None
         }
         Some(node) => Some(reader.positive(node, "`times`", TIMES_MAX)?),
     };
     let (span, says) = (node.span, said.swap_remove(0));
-    Some(Canned { span, when, says, delay_ms: delay_ms.unwrap_or(0), times })
+    Some(MockResponse { span, when, outcome: says, delay_ms: delay_ms.unwrap_or(0), times })
 }
 
-fn failure(reader: &mut Reader<'_>, node: &Node) -> Option<Failure> {
+fn failure(reader: &mut DialectReader<'_>, node: &Node) -> Option<Failure> {
     if let Some(message) = node.as_str() {
         return Some(mocked_failure(message, None, None));
     }
-    if !reader.record(node, &TEST_ERROR, "`error`") {
+    if !reader.check_record(node, &TEST_ERROR, "`error`") {
         return None;
     }
     let message = node.get("message").and_then(|node| reader.text(node, "`message`"))?;
@@ -236,72 +236,78 @@ fn failure(reader: &mut Reader<'_>, node: &Node) -> Option<Failure> {
     Some(Failure { retry_after_ms: after, ..mocked_failure(&message, code, retryable) })
 }
 
-fn code(reader: &mut Reader<'_>, node: &Node) -> Option<Code> {
+fn code(reader: &mut DialectReader<'_>, node: &Node) -> Option<Code> {
     let words: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    reader.word(node, "`code`", &words).map(|position| Code::ALL[position])
+    reader.one_of(node, "`code`", &words).map(|position| Code::ALL[position])
 }
 
-fn confirm(reader: &mut Reader<'_>, node: &Node) -> Confirm {
+fn confirm(reader: &mut DialectReader<'_>, node: &Node) -> MockDecisions {
     match &node.kind {
-        NodeKind::Object(_) => Confirm { all: Word::Yes, steps: answers_of(reader, node) },
-        _ => Confirm { all: word(reader, node).unwrap_or_default(), steps: Vec::new() },
+        NodeKind::Object(_) => {
+            MockDecisions { all: MockDecision::Yes, steps: answers_of(reader, node) }
+        }
+        _ => MockDecisions { all: word(reader, node).unwrap_or_default(), steps: Vec::new() },
     }
 }
 
 /// What people answer, by step.
-fn answers_of(reader: &mut Reader<'_>, node: &Node) -> Vec<(Name, Word)> {
+fn answers_of(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, MockDecision)> {
     let mut steps = Vec::new();
     for member in node.members() {
         let word = match &member.value.kind {
-            NodeKind::Object(_) => Some(Word::With(member.value.to_value())),
+            NodeKind::Object(_) => Some(MockDecision::With(member.value.to_value())),
             _ => word(reader, &member.value),
         };
-        let name = Placed { what: member.key.clone(), span: member.key_span };
+        let name = Located { value: member.key.clone(), span: member.key_span };
         steps.extend(word.map(|word| (name, word)));
     }
     steps
 }
 
-fn word(reader: &mut Reader<'_>, node: &Node) -> Option<Word> {
+fn word(reader: &mut DialectReader<'_>, node: &Node) -> Option<MockDecision> {
     if let NodeKind::Bool(yes) = node.kind {
-        return Some(if yes { Word::Yes } else { Word::No });
+        return Some(if yes { MockDecision::Yes } else { MockDecision::No });
     }
-    let position = reader.word(node, "`confirm`", CONFIRM)?;
-    Some([Word::Yes, Word::No, Word::Later][position].clone())
+    let position = reader.one_of(node, "`confirm`", CONFIRM)?;
+    Some([MockDecision::Yes, MockDecision::No, MockDecision::Later][position].clone())
 }
 
-fn expect(reader: &mut Reader<'_>, node: &Node, span: crate::compile::source::Span) -> Expect {
-    let mut expect = Expect { span, ..Expect::default() };
-    if !reader.record_at(span, node, &EXPECT, "`expect`") {
+fn expect(
+    reader: &mut DialectReader<'_>,
+    node: &Node,
+    span: crate::compile::source::Span,
+) -> Expectations {
+    let mut expect = Expectations { span, ..Expectations::default() };
+    if !reader.check_record_at(span, node, &EXPECT, "`expect`") {
         return expect;
     }
     let statuses: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
     expect.status = node.get("status").and_then(|node| {
-        let position = reader.word(node, "`status`", &statuses)?;
-        Some(Placed { what: RunStatus::ALL[position], span: node.span })
+        let position = reader.one_of(node, "`status`", &statuses)?;
+        Some(Located { value: RunStatus::ALL[position], span: node.span })
     });
     expect.success = node
         .get("success")
-        .and_then(|node| Some(Placed { what: reader.bool(node, "`success`")?, span: node.span }));
+        .and_then(|node| Some(Located { value: reader.bool(node, "`success`")?, span: node.span }));
     expect.output = node.get("output").map(placed);
     expect.output_includes = node.get("output_includes").map(placed);
     let mut list = |field: &str| {
         let node = node.get(field)?;
-        Some(Placed { what: names(reader, node, &format!("`{field}`")), span: node.span })
+        Some(Located { value: names(reader, node, &format!("`{field}`")), span: node.span })
     };
     let [order, not_called, rolled_back] = ["order", "not_called", "rolled_back"].map(&mut list);
-    expect.order = order.map(|names| names.what).unwrap_or_default();
-    expect.not_called = not_called.map(|names| names.what).unwrap_or_default();
+    expect.order = order.map(|names| names.value).unwrap_or_default();
+    expect.not_called = not_called.map(|names| names.value).unwrap_or_default();
     expect.rolled_back = rolled_back;
     expect.calls = node.get("calls").map(|node| {
         let items = reader.list(node, "`calls`");
         let what = items.iter().filter_map(|item| expected_call(reader, item)).collect();
-        Placed { what, span: node.span }
+        Located { value: what, span: node.span }
     });
     expect.errors = node.get("errors").map(|node| {
         let items = reader.list(node, "`errors`");
         let what = items.iter().filter_map(|item| expected_error(reader, item)).collect();
-        Placed { what, span: node.span }
+        Located { value: what, span: node.span }
     });
     if let Some(node) = node.get("steps") {
         expect.steps = steps(reader, node);
@@ -310,30 +316,30 @@ fn expect(reader: &mut Reader<'_>, node: &Node, span: crate::compile::source::Sp
 }
 
 /// How steps end.
-fn steps(reader: &mut Reader<'_>, node: &Node) -> Vec<(Name, Name)> {
+fn steps(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, LocatedName)> {
     let words: Vec<&str> = StepStatus::ALL.iter().map(|status| status.as_str()).collect();
     if object(reader, node, "`steps`").is_none() {
         return Vec::new();
     }
     let mut steps = Vec::new();
     for member in node.members() {
-        let position = reader.word(&member.value, "the status of a step", &words);
-        let step = Placed { what: member.key.clone(), span: member.key_span };
+        let position = reader.one_of(&member.value, "the status of a step", &words);
+        let step = Located { value: member.key.clone(), span: member.key_span };
         let status = |position: usize| Arc::from(words[position]);
-        let status = position.map(|p| Placed { what: status(p), span: member.value.span });
+        let status = position.map(|p| Located { value: status(p), span: member.value.span });
         steps.extend(status.map(|status| (step, status)));
     }
     steps
 }
 
-fn expected_call(reader: &mut Reader<'_>, node: &Node) -> Option<ExpectedCall> {
+fn expected_call(reader: &mut DialectReader<'_>, node: &Node) -> Option<ExpectedCall> {
     // A name alone is a call of that tool.
     if node.as_str().is_some() {
         let (span, tool) = (node.span, name(reader, node));
         let (step, arguments, arguments_include) = (None, None, None);
         return Some(ExpectedCall { span, tool, step, arguments, arguments_include, times: 1 });
     }
-    if !reader.record(node, &EXPECTED_CALL, "a call") {
+    if !reader.check_record(node, &EXPECTED_CALL, "a call") {
         return None;
     }
     let first = super::reader::first_line(reader.source, node.span);
@@ -353,8 +359,8 @@ fn expected_call(reader: &mut Reader<'_>, node: &Node) -> Option<ExpectedCall> {
     Some(ExpectedCall { span: first, tool, step, arguments, arguments_include, times })
 }
 
-fn expected_error(reader: &mut Reader<'_>, node: &Node) -> Option<ExpectedError> {
-    if !reader.record(node, &EXPECTED_ERROR, "an error") {
+fn expected_error(reader: &mut DialectReader<'_>, node: &Node) -> Option<ExpectedError> {
+    if !reader.check_record(node, &EXPECTED_ERROR, "an error") {
         return None;
     }
     let step = node.get("step").and_then(|node| name(reader, node));

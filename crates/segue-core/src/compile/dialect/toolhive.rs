@@ -3,10 +3,13 @@
 //! Read from a `VirtualMCPCompositeToolDefinition`, from a server that has one composite tool, or
 //! from the tool by itself.
 
-use super::go_template::{self, Known};
+use super::go_template::{self, KnownSteps};
 use super::grammar::{TOOLHIVE, TOOLHIVE_ON_ERROR, TOOLHIVE_STEP};
-use super::lower::{array, first, kept, member, object, of_value, point, renamed, text, unknown};
-use super::reader::{Reader, first_line};
+use super::lower::{
+    array, empty_span, first_member, keep_members, member, object, of_value, rename_member, text,
+    unknown,
+};
+use super::reader::{DialectReader, first_line};
 use crate::compile::document::{Member, Node, NodeKind};
 use crate::compile::source::Span;
 use crate::diagnostic::Code;
@@ -16,7 +19,7 @@ use crate::value::{Map, Value};
 const KINDS: &[&str] = &["VirtualMCPCompositeToolDefinition", "VirtualMCPServer"];
 
 /// Whether a document holds such a tool.
-pub(super) fn is_one(root: &Node) -> bool {
+pub(super) fn is_toolhive(root: &Node) -> bool {
     let kind = root.get("kind").and_then(Node::as_str);
     let is_typed = |step: &Node| {
         let word = step.get("type").and_then(Node::as_str);
@@ -27,18 +30,18 @@ pub(super) fn is_one(root: &Node) -> bool {
 }
 
 /// The composite tool in native words.
-pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
+pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
     let spec = find_tool(reader, root)?;
-    if !reader.record(spec, &TOOLHIVE, "a composite tool") {
+    if !reader.check_record(spec, &TOOLHIVE, "a composite tool") {
         return None;
     }
-    let mut members = kept(spec, &["name", "description", "timeout"]);
-    members.extend(first(spec, &["parameters"]).map(input));
-    let steps = first(spec, &["steps"]);
+    let mut members = keep_members(spec, &["name", "description", "timeout"]);
+    members.extend(first_member(spec, &["parameters"]).map(input));
+    let steps = first_member(spec, &["steps"]);
     let items = steps.map_or(&[][..], |steps| steps.value.items());
-    let known = Known::of(items);
+    let known = KnownSteps::of(items);
     members.extend(failure_mode(reader, spec));
-    match first(spec, &["output"]) {
+    match first_member(spec, &["output"]) {
         Some(found) => {
             let value = output(reader, &found.value, &known);
             members.push(Member { key: "output".into(), key_span: found.key_span, value });
@@ -53,7 +56,7 @@ pub(super) fn lower(reader: &mut Reader<'_>, root: &Node) -> Option<Node> {
     Some(object(spec.span, members))
 }
 
-fn find_tool<'n>(reader: &mut Reader<'_>, root: &'n Node) -> Option<&'n Node> {
+fn find_tool<'n>(reader: &mut DialectReader<'_>, root: &'n Node) -> Option<&'n Node> {
     if root.get("kind").is_none() {
         return Some(root);
     }
@@ -86,7 +89,7 @@ fn find_tool<'n>(reader: &mut Reader<'_>, root: &'n Node) -> Option<&'n Node> {
 fn input(found: &Member) -> Member {
     let is_schema = found.value.get("properties").is_some() || found.value.get("type").is_some();
     if is_schema {
-        return renamed(found, "input");
+        return rename_member(found, "input");
     }
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for parameter in found.value.members() {
@@ -120,10 +123,10 @@ fn typed_default(ty: &str, written: &str) -> Value {
     }
 }
 
-fn failure_mode(reader: &mut Reader<'_>, spec: &Node) -> Option<Member> {
-    let found = first(spec, &["failureMode"])?;
+fn failure_mode(reader: &mut DialectReader<'_>, spec: &Node) -> Option<Member> {
+    let found = first_member(spec, &["failureMode"])?;
     let position =
-        reader.word(&found.value, "`failureMode`", &["abort", "continue", "best_effort"]);
+        reader.one_of(&found.value, "`failureMode`", &["abort", "continue", "best_effort"]);
     let strategy = if position == Some(0) { "fail_fast" } else { "partial_success" };
     let span = found.value.span;
     let handling = object(span, vec![member("failure_strategy", text(span, strategy))]);
@@ -131,7 +134,7 @@ fn failure_mode(reader: &mut Reader<'_>, spec: &Node) -> Option<Member> {
 }
 
 /// Each property is made of its `value`, or of the properties inside.
-fn output(reader: &mut Reader<'_>, node: &Node, known: &Known<'_>) -> Node {
+fn output(reader: &mut DialectReader<'_>, node: &Node, known: &KnownSteps<'_>) -> Node {
     let mut members = Vec::new();
     for property in node.get("properties").map_or(&[][..], Node::members) {
         let value = match (property.value.get("value"), property.value.get("properties")) {
@@ -155,41 +158,43 @@ fn output(reader: &mut Reader<'_>, node: &Node, known: &Known<'_>) -> Node {
 fn last_output(spec: &Node, items: &[Node]) -> Option<Member> {
     let last = items.last()?;
     let id = last.get("id").and_then(Node::as_str)?;
-    let may_be_skipped = last.get("condition").is_some() || first(spec, &["failureMode"]).is_some();
+    let may_be_skipped =
+        last.get("condition").is_some() || first_member(spec, &["failureMode"]).is_some();
     let default = if may_be_skipped { " | default(none)" } else { "" };
     let whole = format!("{{{{ {}.output{default} }}}}", go_template::step(id));
-    Some(member("output", text(point(last.span), whole)))
+    Some(member("output", text(empty_span(last.span), whole)))
 }
 
-fn lower_step(reader: &mut Reader<'_>, step: &Node, known: &Known<'_>) -> Option<Node> {
-    if !reader.record(step, &TOOLHIVE_STEP, "a step") {
+fn lower_step(reader: &mut DialectReader<'_>, step: &Node, known: &KnownSteps<'_>) -> Option<Node> {
+    if !reader.check_record(step, &TOOLHIVE_STEP, "a step") {
         return None;
     }
     let word = step.get("type").map_or(Some(0), |node| {
-        reader.word(node, "`type`", &["tool", "tool_call", "elicitation"])
+        reader.one_of(node, "`type`", &["tool", "tool_call", "elicitation"])
     })?;
-    let mut members = kept(step, &["id"]);
+    let mut members = keep_members(step, &["id"]);
     if word == 2 {
         members.push(elicitation(reader, step, known));
         members.extend(on_decline(reader, step));
     } else {
-        members.extend(first(step, &["tool"]).map(|found| {
+        members.extend(first_member(step, &["tool"]).map(|found| {
             let value = match found.value.as_str().and_then(|name| name.split_once('.')) {
                 Some((server, name)) => text(found.value.span, format!("{server}:{name}")),
                 None => found.value.clone(),
             };
             Member { value, ..found.clone() }
         }));
-        members.extend(first(step, &["arguments"]).map(|found| Member {
+        members.extend(first_member(step, &["arguments"]).map(|found| Member {
             key: "parameters".into(),
             key_span: found.key_span,
             value: template(reader, &found.value, known, None),
         }));
-        members.extend(kept(step, &["timeout"]));
+        members.extend(keep_members(step, &["timeout"]));
         members.extend(on_error(reader, step));
     }
-    members.extend(first(step, &["dependsOn"]).map(|found| renamed(found, "depends_on")));
-    members.extend(first(step, &["condition"]).map(|found| Member {
+    members
+        .extend(first_member(step, &["dependsOn"]).map(|found| rename_member(found, "depends_on")));
+    members.extend(first_member(step, &["condition"]).map(|found| Member {
         key: "when".into(),
         key_span: found.key_span,
         value: template(reader, &found.value, known, None),
@@ -197,23 +202,23 @@ fn lower_step(reader: &mut Reader<'_>, step: &Node, known: &Known<'_>) -> Option
     Some(object(step.span, members))
 }
 
-fn elicitation(reader: &mut Reader<'_>, step: &Node, known: &Known<'_>) -> Member {
+fn elicitation(reader: &mut DialectReader<'_>, step: &Node, known: &KnownSteps<'_>) -> Member {
     let mut members = Vec::new();
-    members.extend(first(step, &["message"]).map(|found| Member {
+    members.extend(first_member(step, &["message"]).map(|found| Member {
         value: template(reader, &found.value, known, None),
         ..found.clone()
     }));
-    members.extend(kept(step, &["schema", "timeout"]));
-    let place = first(step, &["type"]).map_or(step.span, |found| found.key_span);
+    members.extend(keep_members(step, &["schema", "timeout"]));
+    let place = first_member(step, &["type"]).map_or(step.span, |found| found.key_span);
     Member { key_span: place, ..member("approve", object(step.span, members)) }
 }
 
 /// What a no means. To skip the rest and to abort are the same: nothing more is done.
-fn on_decline(reader: &mut Reader<'_>, step: &Node) -> Option<Member> {
-    let found = first(step, &["onDecline"])?;
-    let action = first(&found.value, &["action"])?;
+fn on_decline(reader: &mut DialectReader<'_>, step: &Node) -> Option<Member> {
+    let found = first_member(step, &["onDecline"])?;
+    let action = first_member(&found.value, &["action"])?;
     let words = ["skip_remaining", "abort", "continue"];
-    let position = reader.word(&action.value, "`action`", &words)?;
+    let position = reader.one_of(&action.value, "`action`", &words)?;
     (position == 2).then(|| on_failure(found.key_span, action.value.span, "continue", None))
 }
 
@@ -223,31 +228,31 @@ fn on_failure(key_span: Span, span: Span, action: &str, default: Option<Node>) -
     Member { key: "on_failure".into(), key_span, value: object(span, members) }
 }
 
-fn on_error(reader: &mut Reader<'_>, step: &Node) -> Vec<Member> {
-    let Some(found) = first(step, &["onError"]) else { return Vec::new() };
-    if !reader.record(&found.value, &TOOLHIVE_ON_ERROR, "`onError`") {
+fn on_error(reader: &mut DialectReader<'_>, step: &Node) -> Vec<Member> {
+    let Some(found) = first_member(step, &["onError"]) else { return Vec::new() };
+    if !reader.check_record(&found.value, &TOOLHIVE_ON_ERROR, "`onError`") {
         return Vec::new();
     }
-    let action = first(&found.value, &["action"]);
+    let action = first_member(&found.value, &["action"]);
     let span = action.map_or(found.value.span, |action| action.value.span);
     let words = ["abort", "continue", "retry"];
     let position =
-        action.and_then(|action| reader.word(&action.value, "`action`", &words)).unwrap_or(0);
+        action.and_then(|action| reader.one_of(&action.value, "`action`", &words)).unwrap_or(0);
     match position {
         1 => {
-            let default = first(step, &["defaultResults"]).map(|found| found.value.clone());
+            let default = first_member(step, &["defaultResults"]).map(|found| found.value.clone());
             vec![on_failure(found.key_span, span, "continue", default)]
         }
         2 => {
-            let count = first(&found.value, &["maxRetries", "retryCount"]);
+            let count = first_member(&found.value, &["maxRetries", "retryCount"]);
             let mut members: Vec<Member> =
-                count.map(|count| renamed(count, "max")).into_iter().collect();
+                count.map(|count| rename_member(count, "max")).into_iter().collect();
             if count.is_none() {
                 members.push(member("max", super::lower::number(span, 3)));
             }
-            if let Some(delay) = first(&found.value, &["retryDelay"]) {
-                let backoff = object(delay.value.span, vec![renamed(delay, "initial")]);
-                members.push(Member { value: backoff, ..renamed(delay, "backoff") });
+            if let Some(delay) = first_member(&found.value, &["retryDelay"]) {
+                let backoff = object(delay.value.span, vec![rename_member(delay, "initial")]);
+                members.push(Member { value: backoff, ..rename_member(delay, "backoff") });
             }
             vec![Member {
                 key: "retry".into(),
@@ -261,9 +266,9 @@ fn on_error(reader: &mut Reader<'_>, step: &Node) -> Vec<Member> {
 
 /// Go templates in every text of a value, in our words.
 fn template(
-    reader: &mut Reader<'_>,
+    reader: &mut DialectReader<'_>,
     node: &Node,
-    known: &Known<'_>,
+    known: &KnownSteps<'_>,
     default: Option<&Value>,
 ) -> Node {
     match &node.kind {

@@ -7,43 +7,47 @@
 
 use std::sync::Arc;
 
-use super::tally::{Step, Tally, char_span, parse, shown};
-use super::{Budget, Member, Node, NodeKind};
+use super::read_budget::{ReadBudget, ReadResult, char_span, parse_error, quote};
+use super::{Member, Node, NodeKind, ReadLimits};
 use crate::compile::source::Span;
 use crate::diagnostic::Diagnostic;
 use crate::value::Number;
 
-pub(super) fn read(text: &str, budget: Budget) -> Result<Node, Vec<Diagnostic>> {
-    let mut reader = Reader { text, at: 0, tally: Tally::new(budget) };
+pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {
+    let mut reader = JsonReader { text, at: 0, budget: ReadBudget::new(budget) };
     let root = reader.document();
-    reader.tally.finish(root)
+    reader.budget.finish(root)
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     /// The next byte. Between two tokens, and so always between two characters.
     at: usize,
-    tally: Tally,
+    budget: ReadBudget,
 }
 
-impl<'a> Reader<'a> {
-    fn document(&mut self) -> Step<Node> {
+impl<'a> JsonReader<'a> {
+    fn document(&mut self) -> ReadResult<Node> {
         if self.text.starts_with('\u{feff}') {
             self.at = '\u{feff}'.len_utf8();
         }
         self.skip_space();
         if self.peek().is_none() {
-            return Err(parse("the document is empty", char_span(self.text, self.at)).into());
+            return Err(parse_error("the document is empty", char_span(self.text, self.at)).into());
         }
         let root = self.value()?;
         self.skip_space();
-        if self.peek().is_some() { Err(self.unexpected(Wanted::End).into()) } else { Ok(root) }
+        if self.peek().is_some() {
+            Err(self.unexpected(ExpectedToken::End).into())
+        } else {
+            Ok(root)
+        }
     }
 
     /// Recursive, because the depth is bounded long before the stack is.
-    fn value(&mut self) -> Step<Node> {
+    fn value(&mut self) -> ReadResult<Node> {
         let start = self.at;
-        self.tally.count(1, char_span(self.text, start))?;
+        self.budget.count(1, char_span(self.text, start))?;
         let kind = match self.peek() {
             Some(b'{') => NodeKind::Object(self.object()?),
             Some(b'[') => NodeKind::Array(self.array()?),
@@ -54,41 +58,41 @@ impl<'a> Reader<'a> {
         Ok(Node { span: Span::new(start, self.at), kind })
     }
 
-    fn object(&mut self) -> Step<Vec<Member>> {
+    fn object(&mut self) -> ReadResult<Vec<Member>> {
         self.open()?;
         let mut members = Vec::new();
         if !self.eat(b'}') {
             loop {
-                self.tally.count_key(members.len(), char_span(self.text, self.at))?;
+                self.budget.count_key(members.len(), char_span(self.text, self.at))?;
                 members.push(self.member()?);
                 if !self.goes_on(b'}')? {
                     break;
                 }
             }
         }
-        self.tally.leave();
-        self.tally.check_keys(&members)?;
+        self.budget.leave();
+        self.budget.check_keys(&members)?;
         // A vector starts with room for four; a hostile text can make that the larger part.
         members.shrink_to_fit();
         Ok(members)
     }
 
-    fn member(&mut self) -> Step<Member> {
+    fn member(&mut self) -> ReadResult<Member> {
         let start = self.at;
         if self.peek() != Some(b'"') {
-            return Err(self.unexpected(Wanted::Key).into());
+            return Err(self.unexpected(ExpectedToken::Key).into());
         }
         let key = self.string()?;
         let key_span = Span::new(start, self.at);
         self.skip_space();
         if !self.eat(b':') {
-            return Err(self.unexpected(Wanted::Colon).into());
+            return Err(self.unexpected(ExpectedToken::Colon).into());
         }
         self.skip_space();
         Ok(Member { key, key_span, value: self.value()? })
     }
 
-    fn array(&mut self) -> Step<Vec<Node>> {
+    fn array(&mut self) -> ReadResult<Vec<Node>> {
         self.open()?;
         let mut items = Vec::new();
         if !self.eat(b']') {
@@ -99,21 +103,21 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        self.tally.leave();
+        self.budget.leave();
         items.shrink_to_fit();
         Ok(items)
     }
 
     /// Consumes an opening bracket and the space after it.
-    fn open(&mut self) -> Step<()> {
-        self.tally.enter(Span::new(self.at, self.at + 1))?;
+    fn open(&mut self) -> ReadResult<()> {
+        self.budget.enter(Span::new(self.at, self.at + 1))?;
         self.at += 1;
         self.skip_space();
         Ok(())
     }
 
     /// After an item: whether a comma promises another one, or `close` ends the list.
-    fn goes_on(&mut self, close: u8) -> Step<bool> {
+    fn goes_on(&mut self, close: u8) -> ReadResult<bool> {
         self.skip_space();
         if self.eat(b',') {
             self.skip_space();
@@ -122,23 +126,23 @@ impl<'a> Reader<'a> {
         if self.eat(close) {
             Ok(false)
         } else {
-            Err(self.unexpected(Wanted::CommaOr(close)).into())
+            Err(self.unexpected(ExpectedToken::CommaOr(close)).into())
         }
     }
 
-    fn literal(&mut self) -> Step<NodeKind> {
+    fn literal(&mut self) -> ReadResult<NodeKind> {
         let word = word_at(self.text, self.at);
         let kind = match word {
             "null" => NodeKind::Null,
             "true" => NodeKind::Bool(true),
             "false" => NodeKind::Bool(false),
-            _ => return Err(self.unexpected(Wanted::Value).into()),
+            _ => return Err(self.unexpected(ExpectedToken::Value).into()),
         };
         self.at += word.len();
         Ok(kind)
     }
 
-    fn number(&mut self) -> Step<Number> {
+    fn number(&mut self) -> ReadResult<Number> {
         let start = self.at;
         self.eat(b'-');
         let first_digit = self.at;
@@ -146,8 +150,10 @@ impl<'a> Reader<'a> {
         if self.at > first_digit + 1 && self.text.as_bytes()[first_digit] == b'0' {
             let span = Span::new(start, self.at);
             let message =
-                format!("number `{}` has a leading zero", shown(&self.text[span.range()]));
-            return Err(parse(message, span).help("remove the zero, or quote it as text").into());
+                format!("number `{}` has a leading zero", quote(&self.text[span.range()]));
+            return Err(parse_error(message, span)
+                .help("remove the zero, or quote it as text")
+                .into());
         }
         if self.eat(b'.') {
             self.digits()?;
@@ -159,9 +165,9 @@ impl<'a> Reader<'a> {
         Ok(Number::from_literal(&self.text[start..self.at]))
     }
 
-    fn digits(&mut self) -> Step<()> {
+    fn digits(&mut self) -> ReadResult<()> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
-            return Err(self.unexpected(Wanted::Digit).into());
+            return Err(self.unexpected(ExpectedToken::Digit).into());
         }
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
@@ -169,7 +175,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn string(&mut self) -> Step<Arc<str>> {
+    fn string(&mut self) -> ReadResult<Arc<str>> {
         let start = self.at;
         self.at += 1;
         let plain = self.run();
@@ -198,7 +204,7 @@ impl<'a> Reader<'a> {
         &rest[..length]
     }
 
-    fn escape(&mut self, string_start: usize) -> Step<char> {
+    fn escape(&mut self, string_start: usize) -> ReadResult<char> {
         let start = self.at;
         self.at += 1;
         let Some(letter) = self.peek() else { return Err(self.unclosed(string_start).into()) };
@@ -212,8 +218,8 @@ impl<'a> Reader<'a> {
             b'u' => return self.unicode_escape(start),
             _ => {
                 let span = Span::new(start, char_span(self.text, self.at).range().end);
-                let escape = shown(&self.text[span.range()]);
-                let finding = parse(format!("`{escape}` is not an escape of JSON"), span);
+                let escape = quote(&self.text[span.range()]);
+                let finding = parse_error(format!("`{escape}` is not an escape of JSON"), span);
                 return Err(finding.help(r"write a backslash as `\\`").into());
             }
         };
@@ -222,7 +228,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `\u` and four digits; characters beyond 16 bits are written as two of them.
-    fn unicode_escape(&mut self, start: usize) -> Step<char> {
+    fn unicode_escape(&mut self, start: usize) -> ReadResult<char> {
         let first = self.code_unit()?;
         if let Some(char) = char::from_u32(first) {
             return Ok(char);
@@ -238,16 +244,18 @@ impl<'a> Reader<'a> {
         }
         let span = Span::new(start, lone_end);
         let message = format!("`{}` is half of a surrogate pair", &self.text[span.range()]);
-        Err(parse(message, span).help("write both halves, or the character itself").into())
+        Err(parse_error(message, span).help("write both halves, or the character itself").into())
     }
 
     /// `u` and four hexadecimal digits.
-    fn code_unit(&mut self) -> Step<u32> {
+    fn code_unit(&mut self) -> ReadResult<u32> {
         let mut unit = 0;
         for _ in 0..4 {
             self.at += 1;
             let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
-            let Some(digit) = digit else { return Err(self.unexpected(Wanted::HexDigit).into()) };
+            let Some(digit) = digit else {
+                return Err(self.unexpected(ExpectedToken::HexDigit).into());
+            };
             unit = unit * 16 + digit;
         }
         self.at += 1;
@@ -272,13 +280,13 @@ impl<'a> Reader<'a> {
 
     fn unclosed(&self, start: usize) -> Diagnostic {
         let span = Span::new(start, self.text.len());
-        parse("the string is not closed", span).help("end it with `\"`")
+        parse_error("the string is not closed", span).help("end it with `\"`")
     }
 
     fn control_character(&self) -> Diagnostic {
         let span = char_span(self.text, self.at);
-        let char = shown(&self.text[span.range()]);
-        let finding = parse(format!("`{char}` must be escaped in a string"), span);
+        let char = quote(&self.text[span.range()]);
+        let finding = parse_error(format!("`{char}` must be escaped in a string"), span);
         match self.peek() {
             Some(b'\n' | b'\r') => {
                 finding.help("end the string with `\"`, or write the line break as `\\n`")
@@ -288,28 +296,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn unexpected(&self, wanted: Wanted) -> Diagnostic {
+    fn unexpected(&self, wanted: ExpectedToken) -> Diagnostic {
         let word = word_at(self.text, self.at);
         let (found, span) = match self.text[self.at..].chars().next() {
             None => ("the end of the text".to_owned(), Span::new(self.at, self.at)),
             Some(_) if !word.is_empty() => {
-                (format!("`{}`", shown(word)), Span::new(self.at, self.at + word.len()))
+                (format!("`{}`", quote(word)), Span::new(self.at, self.at + word.len()))
             }
             Some(char) => (
-                format!("`{}`", shown(char.encode_utf8(&mut [0; 4]))),
+                format!("`{}`", quote(char.encode_utf8(&mut [0; 4]))),
                 char_span(self.text, self.at),
             ),
         };
-        let finding = parse(format!("expected {}, found {found}", wanted.text()), span);
+        let finding = parse_error(format!("expected {}, found {found}", wanted.text()), span);
         self.advise(finding, wanted, word)
     }
 
     /// Names the slip, when what was found is one that people make.
-    fn advise(&self, finding: Diagnostic, wanted: Wanted, word: &str) -> Diagnostic {
+    fn advise(&self, finding: Diagnostic, wanted: ExpectedToken, word: &str) -> Diagnostic {
         let span = finding.span;
         let before = self.text[..self.at].trim_end();
         match (wanted, self.peek()) {
-            (Wanted::HexDigit, _) | (_, None) => finding,
+            (ExpectedToken::HexDigit, _) | (_, None) => finding,
             (_, Some(close @ (b'}' | b']'))) if before.ends_with(',') => finding
                 .help(format!("remove the comma before `{}`", char::from(close)))
                 .fix(Span::new(before.len() - 1, before.len()), ""),
@@ -317,16 +325,18 @@ impl<'a> Reader<'a> {
                 finding.help("JSON has no comments: remove it, or write the document as YAML")
             }
             (_, Some(b'\'')) => finding.help("write text in double quotes"),
-            (Wanted::Key, _) if !word.is_empty() => {
+            (ExpectedToken::Key, _) if !word.is_empty() => {
                 finding.help("write the key in double quotes").fix(span, format!("\"{word}\""))
             }
-            (Wanted::Value | Wanted::Digit, _) if !word.is_empty() => advise_word(finding, word),
-            (Wanted::Value, Some(b'+')) => finding.help("write the number without `+`"),
-            (Wanted::Value, Some(b'.')) => finding.help("write a zero before the `.`"),
-            (Wanted::CommaOr(_), Some(b'"' | b'{' | b'[' | b'-' | b'0'..=b'9')) => {
+            (ExpectedToken::Value | ExpectedToken::Digit, _) if !word.is_empty() => {
+                advise_word(finding, word)
+            }
+            (ExpectedToken::Value, Some(b'+')) => finding.help("write the number without `+`"),
+            (ExpectedToken::Value, Some(b'.')) => finding.help("write a zero before the `.`"),
+            (ExpectedToken::CommaOr(_), Some(b'"' | b'{' | b'[' | b'-' | b'0'..=b'9')) => {
                 finding.help("put a comma between the two").fix(Span::new(self.at, self.at), ",")
             }
-            (Wanted::End, _) => {
+            (ExpectedToken::End, _) => {
                 finding.help("a document is one value: wrap several in `[` and `]`")
             }
             _ => finding,
@@ -349,7 +359,7 @@ fn advise_word(finding: Diagnostic, word: &str) -> Diagnostic {
 
 /// What the grammar asks for at a place.
 #[derive(Clone, Copy)]
-enum Wanted {
+enum ExpectedToken {
     Value,
     Key,
     Colon,
@@ -359,17 +369,17 @@ enum Wanted {
     End,
 }
 
-impl Wanted {
+impl ExpectedToken {
     fn text(self) -> &'static str {
         match self {
-            Wanted::Value => "a value",
-            Wanted::Key => "a key in double quotes",
-            Wanted::Colon => "`:`",
-            Wanted::CommaOr(b'}') => "`,` or `}`",
-            Wanted::CommaOr(_) => "`,` or `]`",
-            Wanted::Digit => "a digit",
-            Wanted::HexDigit => "four hexadecimal digits",
-            Wanted::End => "the end of the text",
+            ExpectedToken::Value => "a value",
+            ExpectedToken::Key => "a key in double quotes",
+            ExpectedToken::Colon => "`:`",
+            ExpectedToken::CommaOr(b'}') => "`,` or `}`",
+            ExpectedToken::CommaOr(_) => "`,` or `]`",
+            ExpectedToken::Digit => "a digit",
+            ExpectedToken::HexDigit => "four hexadecimal digits",
+            ExpectedToken::End => "the end of the text",
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Not here: what the values mean ([`super::dialect`]).
 
 mod json;
-mod tally;
+mod read_budget;
 pub(super) mod write;
 mod yaml;
 
@@ -84,7 +84,7 @@ impl Node {
     }
 
     /// The node that a JSON Pointer leads to; the nearest one above when it leads nowhere.
-    pub fn pointed(&self, pointer: &str) -> &Node {
+    pub fn at_pointer(&self, pointer: &str) -> &Node {
         let mut at = self;
         for part in pointer.split('/').skip(1) {
             let part = part.replace("~1", "/").replace("~0", "~");
@@ -130,7 +130,7 @@ impl Node {
     }
 
     /// The JSON word for the kind of value, for messages.
-    pub fn kind_word(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match &self.kind {
             NodeKind::Null => "null",
             NodeKind::Bool(_) => "boolean",
@@ -158,7 +158,7 @@ impl Node {
 
 /// What reading a text may cost.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct ReadLimits {
     /// Bytes of text.
     pub bytes_max: usize,
     /// Nesting.
@@ -171,10 +171,10 @@ pub struct Budget {
     pub aliases_max: usize,
 }
 
-impl Budget {
+impl ReadLimits {
     /// For documents that people write.
-    pub fn for_documents(limits: &Limits) -> Budget {
-        Budget {
+    pub fn for_documents(limits: &Limits) -> ReadLimits {
+        ReadLimits {
             bytes_max: limits.document_bytes_max,
             depth_max: limits.document_depth_max,
             nodes_max: limits.document_nodes_max,
@@ -184,8 +184,8 @@ impl Budget {
     }
 
     /// For JSON that tools and callers send.
-    pub fn for_values(limits: &Limits) -> Budget {
-        Budget {
+    pub fn for_values(limits: &Limits) -> ReadLimits {
+        ReadLimits {
             bytes_max: limits.value_bytes_max,
             depth_max: limits.value_depth_max,
             nodes_max: limits.value_nodes_max,
@@ -197,7 +197,7 @@ impl Budget {
 
 /// Reads a document. Several duplicate keys give several findings; anything else ends the reading
 /// at the first one, because what follows a syntax error is guesswork.
-pub fn read(source: &Source, budget: Budget) -> Result<Node, Vec<Diagnostic>> {
+pub fn read(source: &Source, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {
     if source.text().len() > budget.bytes_max {
         let message = format!(
             "document of {} bytes is larger than the limit of {} bytes",
@@ -214,7 +214,7 @@ pub fn read(source: &Source, budget: Budget) -> Result<Node, Vec<Diagnostic>> {
 
 /// Reads JSON that a tool or a caller sent. The error is the first finding, with its byte offset.
 pub fn read_json_value(text: &str, limits: &Limits) -> Result<Value, Diagnostic> {
-    let budget = Budget::for_values(limits);
+    let budget = ReadLimits::for_values(limits);
     if text.len() > budget.bytes_max {
         let message = format!("JSON is larger than the limit of {} bytes", budget.bytes_max);
         return Err(Diagnostic::error(Code::Limit, message, Span::default()));
@@ -226,15 +226,15 @@ pub fn read_json_value(text: &str, limits: &Limits) -> Result<Value, Diagnostic>
 /// Writes a value as YAML that people like to read.
 pub fn to_yaml(value: &Value) -> String {
     let json = value.to_json();
-    let tree = read_own_json(&json).expect("what was just written can be read");
+    let tree = read_trusted_json(&json).expect("what was just written can be read");
     write::yaml(&tree, &tree, &Source::new("value.yaml", ""))
 }
 
 /// Reads JSON that Segue itself wrote: no budget beyond what the stack can bear, because what was
 /// accepted once is read again whatever the limits are by then.
-pub fn read_own_json(text: &str) -> Result<Node, Diagnostic> {
+pub fn read_trusted_json(text: &str) -> Result<Node, Diagnostic> {
     const DEPTH_MAX: usize = 1_024;
-    let budget = Budget {
+    let budget = ReadLimits {
         bytes_max: usize::MAX,
         depth_max: DEPTH_MAX,
         nodes_max: usize::MAX,

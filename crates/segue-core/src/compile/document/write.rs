@@ -15,7 +15,7 @@ pub(in crate::compile) fn yaml(tree: &Node, origin: &Node, source: &Source) -> S
     let mut places = Vec::new();
     anchors(tree, &mut places);
     places.sort_unstable();
-    let mut writer = Writer { out: String::new(), comments: BTreeMap::new(), rest: Vec::new() };
+    let mut writer = YamlWriter { out: String::new(), comments: BTreeMap::new(), rest: Vec::new() };
     for comment in comments(origin, source.text()) {
         let place = match comment.beside {
             // The last thing that begins on the same line.
@@ -99,7 +99,7 @@ fn scalars(node: &Node, spans: &mut Vec<Span>) {
     }
 }
 
-struct Writer {
+struct YamlWriter {
     out: String,
     /// Comments that wait for their place.
     comments: BTreeMap<u32, Vec<String>>,
@@ -107,7 +107,7 @@ struct Writer {
     rest: Vec<String>,
 }
 
-impl Writer {
+impl YamlWriter {
     /// Writes a node that begins on a line of its own.
     fn block(&mut self, node: &Node, indent: usize) {
         match &node.kind {

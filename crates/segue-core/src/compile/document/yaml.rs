@@ -20,17 +20,17 @@ use granit_parser::{
 };
 
 use self::scalar::{CoreTag, Scalar};
-use super::tally::{Step, Tally, char_span, parse, shown};
-use super::{Budget, Member, Node, NodeKind};
+use super::read_budget::{ReadBudget, ReadResult, char_span, parse_error, quote};
+use super::{Member, Node, NodeKind, ReadLimits};
 use crate::compile::source::Span;
 use crate::diagnostic::Diagnostic;
 
-pub(super) fn read(text: &str, budget: Budget) -> Result<Node, Vec<Diagnostic>> {
+pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {
     let base = directive_end(text);
-    let mut builder = Builder {
+    let mut builder = TreeBuilder {
         text,
         base,
-        tally: Tally::new(budget),
+        budget: ReadBudget::new(budget),
         root: None,
         open: Vec::new(),
         places: Vec::new(),
@@ -46,7 +46,7 @@ pub(super) fn read(text: &str, budget: Budget) -> Result<Node, Vec<Diagnostic>> 
         disallow_directives: true,
     };
     let root = builder.document(Parser::new_from_str_with_options(&text[base..], options));
-    builder.tally.finish(root)
+    builder.budget.finish(root)
 }
 
 /// Where the parser begins: after the directive `%YAML 1.2`, which says what holds anyway.
@@ -56,32 +56,32 @@ fn directive_end(text: &str) -> usize {
     if directive == "%YAML 1.2" { text.len().min(first.len() + 1) } else { 0 }
 }
 
-struct Builder<'a> {
+struct TreeBuilder<'a> {
     text: &'a str,
     /// Where the part of the text that the parser sees begins.
     base: usize,
-    tally: Tally,
+    budget: ReadBudget,
     root: Option<Node>,
     /// The collections that are not closed yet, outermost first.
-    open: Vec<Collection>,
+    open: Vec<OpenCollection>,
     /// Where each collection stands, by its number. Values move when their collection closes, so
     /// an anchor is a place in the tree rather than a copy of the value.
-    places: Vec<Place>,
-    anchors: BTreeMap<usize, Place>,
+    places: Vec<ChildSlot>,
+    anchors: BTreeMap<usize, ChildSlot>,
     /// Where the last scalar or alias ended, or the last collection opened or closed.
     last_end: usize,
 }
 
 /// A place in the tree: a child of a numbered collection.
 #[derive(Clone, Copy)]
-struct Place {
+struct ChildSlot {
     /// `None` for the root.
     collection: Option<usize>,
     index: usize,
 }
 
 /// A collection whose end has not been seen.
-struct Collection {
+struct OpenCollection {
     number: usize,
     start: usize,
     style: StructureStyle,
@@ -109,11 +109,11 @@ impl Content {
     }
 }
 
-impl<'a> Builder<'a> {
+impl<'a> TreeBuilder<'a> {
     fn document(
         &mut self,
         events: impl Iterator<Item = Result<(Event<'a>, Marks), ScanError>>,
-    ) -> Step<Node> {
+    ) -> ReadResult<Node> {
         for event in events {
             let (event, marks) = event.map_err(|error| self.refusal(&error))?;
             self.event(event, &marks)?;
@@ -122,19 +122,20 @@ impl<'a> Builder<'a> {
             Some(root) if root.kind != NodeKind::Null || root.span.start != root.span.end => {
                 Ok(root)
             }
-            _ => {
-                Err(parse("the document is empty", Span::new(self.text.len(), self.text.len()))
-                    .into())
-            }
+            _ => Err(parse_error(
+                "the document is empty",
+                Span::new(self.text.len(), self.text.len()),
+            )
+            .into()),
         }
     }
 
-    fn event(&mut self, event: Event<'a>, marks: &Marks) -> Step<()> {
+    fn event(&mut self, event: Event<'a>, marks: &Marks) -> ReadResult<()> {
         let span = self.span(marks);
         match event {
             Event::DocumentStart(explicit, _) => {
                 if self.root.is_some() {
-                    let finding = parse("a second document begins here", span);
+                    let finding = parse_error("a second document begins here", span);
                     return Err(finding.help("write each document to a file of its own").into());
                 }
                 self.last_end = if explicit { span.range().end } else { span.range().start };
@@ -164,7 +165,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn scalar(&mut self, scalar: &Scalar<'_>, anchor: usize, span: Span) -> Step<()> {
+    fn scalar(&mut self, scalar: &Scalar<'_>, anchor: usize, span: Span) -> ReadResult<()> {
         let span = match scalar.style {
             ScalarStyle::Literal | ScalarStyle::Folded => self.block_scalar_span(span),
             _ => span,
@@ -173,24 +174,25 @@ impl<'a> Builder<'a> {
         if self.awaits_key() {
             return self.key(scalar, anchor, span);
         }
-        self.tally.count(1, char_span(self.text, span.range().start))?;
+        self.budget.count(1, char_span(self.text, span.range().start))?;
         let kind = scalar.kind(span)?;
         self.anchor(anchor);
         self.insert(Node { span, kind })
     }
 
-    fn key(&mut self, scalar: &Scalar<'_>, anchor: usize, span: Span) -> Step<()> {
+    fn key(&mut self, scalar: &Scalar<'_>, anchor: usize, span: Span) -> ReadResult<()> {
         let plain = scalar.style == ScalarStyle::Plain;
         if anchor != 0 {
-            let finding = parse("an anchor cannot stand on a key", span);
+            let finding = parse_error("an anchor cannot stand on a key", span);
             let help = "to name the whole mapping, put the anchor on a line before it";
             return Err(finding.help(help).into());
         }
         if plain && scalar.text.is_empty() && scalar.tag.is_none() {
-            return Err(parse("a key is missing here", span).into());
+            return Err(parse_error("a key is missing here", span).into());
         }
         if plain && scalar.text == "<<" {
-            let finding = parse("merge key `<<` is not supported: it hides duplicate keys", span);
+            let finding =
+                parse_error("merge key `<<` is not supported: it hides duplicate keys", span);
             return Err(finding
                 .help("write the keys out, or give the alias a key of its own")
                 .into());
@@ -210,10 +212,10 @@ impl<'a> Builder<'a> {
         let start = at.range().start;
         if start > 0 && self.text.as_bytes()[start - 1..].starts_with(b"{{") {
             let place = Span::new(start - 1, start + 1);
-            return parse("an expression must be quoted in YAML", place)
+            return parse_error("an expression must be quoted in YAML", place)
                 .help("put quotes around it: `\"{{ … }}\"`");
         }
-        parse("a key must be a scalar", at).help("quote the key if it is meant as text")
+        parse_error("a key must be a scalar", at).help("quote the key if it is meant as text")
     }
 
     fn collection(
@@ -222,7 +224,7 @@ impl<'a> Builder<'a> {
         style: StructureStyle,
         (anchor, tag): (usize, Option<CoreTag>),
         span: Span,
-    ) -> Step<()> {
+    ) -> ReadResult<()> {
         let at = char_span(self.text, span.range().start);
         if self.awaits_key() {
             return Err(self.complex_key(at).into());
@@ -232,22 +234,24 @@ impl<'a> Builder<'a> {
             | (Content::Items(_), Some(CoreTag::Seq))
             | (Content::Members { .. }, Some(CoreTag::Map)) => {}
             (_, Some(tag)) => {
-                return Err(parse(format!("{} is expected here", tag.noun()), at).into());
+                return Err(parse_error(format!("{} is expected here", tag.noun()), at).into());
             }
         }
-        self.tally.count(1, at)?;
-        self.tally.enter(at)?;
+        self.budget.count(1, at)?;
+        self.budget.enter(at)?;
         self.anchor(anchor);
         let number = self.places.len();
         self.places.push(self.place());
-        self.open.push(Collection { number, start: span.range().start, style, content });
+        self.open.push(OpenCollection { number, start: span.range().start, style, content });
         self.last_end = span.range().end;
         Ok(())
     }
 
-    fn close(&mut self, end: Span) -> Step<()> {
-        let Some(Collection { start, style, content, .. }) = self.open.pop() else { return Ok(()) };
-        self.tally.leave();
+    fn close(&mut self, end: Span) -> ReadResult<()> {
+        let Some(OpenCollection { start, style, content, .. }) = self.open.pop() else {
+            return Ok(());
+        };
+        self.budget.leave();
         if style == StructureStyle::Flow {
             self.last_end = end.range().end;
         }
@@ -257,7 +261,7 @@ impl<'a> Builder<'a> {
                 NodeKind::Array(items)
             }
             Content::Members { mut members, .. } => {
-                self.tally.check_keys(&members)?;
+                self.budget.check_keys(&members)?;
                 members.shrink_to_fit();
                 NodeKind::Object(members)
             }
@@ -265,32 +269,34 @@ impl<'a> Builder<'a> {
         self.insert(Node { span: Span::new(start, self.last_end), kind })
     }
 
-    fn alias(&mut self, anchor: usize, span: Span) -> Step<()> {
+    fn alias(&mut self, anchor: usize, span: Span) -> ReadResult<()> {
         if self.awaits_key() {
-            return Err(parse("an alias cannot be a key", span).help("write the key out").into());
+            return Err(parse_error("an alias cannot be a key", span)
+                .help("write the key out")
+                .into());
         }
-        self.tally.count_alias(span)?;
+        self.budget.count_alias(span)?;
         let Some(target) = self.anchors.get(&anchor).and_then(|place| self.find(*place)) else {
             let message = "the alias stands inside the value that it repeats";
-            return Err(parse(message, span).into());
+            return Err(parse_error(message, span).into());
         };
-        let nodes = copy_size(target, &self.tally, span)?;
+        let nodes = copy_size(target, &self.budget, span)?;
         let kind = target.kind.clone();
-        self.tally.count(nodes, span)?;
+        self.budget.count(nodes, span)?;
         self.last_end = span.range().end;
         self.insert(Node { span, kind })
     }
 
     /// Puts a finished value where it belongs.
-    fn insert(&mut self, node: Node) -> Step<()> {
+    fn insert(&mut self, node: Node) -> ReadResult<()> {
         match self.open.last_mut().map(|top| &mut top.content) {
             None => self.root = Some(node),
             Some(Content::Items(items)) => items.push(node),
             Some(Content::Members { members, key }) => {
                 let Some((key, key_span)) = key.take() else {
-                    return Err(parse("a key is missing here", node.span).into());
+                    return Err(parse_error("a key is missing here", node.span).into());
                 };
-                self.tally.count_key(members.len(), key_span)?;
+                self.budget.count_key(members.len(), key_span)?;
                 members.push(Member { key, key_span, value: node });
             }
         }
@@ -308,10 +314,10 @@ impl<'a> Builder<'a> {
     }
 
     /// Where the next value will stand.
-    fn place(&self) -> Place {
+    fn place(&self) -> ChildSlot {
         match self.open.last() {
-            Some(top) => Place { collection: Some(top.number), index: top.content.len() },
-            None => Place { collection: None, index: 0 },
+            Some(top) => ChildSlot { collection: Some(top.number), index: top.content.len() },
+            None => ChildSlot { collection: None, index: 0 },
         }
     }
 
@@ -322,7 +328,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The finished value at a place; none while the value is still open.
-    fn find(&self, mut place: Place) -> Option<&Node> {
+    fn find(&self, mut place: ChildSlot) -> Option<&Node> {
         let mut path = Vec::new();
         while let Some(collection) = place.collection {
             path.push(place.index);
@@ -340,19 +346,19 @@ impl<'a> Builder<'a> {
         found
     }
 
-    fn tag(&self, tag: Option<&Tag>, marks: &Marks) -> Step<Option<CoreTag>> {
+    fn tag(&self, tag: Option<&Tag>, marks: &Marks) -> ReadResult<Option<CoreTag>> {
         let Some(tag) = tag else { return Ok(None) };
         if let Some(core) = tag.core_suffix().and_then(CoreTag::parse) {
             return Ok(Some(core));
         }
         let span = marks.tag_span().map_or_else(|| self.span(marks), |tag| self.span(&tag));
         let written = self.text.get(span.range()).unwrap_or_default();
-        Err(parse(format!("tag `{}` is not supported", shown(written)), span).into())
+        Err(parse_error(format!("tag `{}` is not supported", quote(written)), span).into())
     }
 
     /// The parser gives the first content line; the indicator stands before it.
     fn block_scalar_span(&self, content: Span) -> Span {
-        let start = self.skip_to_value(Dashes::Skip);
+        let start = self.skip_to_value(DocumentMarkers::Skip);
         let start = if start < content.range().start { start } else { content.range().start };
         let header_end =
             self.text[start..].find(['\n', '\r']).map_or(self.text.len(), |n| start + n);
@@ -368,18 +374,18 @@ impl<'a> Builder<'a> {
         if style == StructureStyle::Flow || !under_key {
             return span.range().start;
         }
-        self.skip_to_value(Dashes::Stop).min(span.range().start)
+        self.skip_to_value(DocumentMarkers::Stop).min(span.range().start)
     }
 
     /// The first byte of the next value: past indicators, comments, anchors and tags.
-    fn skip_to_value(&self, dashes: Dashes) -> usize {
+    fn skip_to_value(&self, dashes: DocumentMarkers) -> usize {
         let bytes = self.text.as_bytes();
         let ends_word = |at: usize| bytes.get(at).is_none_or(u8::is_ascii_whitespace);
         let mut at = self.last_end;
         while let Some(byte) = bytes.get(at) {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' => at += 1,
-                b'-' if dashes == Dashes::Stop => break,
+                b'-' if dashes == DocumentMarkers::Stop => break,
                 b':' | b'?' | b'-' if ends_word(at + 1) => at += 1,
                 b'#' => at += bytes[at..].iter().take_while(|&&b| b != b'\n').count(),
                 b'&' | b'!' => {
@@ -397,31 +403,31 @@ impl<'a> Builder<'a> {
         let at = marker.byte_offset().map_or(self.text.len(), |offset| self.base + offset);
         let span = char_span(self.text, at.min(self.text.len()));
         match error.kind() {
-            ErrorKind::RecursionLimitExceeded => self.tally.too_deep(span),
-            ErrorKind::DirectiveDisallowed => parse("directives are not supported", span)
+            ErrorKind::RecursionLimitExceeded => self.budget.too_deep(span),
+            ErrorKind::DirectiveDisallowed => parse_error("directives are not supported", span)
                 .help("remove the line: a document is YAML 1.2 and has no tags of its own"),
             ErrorKind::UnknownAnchor => {
                 let rest = self.text.get(at..).unwrap_or_default();
                 let ends = |c: char| c.is_whitespace() || ",[]{}".contains(c);
                 let alias = &rest[..rest.find(ends).unwrap_or(rest.len())];
                 let span = Span::new(at, at + alias.len());
-                parse(format!("alias `{}` has no anchor before it", shown(alias)), span)
+                parse_error(format!("alias `{}` has no anchor before it", quote(alias)), span)
             }
             ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
                 let tab = self.text[..span.range().end].rfind('\t').unwrap_or(at);
-                let finding = parse(message(error), char_span(self.text, tab));
+                let finding = parse_error(message(error), char_span(self.text, tab));
                 finding.help("indent with spaces")
             }
             kind => match advice(kind) {
-                Some(advice) => parse(message(error), span).help(advice),
-                None => parse(message(error), span),
+                Some(advice) => parse_error(message(error), span).help(advice),
+                None => parse_error(message(error), span),
             },
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Dashes {
+enum DocumentMarkers {
     Skip,
     Stop,
 }
@@ -460,17 +466,17 @@ fn child(node: &Node, index: usize) -> Option<&Node> {
 
 /// How many values a copy would have, unless they are more than there may be. Looks at no more of
 /// them than that, so refusing costs no more than copying.
-fn copy_size(root: &Node, tally: &Tally, span: Span) -> Step<usize> {
+fn copy_size(root: &Node, budget: &ReadBudget, span: Span) -> ReadResult<usize> {
     let mut nodes = 0;
     let mut left = vec![(root, 1)];
     while let Some((node, depth)) = left.pop() {
         nodes += 1;
-        if nodes > tally.nodes_left() {
-            return Err(tally.too_many(span).into());
+        if nodes > budget.nodes_left() {
+            return Err(budget.too_many_nodes(span).into());
         }
         match &node.kind {
-            NodeKind::Array(_) | NodeKind::Object(_) if depth > tally.depth_left() => {
-                return Err(tally.too_deep(span).into());
+            NodeKind::Array(_) | NodeKind::Object(_) if depth > budget.depth_left() => {
+                return Err(budget.too_deep(span).into());
             }
             NodeKind::Array(items) => left.extend(items.iter().map(|item| (item, depth + 1))),
             NodeKind::Object(members) => left.extend(members.iter().map(|m| (&m.value, depth + 1))),

@@ -13,11 +13,11 @@ use super::source::{Source, Span};
 use crate::composition::{
     Body, Composition, Dialect, Flow, Need, Step, StepKind, StepRollback, ToolCall, Unresolved,
 };
-use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
+use crate::diagnostic::{Code, Diagnostic, Severity, nearest_name};
 use crate::expr::{Expr, StepIndex, Template};
 use program::StateUse;
-use symbols::{Level, StepInfo, Symbols};
-use walk::Walk;
+use symbols::{StepInfo, Symbols, UseRelation};
+use walk::ExprWalk;
 
 pub(super) use symbols::given_names;
 
@@ -39,9 +39,9 @@ pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Dia
         next_body: 0,
     };
     let mut body = std::mem::take(&mut composition.body);
-    resolver.body(&mut body, &Site::top());
+    resolver.body(&mut body, &ExprSite::top());
     if let Some(output) = &mut composition.output {
-        resolver.template(output, &Site::top());
+        resolver.template(output, &ExprSite::top());
     }
     match body.flow {
         Flow::Graph => {
@@ -57,7 +57,7 @@ pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Dia
 
 /// Where an expression stands, and what is known there beyond the steps.
 #[derive(Clone)]
-struct Site {
+struct ExprSite {
     body: usize,
     /// The position in its body of the step that the expression belongs to; the composition's own
     /// `output` belongs to none.
@@ -70,18 +70,18 @@ struct Site {
     own_step: Option<StepIndex>,
 }
 
-impl Site {
-    fn top() -> Site {
-        Site { body: 0, position: None, items: Vec::new(), extra: &[], own_step: None }
+impl ExprSite {
+    fn top() -> ExprSite {
+        ExprSite { body: 0, position: None, items: Vec::new(), extra: &[], own_step: None }
     }
 
-    fn with(&self, extra: &'static [&'static str]) -> Site {
-        Site { extra, ..self.clone() }
+    fn with(&self, extra: &'static [&'static str]) -> ExprSite {
+        ExprSite { extra, ..self.clone() }
     }
 }
 
 /// A step's value is read somewhere.
-struct Use {
+struct StepUse {
     from_body: usize,
     from_position: usize,
     step: StepIndex,
@@ -97,7 +97,7 @@ struct Resolver<'a> {
     symbols: Symbols,
     source: &'a Source,
     findings: Vec<Diagnostic>,
-    uses: Vec<Use>,
+    uses: Vec<StepUse>,
     /// For each read of a name of the state, one entry per step that gives it.
     state_uses: Vec<Vec<StateUse>>,
     next_body: usize,
@@ -105,12 +105,12 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// Bodies are numbered in the same order as in [`Symbols::body`].
-    fn body(&mut self, body: &mut Body, outer: &Site) {
+    fn body(&mut self, body: &mut Body, outer: &ExprSite) {
         let index = self.next_body;
         self.next_body += 1;
         for (position, step) in body.steps.iter_mut().enumerate() {
             let step = Arc::make_mut(step);
-            let site = Site {
+            let site = ExprSite {
                 body: index,
                 position: Some(position),
                 items: outer.items.clone(),
@@ -121,7 +121,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn step(&mut self, step: &mut Step, site: &Site) {
+    fn step(&mut self, step: &mut Step, site: &ExprSite) {
         self.depends_on(step, site);
         self.optional(step.when.as_mut(), site);
         self.kind(step, site);
@@ -149,7 +149,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn kind(&mut self, step: &mut Step, site: &Site) {
+    fn kind(&mut self, step: &mut Step, site: &ExprSite) {
         match &mut step.kind {
             StepKind::Tool(call) => self.call(call, site),
             StepKind::Parallel { branches, .. } => {
@@ -165,14 +165,14 @@ impl Resolver<'_> {
                 self.body(&mut each.body, &inside);
                 if let Some(output) = &mut each.output {
                     // An item's output reads the steps of its own body, after all of them.
-                    let site = Site { body, position: None, own_step: None, ..inside };
+                    let site = ExprSite { body, position: None, own_step: None, ..inside };
                     self.template(output, &site);
                 }
             }
             StepKind::Repeat(repeat) => {
                 let body = self.next_body;
                 self.body(&mut repeat.body, site);
-                let inside = Site { body, position: None, own_step: None, ..site.clone() };
+                let inside = ExprSite { body, position: None, own_step: None, ..site.clone() };
                 self.expr(&mut repeat.until, &inside);
             }
             StepKind::Choose { cases, otherwise } => {
@@ -195,13 +195,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn depends_on(&mut self, step: &Step, site: &Site) {
+    fn depends_on(&mut self, step: &Step, site: &ExprSite) {
         for (id, span) in &step.depends_on {
             match self.symbols.by_id.get(id) {
                 Some(&target) => self.note_use(site, target, true, *span),
                 None => {
                     let ids = self.symbols.by_id.keys().map(|id| &**id);
-                    let near = nearest(id, ids).map(ToOwned::to_owned);
+                    let near = nearest_name(id, ids).map(ToOwned::to_owned);
                     let message = format!("there is no step `{id}`");
                     let finding = Diagnostic::error(Code::UnknownStep, message, *span);
                     self.findings
@@ -211,31 +211,31 @@ impl Resolver<'_> {
         }
     }
 
-    fn call(&mut self, call: &mut ToolCall, site: &Site) {
+    fn call(&mut self, call: &mut ToolCall, site: &ExprSite) {
         let known = self.findings.len();
         self.template(&mut call.parameters.template, site);
         if self.keeps {
-            soften(&mut self.findings[known..]);
+            downgrade_to_warnings(&mut self.findings[known..]);
         }
     }
 
-    fn template(&mut self, template: &mut Template, site: &Site) {
+    fn template(&mut self, template: &mut Template, site: &ExprSite) {
         template.exprs_mut(&mut |expr| self.expr(expr, site));
     }
 
-    fn optional(&mut self, expr: Option<&mut Expr>, site: &Site) {
+    fn optional(&mut self, expr: Option<&mut Expr>, site: &ExprSite) {
         if let Some(expr) = expr {
             self.expr(expr, site);
         }
     }
 
-    fn expr(&mut self, expr: &mut Expr, site: &Site) {
-        let place = expr.place();
-        let mut walk = Walk { resolver: self, place: &place, site, params: Vec::new() };
+    fn expr(&mut self, expr: &mut Expr, site: &ExprSite) {
+        let place = expr.location();
+        let mut walk = ExprWalk { resolver: self, place: &place, site, params: Vec::new() };
         walk.ast(expr.ast_mut(), false);
     }
 
-    fn note_use(&mut self, site: &Site, step: StepIndex, guarded: bool, span: Span) {
+    fn note_use(&mut self, site: &ExprSite, step: StepIndex, guarded: bool, span: Span) {
         let from = match site.position {
             Some(position) => Some((site.body, position)),
             // At the end of a body its own steps are over; what is outside, the container waits for.
@@ -243,7 +243,7 @@ impl Resolver<'_> {
             None => self.symbols.bodies[site.body].parent,
         };
         if let Some((from_body, from_position)) = from {
-            self.uses.push(Use { from_body, from_position, step, guarded, span });
+            self.uses.push(StepUse { from_body, from_position, step, guarded, span });
         }
     }
 
@@ -253,15 +253,15 @@ impl Resolver<'_> {
             self.symbols.bodies.iter().map(|b| vec![Vec::new(); b.steps]).collect();
         for used in std::mem::take(&mut self.uses) {
             match self.symbols.level(&used) {
-                Level::Need { position, needed, .. } if self.is_list && needed > position => {
+                UseRelation::Need { position, needed, .. } if self.is_list && needed > position => {
                     let id = &self.symbols.steps[used.step as usize].id;
                     self.findings.push(later(id, used.span));
                 }
-                Level::Itself if self.is_list => {
+                UseRelation::Itself if self.is_list => {
                     let id = &self.symbols.steps[used.step as usize].id;
                     self.findings.push(later(id, used.span));
                 }
-                Level::Need { body, position, needed } => {
+                UseRelation::Need { body, position, needed } => {
                     let needs = &mut needs[body][position];
                     let reads_value = !used.guarded;
                     match needs.iter_mut().find(|need| need.position == needed) {
@@ -269,7 +269,7 @@ impl Resolver<'_> {
                         None => needs.push(Need { position: needed, reads_value }),
                     }
                 }
-                Level::Itself => {
+                UseRelation::Itself => {
                     let StepInfo { id, id_span, .. } = &self.symbols.steps[used.step as usize];
                     let message =
                         format!("Circular dependency detected between tools: {id} → {id}");
@@ -278,7 +278,7 @@ impl Resolver<'_> {
                         .related(used.span, "here it does");
                     self.findings.push(finding);
                 }
-                Level::Sibling => {
+                UseRelation::Sibling => {
                     let id = &self.symbols.steps[used.step as usize].id;
                     self.findings.push(other_branch(id, used.span));
                 }
@@ -299,7 +299,7 @@ fn later(id: &str, span: Span) -> Diagnostic {
 }
 
 /// Where arguments keep what has no value, a reference that leads nowhere stops nothing.
-pub(super) fn soften(findings: &mut [Diagnostic]) {
+pub(super) fn downgrade_to_warnings(findings: &mut [Diagnostic]) {
     for finding in findings {
         let leads_nowhere = matches!(
             finding.code,

@@ -5,37 +5,37 @@
 
 use std::sync::Arc;
 
-use super::symbols::Level;
-use super::walk::{Walk, alone_help, with_dash};
-use super::{Resolver, Use};
+use super::symbols::UseRelation;
+use super::walk::{ExprWalk, alone_help, name_with_dash};
+use super::{Resolver, StepUse};
 use crate::compile::dialect::is_reserved_in_state;
 use crate::composition::{Body, Target};
-use crate::diagnostic::{Code, Diagnostic, Severity, nearest};
-use crate::expr::{Ast, At, Kind, Root};
+use crate::diagnostic::{Code, Diagnostic, Severity, nearest_name};
+use crate::expr::{Ast, AstKind, ExprRoot, ExprSpan};
 
 /// A name of the state is read without a `default(…)`, and only steps give it.
 pub(super) struct StateUse {
     name: Arc<str>,
     /// The read, as if it were one of the step that gives the name.
-    used: Use,
+    used: StepUse,
 }
 
-impl Walk<'_, '_> {
+impl ExprWalk<'_, '_> {
     /// `state.NAME`; false when the expression is something else.
     pub(super) fn state_field(&mut self, ast: &mut Ast, guarded: bool) -> bool {
-        let Kind::Field(base, name) = &mut ast.kind else { return false };
-        let Kind::Name { name: head, root } = &mut base.kind else { return false };
+        let AstKind::Field(base, name) = &mut ast.kind else { return false };
+        let AstKind::Name { name: head, root } = &mut base.kind else { return false };
         if &**head != "state" || self.is_shadowed("state") {
             return false;
         }
         // Inside a loop its variable is as good as a name of the state.
         let item = self.site.items.iter().rev().find(|(item, _)| item == name);
         if let Some((_, step)) = item.filter(|_| !self.is_in_state(name)) {
-            let root = Root::Item(*step);
-            ast.kind = Kind::Name { name: ast.path().into(), root };
+            let root = ExprRoot::Item(*step);
+            ast.kind = AstKind::Name { name: ast.path().into(), root };
             return true;
         }
-        *root = Root::State;
+        *root = ExprRoot::State;
         let (name, at) = (name.clone(), ast.at);
         self.state_name(&name, at, guarded, "state.");
         true
@@ -49,7 +49,13 @@ impl Walk<'_, '_> {
     }
 
     /// Looks a name of the state up, and notes that it is read.
-    pub(super) fn state_name(&mut self, name: &Arc<str>, at: At, guarded: bool, prefix: &str) {
+    pub(super) fn state_name(
+        &mut self,
+        name: &Arc<str>,
+        at: ExprSpan,
+        guarded: bool,
+        prefix: &str,
+    ) {
         let symbols = &self.resolver.symbols;
         if !self.is_in_state(name) {
             self.unknown_in_state(name, at, guarded, prefix);
@@ -66,7 +72,13 @@ impl Walk<'_, '_> {
             .iter()
             .map(|step| StateUse {
                 name: name.clone(),
-                used: Use { from_body: self.site.body, from_position, step: *step, guarded, span },
+                used: StepUse {
+                    from_body: self.site.body,
+                    from_position,
+                    step: *step,
+                    guarded,
+                    span,
+                },
             })
             .collect();
         if !reads.is_empty() {
@@ -75,14 +87,14 @@ impl Walk<'_, '_> {
     }
 
     /// A closed input cannot bring it; an open one can, so only a slip of the pen is surely wrong.
-    fn unknown_in_state(&mut self, name: &str, at: At, guarded: bool, prefix: &str) {
+    fn unknown_in_state(&mut self, name: &str, at: ExprSpan, guarded: bool, prefix: &str) {
         let symbols = &self.resolver.symbols;
         let in_state = symbols.givers.keys().chain(&symbols.inputs).map(|known| &**known);
         // Without `state.` in front it may have been meant for anything.
         let others = symbols.by_id.keys().chain(symbols.by_key.keys()).map(|known| &**known);
         let items = self.site.items.iter().map(|(item, _)| &**item);
         let others = others.chain(items).filter(|_| prefix.is_empty());
-        let near = nearest(name, in_state.chain(others)).map(|near| format!("{prefix}{near}"));
+        let near = nearest_name(name, in_state.chain(others)).map(|near| format!("{prefix}{near}"));
         let is_open = symbols.input_is_open;
         if is_open && guarded && near.is_none() {
             return;
@@ -93,7 +105,7 @@ impl Walk<'_, '_> {
         if is_open && near.is_none() {
             finding.severity = Severity::Warning;
         }
-        let dashed = with_dash(&self.resolver.symbols, name).filter(|_| prefix.is_empty());
+        let dashed = name_with_dash(&self.resolver.symbols, name).filter(|_| prefix.is_empty());
         finding = match (dashed, near) {
             (Some(id), _) => finding.help(alone_help(&id)),
             (None, Some(near)) => finding.fix(span, near),
@@ -110,15 +122,17 @@ impl Resolver<'_> {
     pub(super) fn reads_too_early(&mut self, body: &Body) {
         let returns = returns(body);
         let symbols = &self.symbols;
-        let is_too_early = |used: &Use| match symbols.level(used) {
-            Level::Need { body: 0, position, needed } => needed > position && !returns[position],
-            Level::Itself if used.from_body == 0 => !returns[used.from_position],
+        let is_too_early = |used: &StepUse| match symbols.level(used) {
+            UseRelation::Need { body: 0, position, needed } => {
+                needed > position && !returns[position]
+            }
+            UseRelation::Itself if used.from_body == 0 => !returns[used.from_position],
             _ => false,
         };
         let mut findings = Vec::new();
         for used in self.uses.iter().filter(|used| !used.guarded) {
             let id = &symbols.steps[used.step as usize].id;
-            if matches!(symbols.level(used), Level::Sibling) {
+            if matches!(symbols.level(used), UseRelation::Sibling) {
                 findings.push(super::other_branch(id, used.span));
             } else if is_too_early(used) {
                 let message = format!("`{id}` has not run yet when this step reads it");
@@ -147,7 +161,7 @@ impl Resolver<'_> {
 /// can a later step have run already.
 fn returns(body: &Body) -> Vec<bool> {
     let mut begins = vec![0i64; body.steps.len() + 1];
-    for (from, ways) in body.ways().iter().enumerate() {
+    for (from, ways) in body.transitions().iter().enumerate() {
         for target in [Some(ways.success), ways.failure].into_iter().flatten() {
             if let Target::Step(to) = target
                 && to as usize <= from

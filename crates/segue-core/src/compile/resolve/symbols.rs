@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::{Site, Use};
+use super::{ExprSite, StepUse};
 use crate::compile::source::{Source, Span};
 use crate::composition::{Body, Composition, Flow, Step, StepKind, WaitFor};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::StepIndex;
-use crate::types::{Rest, Type};
+use crate::types::{OtherProperties, Type};
 
 /// Whether what is inside a body has surely run when its step is done.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Crossing {
+pub(super) enum Reachability {
     Surely,
     Maybe(&'static str),
 }
@@ -24,7 +24,7 @@ pub(super) struct BodyInfo {
     /// The body and the position in it of the step that has this body.
     pub(super) parent: Option<(usize, usize)>,
     pub(super) owner: Option<StepIndex>,
-    pub(super) crossing: Crossing,
+    pub(super) reachability: Reachability,
 }
 
 pub(super) struct StepInfo {
@@ -61,7 +61,7 @@ impl Symbols {
                 steps: composition.body.steps.len(),
                 parent: None,
                 owner: None,
-                crossing: Crossing::Surely,
+                reachability: Reachability::Surely,
             }],
             steps: Vec::new(),
             by_id: Names::new(),
@@ -106,7 +106,7 @@ impl Symbols {
                     steps: inner.steps.len(),
                     parent: Some((index, position)),
                     owner: Some(step.index),
-                    crossing,
+                    reachability: crossing,
                 });
                 self.body(inner, inner_index);
             }
@@ -208,15 +208,15 @@ fn input_names(composition: &Composition) -> Vec<Arc<str>> {
 
 fn input_is_open(composition: &Composition) -> bool {
     match composition.input.as_ref().map(|schema| schema.ty()) {
-        Some(Type::Object(object)) => object.rest != Rest::Closed,
+        Some(Type::Object(object)) => object.rest != OtherProperties::Closed,
         _ => true,
     }
 }
 
-fn crossing(kind: &StepKind) -> Crossing {
+fn crossing(kind: &StepKind) -> Reachability {
     match kind {
-        StepKind::Parallel { wait_for: WaitFor::All, .. } => Crossing::Surely,
-        other => Crossing::Maybe(other.word()),
+        StepKind::Parallel { wait_for: WaitFor::All, .. } => Reachability::Surely,
+        other => Reachability::Maybe(other.keyword()),
     }
 }
 
@@ -232,7 +232,7 @@ pub(in crate::compile) fn given_names(step: &Step) -> Vec<Arc<str>> {
 }
 
 /// What a use means for the order of steps.
-pub(super) enum Level {
+pub(super) enum UseRelation {
     /// In `body`, the step at `position` needs the one at `needed`.
     Need { body: usize, position: usize, needed: usize },
     /// A step reads itself, or a container that it is in.
@@ -242,16 +242,16 @@ pub(super) enum Level {
 }
 
 impl Symbols {
-    pub(super) fn level(&self, used: &Use) -> Level {
+    pub(super) fn level(&self, used: &StepUse) -> UseRelation {
         let target = &self.steps[used.step as usize];
         let (mut body, mut needed) = (target.body, target.position);
         let mut crossed = false;
         loop {
             if let Some(position) = self.position_in(body, used) {
                 return match (position == needed, crossed) {
-                    (true, true) => Level::Sibling,
-                    (true, false) => Level::Itself,
-                    (false, _) => Level::Need { body, position, needed },
+                    (true, true) => UseRelation::Sibling,
+                    (true, false) => UseRelation::Itself,
+                    (false, _) => UseRelation::Need { body, position, needed },
                 };
             }
             match self.bodies[body].parent {
@@ -259,13 +259,13 @@ impl Symbols {
                     (body, needed) = (parent, position);
                     crossed = true;
                 }
-                None => return Level::Sibling,
+                None => return UseRelation::Sibling,
             }
         }
     }
 
     /// The position in `body` of the step that the use is in, at any depth.
-    fn position_in(&self, body: usize, used: &Use) -> Option<usize> {
+    fn position_in(&self, body: usize, used: &StepUse) -> Option<usize> {
         let (mut at, mut position) = (used.from_body, used.from_position);
         loop {
             if at == body {
@@ -294,16 +294,16 @@ impl Symbols {
 
     /// The word of the first container that must be entered from `site` to reach the step and
     /// that need not have run it.
-    pub(super) fn doubtful_crossing(
+    pub(super) fn uncertain_reachability(
         &self,
-        site: &Site,
+        site: &ExprSite,
         step: StepIndex,
     ) -> Option<(&'static str, StepIndex)> {
         let mut body = self.steps[step as usize].body;
         let mut found = None;
         while !self.is_inside(site.body, body) {
             let info = &self.bodies[body];
-            if let (Crossing::Maybe(word), Some(owner)) = (info.crossing, info.owner) {
+            if let (Reachability::Maybe(word), Some(owner)) = (info.reachability, info.owner) {
                 found = Some((word, owner));
             }
             body = info.parent?.0;

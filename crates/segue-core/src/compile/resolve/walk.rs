@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use super::symbols::Symbols;
-use super::{Resolver, Site};
+use super::{ExprSite, Resolver};
 use crate::compile::dialect::RESERVED;
 use crate::compile::source::Span;
-use crate::diagnostic::{Code, Diagnostic, nearest};
-use crate::expr::{Ast, At, Kind, Place, Root, StepIndex};
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::expr::{Ast, AstKind, ExprLocation, ExprRoot, ExprSpan, StepIndex};
 
 /// One walk through one expression.
-pub(super) struct Walk<'r, 'a> {
+pub(super) struct ExprWalk<'r, 'a> {
     pub(super) resolver: &'r mut Resolver<'a>,
-    pub(super) place: &'r Place,
-    pub(super) site: &'r Site,
+    pub(super) place: &'r ExprLocation,
+    pub(super) site: &'r ExprSite,
     pub(super) params: Vec<Arc<str>>,
 }
 
-impl Walk<'_, '_> {
-    pub(super) fn span(&self, at: At) -> Span {
+impl ExprWalk<'_, '_> {
+    pub(super) fn span(&self, at: ExprSpan) -> Span {
         self.place.locate(self.resolver.source, at)
     }
 
-    fn error(&mut self, code: Code, at: At, message: String) -> &mut Diagnostic {
+    fn error(&mut self, code: Code, at: ExprSpan, message: String) -> &mut Diagnostic {
         let finding = Diagnostic::error(code, message, self.span(at));
         self.resolver.findings.push(finding);
         self.resolver.findings.last_mut().expect("a finding was just pushed")
@@ -36,27 +36,27 @@ impl Walk<'_, '_> {
             return;
         }
         match &mut ast.kind {
-            Kind::Name { name, .. } => {
+            AstKind::Name { name, .. } => {
                 let name = name.clone();
                 let root = self.name(&name, ast.at, guarded);
                 ast.kind = match root {
                     // A bare name of the state is a field of it.
-                    Root::State if &*name != "state" => {
-                        let state = Kind::Name { name: "state".into(), root };
-                        Kind::Field(Box::new(Ast { at: ast.at, kind: state }), name)
+                    ExprRoot::State if &*name != "state" => {
+                        let state = AstKind::Name { name: "state".into(), root };
+                        AstKind::Field(Box::new(Ast { at: ast.at, kind: state }), name)
                     }
-                    root => Kind::Name { name, root },
+                    root => AstKind::Name { name, root },
                 };
             }
-            Kind::Filter(name, input, args) if matches!(&**name, "default" | "d") => {
+            AstKind::Filter(name, input, args) if matches!(&**name, "default" | "d") => {
                 self.ast(input, true);
                 args.iter_mut().for_each(|arg| self.ast(&mut arg.value, guarded));
             }
-            Kind::Test(name, input, args) if matches!(&**name, "defined" | "undefined") => {
+            AstKind::Test(name, input, args) if matches!(&**name, "defined" | "undefined") => {
                 self.ast(input, true);
                 args.iter_mut().for_each(|arg| self.ast(&mut arg.value, guarded));
             }
-            Kind::Lambda(param, body) => {
+            AstKind::Lambda(param, body) => {
                 self.params.push(param.clone());
                 self.ast(body, guarded);
                 self.params.pop();
@@ -68,14 +68,14 @@ impl Walk<'_, '_> {
     /// Paths whose first names together mean one thing: `steps.ID.output`, `state.NAME`, and a
     /// step's id followed by its own output key.
     fn collapse(&mut self, ast: &mut Ast, guarded: bool) -> bool {
-        let Kind::Field(base, last) = &ast.kind else { return false };
+        let AstKind::Field(base, last) = &ast.kind else { return false };
         let last = last.clone();
         let root = match &base.kind {
-            Kind::Field(head, id) if is_name(head, "steps") && !self.is_shadowed("steps") => {
+            AstKind::Field(head, id) if is_name(head, "steps") && !self.is_shadowed("steps") => {
                 let (id, at) = (id.clone(), base.at);
                 self.steps_path(&id, &last, at, ast.at, guarded)
             }
-            Kind::Name { name, .. } if &**name == "steps" && !self.is_shadowed("steps") => {
+            AstKind::Name { name, .. } if &**name == "steps" && !self.is_shadowed("steps") => {
                 // Without a third name it is incomplete; with one the caller above has it.
                 let at = ast.at;
                 self.error(
@@ -85,12 +85,12 @@ impl Walk<'_, '_> {
                 )
                 .help =
                     Some(format!("name its `output`, `status` or `error`: `steps.{last}.output`"));
-                Root::Unresolved
+                ExprRoot::Unresolved
             }
-            Kind::Name { name, .. } if &**name == "state" && !self.is_shadowed("state") => {
+            AstKind::Name { name, .. } if &**name == "state" && !self.is_shadowed("state") => {
                 self.state_path(&last, ast.at, guarded)
             }
-            Kind::Name { name, .. } if !self.is_shadowed(name) => {
+            AstKind::Name { name, .. } if !self.is_shadowed(name) => {
                 let step = self.resolver.symbols.by_id.get(name).copied();
                 let own_key = step.filter(|step| {
                     let info = &self.resolver.symbols.steps[*step as usize];
@@ -104,7 +104,7 @@ impl Walk<'_, '_> {
             _ => return false,
         };
         let name = ast.path().into();
-        ast.kind = Kind::Name { name, root };
+        ast.kind = AstKind::Name { name, root };
         true
     }
 
@@ -113,12 +113,19 @@ impl Walk<'_, '_> {
             || self.site.items.iter().any(|(item, _)| &**item == name)
     }
 
-    fn steps_path(&mut self, id: &Arc<str>, what: &str, id_at: At, at: At, guarded: bool) -> Root {
+    fn steps_path(
+        &mut self,
+        id: &Arc<str>,
+        what: &str,
+        id_at: ExprSpan,
+        at: ExprSpan,
+        guarded: bool,
+    ) -> ExprRoot {
         let Some(&step) = self.resolver.symbols.by_id.get(id) else {
-            let near = nearest(id, self.resolver.symbols.by_id.keys().map(|id| &**id));
+            let near = nearest_name(id, self.resolver.symbols.by_id.keys().map(|id| &**id));
             let help = near.map(|near| format!("did you mean `{near}`?"));
             self.error(Code::UnknownStep, id_at, format!("there is no step `{id}`")).help = help;
-            return Root::Unresolved;
+            return ExprRoot::Unresolved;
         };
         match what {
             "output" => self.step_value(step, at, guarded),
@@ -126,44 +133,48 @@ impl Walk<'_, '_> {
             "status" | "error" => {
                 let span = self.span(at);
                 self.resolver.note_use(self.site, step, true, span);
-                if what == "status" { Root::StepStatus(step) } else { Root::StepError(step) }
+                if what == "status" {
+                    ExprRoot::StepStatus(step)
+                } else {
+                    ExprRoot::StepError(step)
+                }
             }
             other => {
-                let near = nearest(other, ["output", "status", "error"]);
+                let near = nearest_name(other, ["output", "status", "error"]);
                 let message = format!("`steps.{id}` has no `{other}`");
                 let help = near.map_or_else(
                     || "it has `output`, `status` and `error`".to_owned(),
                     |near| format!("did you mean `{near}`?"),
                 );
                 self.error(Code::UnknownPath, at, message).help = Some(help);
-                Root::Unresolved
+                ExprRoot::Unresolved
             }
         }
     }
 
-    fn state_path(&mut self, name: &Arc<str>, at: At, guarded: bool) -> Root {
+    fn state_path(&mut self, name: &Arc<str>, at: ExprSpan, guarded: bool) -> ExprRoot {
         if let Some(&step) = self.resolver.symbols.given.get(name) {
             return self.given(step, name, at, guarded);
         }
-        let near = nearest(name, self.resolver.symbols.given.keys().map(|name| &**name));
+        let near = nearest_name(name, self.resolver.symbols.given.keys().map(|name| &**name));
         let help = near.map(|near| format!("did you mean `state.{near}`?"));
         let message = format!("Variable not found in chain state: {name}");
         self.error(Code::UnresolvedReference, at, message).help = help;
-        Root::Unresolved
+        ExprRoot::Unresolved
     }
 
-    fn given(&mut self, step: StepIndex, name: &Arc<str>, at: At, guarded: bool) -> Root {
+    fn given(&mut self, step: StepIndex, name: &Arc<str>, at: ExprSpan, guarded: bool) -> ExprRoot {
         // A step's own `transform` reads what its `map_outputs` gave, without waiting for itself.
         let own = self.site.own_step == Some(step) && self.site.extra.contains(&"output");
         if !own {
             self.step_value(step, at, guarded);
         }
-        Root::Given(step, name.clone())
+        ExprRoot::Given(step, name.clone())
     }
 
-    fn step_value(&mut self, step: StepIndex, at: At, guarded: bool) -> Root {
+    fn step_value(&mut self, step: StepIndex, at: ExprSpan, guarded: bool) -> ExprRoot {
         let span = self.span(at);
-        if let Some((word, owner)) = self.resolver.symbols.doubtful_crossing(self.site, step)
+        if let Some((word, owner)) = self.resolver.symbols.uncertain_reachability(self.site, step)
             && !guarded
         {
             let symbols = &self.resolver.symbols;
@@ -175,18 +186,18 @@ impl Walk<'_, '_> {
             };
             let help = format!("read the value of `{owner}` instead, or add `default(…)`");
             self.error(Code::UnresolvedReference, at, message).help = Some(help);
-            return Root::Step(step);
+            return ExprRoot::Step(step);
         }
         self.resolver.note_use(self.site, step, guarded, span);
-        Root::Step(step)
+        ExprRoot::Step(step)
     }
 
-    fn name(&mut self, name: &Arc<str>, at: At, guarded: bool) -> Root {
+    fn name(&mut self, name: &Arc<str>, at: ExprSpan, guarded: bool) -> ExprRoot {
         if self.params.contains(name) {
-            return Root::Lambda;
+            return ExprRoot::Lambda;
         }
         if let Some((_, step)) = self.site.items.iter().rev().find(|(item, _)| item == name) {
-            return Root::Item(*step);
+            return ExprRoot::Item(*step);
         }
         if let Some(root) = self.reserved(name, at) {
             return root;
@@ -197,37 +208,37 @@ impl Walk<'_, '_> {
         }
         if symbols.is_program {
             self.state_name(name, at, guarded, "");
-            return Root::State;
+            return ExprRoot::State;
         }
         if let Some(&step) = symbols.given.get(name) {
             return self.given(step, name, at, guarded);
         }
         if symbols.inputs.contains(name) {
-            return Root::InputField(name.clone());
+            return ExprRoot::InputField(name.clone());
         }
         self.unknown(name, at);
-        Root::Unresolved
+        ExprRoot::Unresolved
     }
 
-    fn reserved(&mut self, name: &str, at: At) -> Option<Root> {
+    fn reserved(&mut self, name: &str, at: ExprSpan) -> Option<ExprRoot> {
         match name {
-            "input" => Some(Root::Input),
-            "context" => Some(Root::Context),
-            "run" => Some(Root::Run),
+            "input" => Some(ExprRoot::Input),
+            "context" => Some(ExprRoot::Context),
+            "run" => Some(ExprRoot::Run),
             "loop" => match self.site.items.last() {
-                Some((_, step)) => Some(Root::Loop(*step)),
+                Some((_, step)) => Some(ExprRoot::Loop(*step)),
                 None => {
                     let message = "`loop` is known inside a loop only".to_owned();
                     self.error(Code::UnresolvedReference, at, message);
-                    Some(Root::Unresolved)
+                    Some(ExprRoot::Unresolved)
                 }
             },
-            "state" if self.resolver.symbols.is_program => Some(Root::State),
+            "state" if self.resolver.symbols.is_program => Some(ExprRoot::State),
             "state" | "steps" => {
                 let message = format!("`{name}` alone is not a value");
                 self.error(Code::UnresolvedReference, at, message).help =
                     Some(format!("name one of its fields: `{name}.NAME`"));
-                Some(Root::Unresolved)
+                Some(ExprRoot::Unresolved)
             }
             "output" | "args" | "error" if !self.site.extra.contains(&name) => {
                 let message = format!("`{name}` is not known here");
@@ -239,16 +250,16 @@ impl Walk<'_, '_> {
                     _ => "it is known in `fallback` and in `on_failure.default`",
                 };
                 self.error(Code::UnresolvedReference, at, message).help = Some(help.to_owned());
-                Some(Root::Unresolved)
+                Some(ExprRoot::Unresolved)
             }
-            "output" => Some(Root::Output),
-            "args" => Some(Root::Args),
-            "error" => Some(Root::Error),
+            "output" => Some(ExprRoot::Output),
+            "args" => Some(ExprRoot::Args),
+            "error" => Some(ExprRoot::Error),
             _ => None,
         }
     }
 
-    fn unknown(&mut self, name: &str, at: At) {
+    fn unknown(&mut self, name: &str, at: ExprSpan) {
         let symbols = &self.resolver.symbols;
         let items = self.site.items.iter().map(|(item, _)| item);
         let candidates: Vec<&str> = symbols
@@ -261,14 +272,14 @@ impl Walk<'_, '_> {
             .map(|name| &**name)
             .chain(RESERVED.iter().copied())
             .collect();
-        let near = nearest(name, candidates).map(ToOwned::to_owned);
+        let near = nearest_name(name, candidates).map(ToOwned::to_owned);
         let span = self.span(at);
         let mut finding = Diagnostic::error(
             Code::UnresolvedReference,
             format!("`{name}` is not known here"),
             span,
         );
-        finding = match (with_dash(&self.resolver.symbols, name), near) {
+        finding = match (name_with_dash(&self.resolver.symbols, name), near) {
             (Some(id), _) => finding.help(alone_help(&id)),
             (None, Some(near)) => finding.fix(span, near),
             (None, None) => finding.help("name a step, an output key, or `input.NAME`"),
@@ -278,7 +289,7 @@ impl Walk<'_, '_> {
 }
 
 /// The step that is meant when its id has a dash, which an expression reads as a minus.
-pub(super) fn with_dash(symbols: &Symbols, name: &str) -> Option<Arc<str>> {
+pub(super) fn name_with_dash(symbols: &Symbols, name: &str) -> Option<Arc<str>> {
     let begins = |id: &&Arc<str>| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
     symbols.by_id.keys().chain(symbols.by_key.keys()).find(begins).cloned()
 }
@@ -291,5 +302,5 @@ pub(super) fn alone_help(id: &str) -> String {
 }
 
 fn is_name(ast: &Ast, wanted: &str) -> bool {
-    matches!(&ast.kind, Kind::Name { name, .. } if &**name == wanted)
+    matches!(&ast.kind, AstKind::Name { name, .. } if &**name == wanted)
 }

@@ -5,18 +5,18 @@
 
 use std::borrow::Cow;
 
-use super::{Args, BYTES_PER_CHAR, FILTERS, TESTS, apply, perform_test, refuse_unknown};
+use super::{BYTES_PER_CHAR, FILTERS, FilterArgs, TESTS, apply, perform_test, refuse_unknown};
 use crate::budget::BYTES_PER_OPERATION;
-use crate::expr::ast::At;
+use crate::expr::ast::ExprSpan;
 use crate::expr::eval::{EvalError, Evaluator, is_true};
 use crate::value::Value;
 
 /// `map('upper')`, with the arguments of the filter behind its name.
 pub(super) fn map(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     input: &Value,
-    args: &Args,
+    args: &FilterArgs,
 ) -> Result<Value, EvalError> {
     let [(None, Value::String(filter)), args @ ..] = args else {
         return Err(Evaluator::error(at, "`map` takes the name of a filter, or `attribute`"));
@@ -31,12 +31,12 @@ pub(super) fn map(
 
 /// `select('odd')`, `rejectattr('name', 'in', names)` and their kin. Without a test, what counts as true
 /// passes.
-pub(super) fn choose(
+pub(super) fn select(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     name: &str,
     input: &Value,
-    args: &Args,
+    args: &FilterArgs,
 ) -> Result<Value, EvalError> {
     let (path, args) = match (name, args) {
         ("select" | "reject", args) => (None, args),
@@ -75,7 +75,7 @@ pub(super) fn choose(
 /// What there is to go through: the items of a list, the names of an object, the signs of a text.
 pub(super) fn items<'a>(
     evaluator: &Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     input: &'a Value,
 ) -> Result<Cow<'a, [Value]>, EvalError> {
     let each = std::mem::size_of::<Value>();
@@ -103,14 +103,14 @@ pub(super) fn items<'a>(
 /// error.
 pub(super) fn at_path(
     evaluator: &Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     item: &Value,
     path: &str,
 ) -> Result<Option<Value>, EvalError> {
-    evaluator.burn(at, 1 + (path.len() / BYTES_PER_OPERATION) as u64)?;
+    evaluator.spend(at, 1 + (path.len() / BYTES_PER_OPERATION) as u64)?;
     let mut found = Some(item);
     for part in path.split('.') {
-        evaluator.burn(at, 1)?;
+        evaluator.spend(at, 1)?;
         let Some(base) = found else { return Err(EvalError::unresolved(at, path)) };
         found = match base {
             Value::Array(items) => part.parse().ok().and_then(|index: usize| items.get(index)),

@@ -1,23 +1,23 @@
 //! `sum` of lists and of texts. The library would copy all that it has for each item.
 
-use super::{Args, argument, per_item};
-use crate::expr::ast::At;
+use super::{FilterArgs, argument, per_item};
+use crate::expr::ast::ExprSpan;
 use crate::expr::eval::{EvalError, Evaluator};
 use crate::value::Value;
 
 /// The list or the text that `sum` starts with.
-pub(super) fn collection_to_start_with(args: &Args) -> Option<&Value> {
+pub(super) fn sum_start(args: &FilterArgs) -> Option<&Value> {
     let start = argument(args, 1, "start")?;
     matches!(start, Value::Array(_) | Value::String(_)).then_some(start)
 }
 
 /// `sum` of lists or texts, in one go: the library copies all that it has for each item.
-pub(super) fn put_together(
+pub(super) fn concat(
     evaluator: &mut Evaluator<'_>,
-    at: At,
+    at: ExprSpan,
     input: &Value,
     start: &Value,
-    args: &Args,
+    args: &FilterArgs,
 ) -> Result<Value, EvalError> {
     let path = argument(args, 0, "attribute").and_then(Value::as_str);
     let (mut list, mut text) = (Vec::new(), String::new());

@@ -14,7 +14,9 @@ use jaq_core::{Exn, ValR, ValT, ValX};
 use jaq_json::{Map, Num, Rc, Val};
 use jaq_std::ValT as StdT;
 
-use crate::budget::{BYTES_PER_OPERATION, Stop, end, take, tick};
+use crate::budget::{
+    BYTES_PER_OPERATION, BudgetExceeded, charge_or_unwind, spend_or_unwind, unwind,
+};
 
 /// Arrays and objects inside each other. The library recurses as deep as values are.
 pub(super) const DEPTH_MAX: usize = 128;
@@ -28,47 +30,47 @@ const ITEM_BYTES: usize = std::mem::size_of::<Val>();
 /// What a member of an object costs.
 const MEMBER_BYTES: usize = 3 * ITEM_BYTES;
 
-pub(super) type Error = jaq_core::Error<Counted>;
+pub(super) type JqValueError = jaq_core::Error<MeteredValue>;
 type Boxed<T> = Box<dyn Iterator<Item = T>>;
 
 /// A value that counts what is done with it.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct MeteredValue {
     val: Val,
     /// Not less than its depth: what is taken out of a value is held to be one less deep than that.
     depth: usize,
 }
 
-impl Counted {
+impl MeteredValue {
     /// A value from outside, which is measured.
-    pub(super) fn new(val: Val) -> Counted {
+    pub(super) fn new(val: Val) -> MeteredValue {
         let depth = weigh(&val).1;
-        Counted { val, depth }
+        MeteredValue { val, depth }
     }
 
     pub(super) fn val(&self) -> &Val {
         &self.val
     }
 
-    fn flat(val: Val) -> Counted {
-        Counted { val, depth: 0 }
+    fn flat(val: Val) -> MeteredValue {
+        MeteredValue { val, depth: 0 }
     }
 
     /// A value of at most this depth. Only when that would be too much it is looked at.
-    fn within(val: Val, depth: usize) -> Counted {
+    fn within(val: Val, depth: usize) -> MeteredValue {
         let depth = if depth > DEPTH_MAX { weigh(&val).1 } else { depth };
-        Counted { val, depth }
+        MeteredValue { val, depth }
     }
 
-    fn inside(&self, val: Val) -> Counted {
-        Counted { val, depth: self.depth.saturating_sub(1) }
+    fn inside(&self, val: Val) -> MeteredValue {
+        MeteredValue { val, depth: self.depth.saturating_sub(1) }
     }
 
     /// What the library says is wrong, as it says it.
-    fn outcome(result: jaq_json::ValR, depth: usize) -> ValR<Counted> {
+    fn outcome(result: jaq_json::ValR, depth: usize) -> ValR<MeteredValue> {
         match result {
-            Ok(val) => Ok(Counted::within(val, depth)),
-            Err(error) => Err(Error::new(Counted::new(error.into_val()))),
+            Ok(val) => Ok(MeteredValue::within(val, depth)),
+            Err(error) => Err(JqValueError::new(MeteredValue::new(error.into_val()))),
         }
     }
 
@@ -79,16 +81,16 @@ impl Counted {
         }
     }
 
-    fn iterable(self) -> Error {
-        Error::typ(self, "iterable (array or object)")
+    fn iterable(self) -> JqValueError {
+        JqValueError::typ(self, "iterable (array or object)")
     }
 
     /// Pays for a look at everything in it, and for its text.
-    pub(super) fn pay_for_text(&self) {
-        take(weigh(&self.val).0);
+    pub(super) fn charge_text(&self) {
+        charge_or_unwind(weigh(&self.val).0);
     }
 
-    fn position(index: &Counted, length: usize) -> Option<usize> {
+    fn position(index: &MeteredValue, length: usize) -> Option<usize> {
         let index = index.val.as_isize()?;
         let from_end = index < 0;
         let index = index.unsigned_abs();
@@ -101,9 +103,9 @@ impl Counted {
 fn weigh(val: &Val) -> (usize, usize) {
     fn walk(val: &Val, depth: usize) -> (usize, usize) {
         if depth > DEPTH_MAX {
-            end(Stop::Depth(DEPTH_MAX));
+            unwind(BudgetExceeded::Depth(DEPTH_MAX));
         }
-        tick(1);
+        spend_or_unwind(1);
         match val {
             Val::Null | Val::Bool(_) => (5, 0),
             Val::Num(Num::BigInt(int)) => {
@@ -112,7 +114,7 @@ fn weigh(val: &Val) -> (usize, usize) {
             Val::Num(Num::Dec(text)) => (text.len(), 0),
             Val::Num(_) => (24, 0),
             Val::BStr(text) | Val::TStr(text) => {
-                tick((text.len() / BYTES_PER_OPERATION) as u64);
+                spend_or_unwind((text.len() / BYTES_PER_OPERATION) as u64);
                 (text.len() + 2, 0)
             }
             Val::Arr(items) => {
@@ -131,7 +133,7 @@ fn weigh(val: &Val) -> (usize, usize) {
 
 /// The order of two values, paid for as far as it is looked at.
 pub(super) fn order(one: &Val, other: &Val) -> Ordering {
-    tick(1);
+    spend_or_unwind(1);
     match (one, other) {
         (Val::Arr(one), Val::Arr(other)) => {
             let orders = one.iter().zip(other.iter()).map(|(one, other)| order(one, other));
@@ -140,7 +142,7 @@ pub(super) fn order(one: &Val, other: &Val) -> Ordering {
         }
         (Val::Obj(one), Val::Obj(other)) => order_members(one, other),
         (Val::BStr(one) | Val::TStr(one), Val::BStr(other) | Val::TStr(other)) => {
-            tick((one.len().min(other.len()) / BYTES_PER_OPERATION) as u64);
+            spend_or_unwind((one.len().min(other.len()) / BYTES_PER_OPERATION) as u64);
             one.cmp(other)
         }
         (one, other) => one.cmp(other),
@@ -148,7 +150,7 @@ pub(super) fn order(one: &Val, other: &Val) -> Ordering {
 }
 
 fn order_members(one: &Map, other: &Map) -> Ordering {
-    tick((one.len() + other.len()) as u64);
+    spend_or_unwind((one.len() + other.len()) as u64);
     let sorted = |members: &Map| {
         let mut members: Vec<(Val, Val)> =
             members.iter().map(|(key, member)| (key.clone(), member.clone())).collect();
@@ -168,7 +170,7 @@ fn order_members(one: &Map, other: &Map) -> Ordering {
 
 /// Whether two values are equal, paid for as far as they are looked at.
 pub(super) fn same(one: &Val, other: &Val) -> bool {
-    tick(1);
+    spend_or_unwind(1);
     match (one, other) {
         (Val::Arr(one), Val::Arr(other)) => {
             one.len() == other.len() && one.iter().zip(other.iter()).all(|(a, b)| same(a, b))
@@ -179,7 +181,7 @@ pub(super) fn same(one: &Val, other: &Val) -> bool {
             one.len() == other.len() && one.iter().all(is_there)
         }
         (Val::BStr(text) | Val::TStr(text), _) => {
-            tick((text.len() / BYTES_PER_OPERATION) as u64);
+            spend_or_unwind((text.len() / BYTES_PER_OPERATION) as u64);
             one == other
         }
         (one, other) => one == other,
@@ -189,27 +191,31 @@ pub(super) fn same(one: &Val, other: &Val) -> bool {
 /// Pays for what a copy of a shared list or object costs.
 fn pay_for_copy(val: &Val) {
     match val {
-        Val::Arr(items) if Rc::strong_count(items) > 1 => tick(1 + items.len() as u64 / 8),
-        Val::Obj(members) if Rc::strong_count(members) > 1 => tick(1 + members.len() as u64),
-        _ => tick(1),
+        Val::Arr(items) if Rc::strong_count(items) > 1 => {
+            spend_or_unwind(1 + items.len() as u64 / 8)
+        }
+        Val::Obj(members) if Rc::strong_count(members) > 1 => {
+            spend_or_unwind(1 + members.len() as u64)
+        }
+        _ => spend_or_unwind(1),
     }
 }
 
 /// Pays for a sum: for the right side, and for the left one when it must be copied.
 fn pay_for_sum(left: &Val, right: &Val) {
-    tick(1);
+    spend_or_unwind(1);
     match (left, right) {
         (Val::Arr(left), Val::Arr(right)) => {
             let kept = if Rc::strong_count(left) == 1 { 0 } else { left.len() };
-            take((kept + right.len()).saturating_mul(ITEM_BYTES));
+            charge_or_unwind((kept + right.len()).saturating_mul(ITEM_BYTES));
         }
         (Val::Obj(left), Val::Obj(right)) => {
             let kept = if Rc::strong_count(left) == 1 { 0 } else { left.len() };
-            take((kept + right.len()).saturating_mul(MEMBER_BYTES));
+            charge_or_unwind((kept + right.len()).saturating_mul(MEMBER_BYTES));
         }
         (Val::TStr(left) | Val::BStr(left), Val::TStr(right) | Val::BStr(right)) => {
             let kept = if left.is_unique() { 0 } else { left.len() };
-            take(kept + right.len());
+            charge_or_unwind(kept + right.len());
         }
         (Val::Num(left), Val::Num(right)) => pay_for_digits(left, right),
         _ => {}
@@ -224,9 +230,9 @@ fn pay_for_digits(left: &Num, right: &Num) {
     };
     let (left, right) = (bits(left), bits(right));
     if left.saturating_add(right) > NUMBER_BITS_MAX {
-        end(Stop::Bytes(usize::try_from(NUMBER_BITS_MAX / 8).unwrap_or(usize::MAX)));
+        unwind(BudgetExceeded::Bytes(usize::try_from(NUMBER_BITS_MAX / 8).unwrap_or(usize::MAX)));
     }
-    tick(1 + (left / 64) * (right / 64) / 64);
+    spend_or_unwind(1 + (left / 64) * (right / 64) / 64);
 }
 
 fn pay_for_product(left: &Val, right: &Val) {
@@ -238,113 +244,113 @@ fn pay_for_product(left: &Val, right: &Val) {
                 Num::Int(times) => usize::try_from(*times).unwrap_or(0),
                 _ => usize::MAX,
             };
-            take(text.len().saturating_mul(times));
+            charge_or_unwind(text.len().saturating_mul(times));
         }
         (Val::Obj(_), Val::Obj(_)) => {
             let (left, right) = (weigh(left).0, weigh(right).0);
-            take(left.saturating_add(right));
+            charge_or_unwind(left.saturating_add(right));
         }
-        _ => tick(1),
+        _ => spend_or_unwind(1),
     }
 }
 
-impl Clone for Counted {
-    fn clone(&self) -> Counted {
-        tick(1);
-        Counted { val: self.val.clone(), depth: self.depth }
+impl Clone for MeteredValue {
+    fn clone(&self) -> MeteredValue {
+        spend_or_unwind(1);
+        MeteredValue { val: self.val.clone(), depth: self.depth }
     }
 }
 
-impl fmt::Display for Counted {
+impl fmt::Display for MeteredValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.pay_for_text();
+        self.charge_text();
         self.val.fmt(f)
     }
 }
 
-impl PartialEq for Counted {
-    fn eq(&self, other: &Counted) -> bool {
+impl PartialEq for MeteredValue {
+    fn eq(&self, other: &MeteredValue) -> bool {
         same(&self.val, &other.val)
     }
 }
 
-impl Eq for Counted {}
+impl Eq for MeteredValue {}
 
-impl PartialOrd for Counted {
-    fn partial_cmp(&self, other: &Counted) -> Option<Ordering> {
+impl PartialOrd for MeteredValue {
+    fn partial_cmp(&self, other: &MeteredValue) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Counted {
-    fn cmp(&self, other: &Counted) -> Ordering {
+impl Ord for MeteredValue {
+    fn cmp(&self, other: &MeteredValue) -> Ordering {
         order(&self.val, &other.val)
     }
 }
 
-impl From<bool> for Counted {
-    fn from(bool: bool) -> Counted {
-        Counted::flat(bool.into())
+impl From<bool> for MeteredValue {
+    fn from(bool: bool) -> MeteredValue {
+        MeteredValue::flat(bool.into())
     }
 }
 
-impl From<isize> for Counted {
-    fn from(int: isize) -> Counted {
-        Counted::flat(int.into())
+impl From<isize> for MeteredValue {
+    fn from(int: isize) -> MeteredValue {
+        MeteredValue::flat(int.into())
     }
 }
 
-impl From<usize> for Counted {
-    fn from(int: usize) -> Counted {
-        Counted::flat(int.into())
+impl From<usize> for MeteredValue {
+    fn from(int: usize) -> MeteredValue {
+        MeteredValue::flat(int.into())
     }
 }
 
-impl From<f64> for Counted {
-    fn from(float: f64) -> Counted {
-        Counted::flat(float.into())
+impl From<f64> for MeteredValue {
+    fn from(float: f64) -> MeteredValue {
+        MeteredValue::flat(float.into())
     }
 }
 
-impl From<String> for Counted {
-    fn from(text: String) -> Counted {
-        take(text.len());
-        Counted::flat(text.into())
+impl From<String> for MeteredValue {
+    fn from(text: String) -> MeteredValue {
+        charge_or_unwind(text.len());
+        MeteredValue::flat(text.into())
     }
 }
 
-impl From<Range<Counted>> for Counted {
-    fn from(range: Range<Counted>) -> Counted {
-        let depth = |bound: &Option<Counted>| bound.as_ref().map_or(0, |bound| bound.depth);
+impl From<Range<MeteredValue>> for MeteredValue {
+    fn from(range: Range<MeteredValue>) -> MeteredValue {
+        let depth = |bound: &Option<MeteredValue>| bound.as_ref().map_or(0, |bound| bound.depth);
         let depth = 1 + depth(&range.start).max(depth(&range.end));
-        let val = |bound: Option<Counted>| bound.map(|bound| bound.val);
-        Counted::within(Val::from(val(range.start)..val(range.end)), depth)
+        let val = |bound: Option<MeteredValue>| bound.map(|bound| bound.val);
+        MeteredValue::within(Val::from(val(range.start)..val(range.end)), depth)
     }
 }
 
-impl FromIterator<Counted> for Counted {
-    fn from_iter<T: IntoIterator<Item = Counted>>(items: T) -> Counted {
+impl FromIterator<MeteredValue> for MeteredValue {
+    fn from_iter<T: IntoIterator<Item = MeteredValue>>(items: T) -> MeteredValue {
         let mut depth = 1;
         let val = items.into_iter().map(|item| {
-            take(ITEM_BYTES);
+            charge_or_unwind(ITEM_BYTES);
             depth = depth.max(item.depth + 1);
             item.val
         });
         let val = val.collect();
-        Counted::within(val, depth)
+        MeteredValue::within(val, depth)
     }
 }
 
 macro_rules! operator {
     ($trait:ident $method:ident $pay:expr) => {
-        impl $trait for Counted {
-            type Output = ValR<Counted>;
+        impl $trait for MeteredValue {
+            type Output = ValR<MeteredValue>;
 
-            fn $method(self, right: Counted) -> ValR<Counted> {
+            fn $method(self, right: MeteredValue) -> ValR<MeteredValue> {
                 let pay: fn(&Val, &Val) = $pay;
                 pay(&self.val, &right.val);
                 let depth = self.depth.max(right.depth);
-                Counted::outcome(self.val.$method(right.val), depth)
+                MeteredValue::outcome(self.val.$method(right.val), depth)
             }
         }
     };
@@ -354,13 +360,13 @@ operator!(Add add pay_for_sum);
 operator!(Mul mul pay_for_product);
 operator!(Rem rem |left, right| match (left, right) {
     (Val::Num(left), Val::Num(right)) => pay_for_digits(left, right),
-    _ => tick(1),
+    _ => spend_or_unwind(1),
 });
 
-impl Sub for Counted {
-    type Output = ValR<Counted>;
+impl Sub for MeteredValue {
+    type Output = ValR<MeteredValue>;
 
-    fn sub(self, right: Counted) -> ValR<Counted> {
+    fn sub(self, right: MeteredValue) -> ValR<MeteredValue> {
         match (&self.val, &right.val) {
             // The library would compare without paying.
             (Val::Arr(left), Val::Arr(gone)) => {
@@ -372,19 +378,19 @@ impl Sub for Counted {
             }
             (left, gone) => {
                 pay_for_sum(left, gone);
-                Counted::outcome(self.val - right.val, self.depth)
+                MeteredValue::outcome(self.val - right.val, self.depth)
             }
         }
     }
 }
 
-impl Div for Counted {
-    type Output = ValR<Counted>;
+impl Div for MeteredValue {
+    type Output = ValR<MeteredValue>;
 
-    fn div(self, right: Counted) -> ValR<Counted> {
+    fn div(self, right: MeteredValue) -> ValR<MeteredValue> {
         match (&self.val, &right.val) {
             (Val::TStr(text), Val::TStr(by)) => {
-                tick((by.len() / BYTES_PER_OPERATION) as u64);
+                spend_or_unwind((by.len() / BYTES_PER_OPERATION) as u64);
                 let parts = if by.is_empty() {
                     text.len()
                 } else {
@@ -392,49 +398,54 @@ impl Div for Counted {
                     String::from_utf8_lossy(text).matches(&*by).count() + 1
                 };
                 // Each part is a text of its own, beside the whole.
-                take(text.len().saturating_add(parts.saturating_mul(MEMBER_BYTES)));
+                charge_or_unwind(text.len().saturating_add(parts.saturating_mul(MEMBER_BYTES)));
             }
             (Val::Num(left), Val::Num(right)) => pay_for_digits(left, right),
-            _ => tick(1),
+            _ => spend_or_unwind(1),
         }
-        Counted::outcome(self.val / right.val, 1)
+        MeteredValue::outcome(self.val / right.val, 1)
     }
 }
 
-impl Neg for Counted {
-    type Output = ValR<Counted>;
+impl Neg for MeteredValue {
+    type Output = ValR<MeteredValue>;
 
-    fn neg(self) -> ValR<Counted> {
-        tick(1);
-        Counted::outcome(-self.val, self.depth)
+    fn neg(self) -> ValR<MeteredValue> {
+        spend_or_unwind(1);
+        MeteredValue::outcome(-self.val, self.depth)
     }
 }
 
-impl ValT for Counted {
-    fn from_num(text: &str) -> ValR<Counted> {
-        take(text.len());
+impl ValT for MeteredValue {
+    fn from_num(text: &str) -> ValR<MeteredValue> {
+        charge_or_unwind(text.len());
         if (text.len() as u64).saturating_mul(3) > NUMBER_BITS_MAX {
-            end(Stop::Bytes(text.len()));
+            unwind(BudgetExceeded::Bytes(text.len()));
         }
-        Counted::outcome(Val::from_num(text), 0)
+        MeteredValue::outcome(Val::from_num(text), 0)
     }
 
-    fn from_map<I: IntoIterator<Item = (Counted, Counted)>>(members: I) -> ValR<Counted> {
+    fn from_map<I: IntoIterator<Item = (MeteredValue, MeteredValue)>>(
+        members: I,
+    ) -> ValR<MeteredValue> {
         let mut depth = 1;
         let mut map = Map::default();
         for (key, member) in members {
-            take(MEMBER_BYTES);
+            charge_or_unwind(MEMBER_BYTES);
             // The library takes any value as a name, and would have to walk it.
             if key.text().is_none() {
-                return Err(Error::typ(key, "string"));
+                return Err(JqValueError::typ(key, "string"));
             }
             depth = depth.max(member.depth + 1);
             map.insert(key.val, member.val);
         }
-        Ok(Counted::within(Val::obj(map), depth))
+        Ok(MeteredValue::within(Val::obj(map), depth))
     }
 
-    fn key_values(self) -> jaq_core::box_iter::BoxIter<'static, ValR<(Counted, Counted), Counted>> {
+    fn key_values(
+        self,
+    ) -> jaq_core::box_iter::BoxIter<'static, ValR<(MeteredValue, MeteredValue), MeteredValue>>
+    {
         pay_for_copy(&self.val);
         if !matches!(self.val, Val::Arr(_) | Val::Obj(_)) {
             return Box::new(std::iter::once(Err(self.iterable())));
@@ -442,88 +453,90 @@ impl ValT for Counted {
         let depth = self.depth.saturating_sub(1);
         Box::new(self.val.key_values().map(move |pair| match pair {
             Ok((key, val)) => {
-                tick(1);
-                Ok((Counted::flat(key), Counted { val, depth }))
+                spend_or_unwind(1);
+                Ok((MeteredValue::flat(key), MeteredValue { val, depth }))
             }
-            Err(error) => Err(Error::new(Counted::new(error.into_val()))),
+            Err(error) => Err(JqValueError::new(MeteredValue::new(error.into_val()))),
         }))
     }
 
-    fn values(self) -> Boxed<ValR<Counted>> {
+    fn values(self) -> Boxed<ValR<MeteredValue>> {
         pay_for_copy(&self.val);
         if !matches!(self.val, Val::Arr(_) | Val::Obj(_)) {
             return Box::new(std::iter::once(Err(self.iterable())));
         }
         let depth = self.depth.saturating_sub(1);
         Box::new(self.val.values().map(move |val| {
-            tick(1);
-            Counted::outcome(val, depth)
+            spend_or_unwind(1);
+            MeteredValue::outcome(val, depth)
         }))
     }
 
-    fn index(self, index: &Counted) -> ValR<Counted> {
-        tick(1);
+    fn index(self, index: &MeteredValue) -> ValR<MeteredValue> {
+        spend_or_unwind(1);
         match (&self.val, &index.val) {
             // A list in a list is looked for, which the library does without paying.
             (Val::Arr(_), Val::Arr(_)) => super::natives::indices(&self, index),
             // Names are texts, and nothing else is walked to find out that it is none.
             (Val::Obj(_), key) if !matches!(key, Val::TStr(_) | Val::BStr(_)) => {
-                Err(Error::index(self, index.clone()))
+                Err(JqValueError::index(self, index.clone()))
             }
             _ => {
                 let depth = self.depth.saturating_sub(1);
-                Counted::outcome(self.val.index(&index.val), depth)
+                MeteredValue::outcome(self.val.index(&index.val), depth)
             }
         }
     }
 
-    fn range(self, range: Range<&Counted>) -> ValR<Counted> {
+    fn range(self, range: Range<&MeteredValue>) -> ValR<MeteredValue> {
         match &self.val {
-            Val::Arr(items) => take(items.len().saturating_mul(ITEM_BYTES)),
-            Val::TStr(text) | Val::BStr(text) => tick((text.len() / BYTES_PER_OPERATION) as u64),
-            _ => tick(1),
+            Val::Arr(items) => charge_or_unwind(items.len().saturating_mul(ITEM_BYTES)),
+            Val::TStr(text) | Val::BStr(text) => {
+                spend_or_unwind((text.len() / BYTES_PER_OPERATION) as u64)
+            }
+            _ => spend_or_unwind(1),
         }
-        let val = |bound: Option<&Counted>| bound.map(|bound| bound.val.clone());
+        let val = |bound: Option<&MeteredValue>| bound.map(|bound| bound.val.clone());
         let (start, end) = (val(range.start), val(range.end));
-        Counted::outcome(self.val.range(start.as_ref()..end.as_ref()), self.depth)
+        MeteredValue::outcome(self.val.range(start.as_ref()..end.as_ref()), self.depth)
     }
 
-    fn map_values<'a, I: Iterator<Item = ValX<'a, Counted>>>(
+    fn map_values<'a, I: Iterator<Item = ValX<'a, MeteredValue>>>(
         self,
         opt: Opt,
-        f: impl Fn(Counted) -> I,
-    ) -> ValX<'a, Counted> {
+        f: impl Fn(MeteredValue) -> I,
+    ) -> ValX<'a, MeteredValue> {
         pay_for_copy(&self.val);
         let depth = self.depth.saturating_sub(1);
         match self.val {
             Val::Arr(items) => {
-                let items = items.iter().map(|item| Counted { val: item.clone(), depth });
+                let items = items.iter().map(|item| MeteredValue { val: item.clone(), depth });
                 items.flat_map(f).collect()
             }
             Val::Obj(members) => {
                 let members = members.iter().filter_map(|(key, member)| {
-                    let member = f(Counted { val: member.clone(), depth }).next()?;
-                    Some(member.map(|member| (Counted::flat(key.clone()), member)))
+                    let member = f(MeteredValue { val: member.clone(), depth }).next()?;
+                    Some(member.map(|member| (MeteredValue::flat(key.clone()), member)))
                 });
-                let members: Vec<(Counted, Counted)> =
+                let members: Vec<(MeteredValue, MeteredValue)> =
                     members.collect::<Result<_, Exn<'_, _>>>()?;
-                Ok(Counted::from_map(members)?)
+                Ok(MeteredValue::from_map(members)?)
             }
-            val => opt.fail(Counted::flat(val), |value| Exn::from(value.iterable())),
+            val => opt.fail(MeteredValue::flat(val), |value| Exn::from(value.iterable())),
         }
     }
 
-    fn map_index<'a, I: Iterator<Item = ValX<'a, Counted>>>(
+    fn map_index<'a, I: Iterator<Item = ValX<'a, MeteredValue>>>(
         self,
-        index: &Counted,
+        index: &MeteredValue,
         opt: Opt,
-        f: impl Fn(Counted) -> I,
-    ) -> ValX<'a, Counted> {
+        f: impl Fn(MeteredValue) -> I,
+    ) -> ValX<'a, MeteredValue> {
         if let (Val::TStr(_) | Val::BStr(_) | Val::Arr(_), Val::Obj(bounds)) =
             (&self.val, &index.val)
         {
             let bound = |name: &str| bounds.get(&Val::utf8_str(name.to_owned()));
-            let bound = |name: &str| bound(name).cloned().map(Counted::flat);
+            let bound = |name: &str| bound(name).cloned().map(MeteredValue::flat);
             let (start, end) = (bound("start"), bound("end"));
             return self.map_range(start.as_ref()..end.as_ref(), opt, f);
         }
@@ -534,50 +547,49 @@ impl ValT for Counted {
                 let map = Rc::make_mut(&mut members);
                 let before = map.get_mut(&index.val).map(std::mem::take);
                 let is_new = before.is_none();
-                let before = Counted { val: before.unwrap_or_default(), depth: inner };
+                let before = MeteredValue { val: before.unwrap_or_default(), depth: inner };
                 let after = f(before).next().transpose()?;
                 let depth = after.as_ref().map_or(0, |after| after.depth + 1).max(self.depth);
                 match after {
                     Some(after) => {
-                        take(if is_new { MEMBER_BYTES } else { 0 });
+                        charge_or_unwind(if is_new { MEMBER_BYTES } else { 0 });
                         map.insert(index.val.clone(), after.val);
                     }
                     None => drop(map.swap_remove(&index.val)),
                 }
-                Ok(Counted::within(Val::Obj(members), depth))
+                Ok(MeteredValue::within(Val::Obj(members), depth))
             }
             (Val::Arr(mut items), _) => {
-                let Some(at) = Counted::position(index, items.len()) else {
-                    let wrong = || Error::str(format_args!("index {index} out of bounds"));
-                    let items = Counted { val: Val::Arr(items), depth: self.depth };
+                let Some(at) = MeteredValue::position(index, items.len()) else {
+                    let wrong = || JqValueError::str(format_args!("index {index} out of bounds"));
+                    let items = MeteredValue { val: Val::Arr(items), depth: self.depth };
                     return opt.fail(items, |_| Exn::from(wrong()));
                 };
                 let list = Rc::make_mut(&mut items);
-                let before = Counted { val: std::mem::take(&mut list[at]), depth: inner };
+                let before = MeteredValue { val: std::mem::take(&mut list[at]), depth: inner };
                 let after = f(before).next().transpose()?;
                 let depth = after.as_ref().map_or(0, |after| after.depth + 1).max(self.depth);
                 match after {
                     Some(after) => list[at] = after.val,
                     None => {
-                        tick(list.len() as u64 / 8);
+                        spend_or_unwind(list.len() as u64 / 8);
                         list.remove(at);
                     }
                 }
-                Ok(Counted::within(Val::Arr(items), depth))
+                Ok(MeteredValue::within(Val::Arr(items), depth))
             }
-            (val, _) => {
-                opt.fail(Counted { val, depth: self.depth }, |value| Exn::from(value.iterable()))
-            }
+            (val, _) => opt
+                .fail(MeteredValue { val, depth: self.depth }, |value| Exn::from(value.iterable())),
         }
     }
 
     /// What stands before, what is made of the part, and what stands behind.
-    fn map_range<'a, I: Iterator<Item = ValX<'a, Counted>>>(
+    fn map_range<'a, I: Iterator<Item = ValX<'a, MeteredValue>>>(
         self,
-        range: Range<&Counted>,
+        range: Range<&MeteredValue>,
         opt: Opt,
-        f: impl Fn(Counted) -> I,
-    ) -> ValX<'a, Counted> {
+        f: impl Fn(MeteredValue) -> I,
+    ) -> ValX<'a, MeteredValue> {
         let part = match self.clone().range(range.start..range.end) {
             Ok(part) => part,
             Err(error) => return opt.fail(self, |_| Exn::from(error)),
@@ -586,7 +598,7 @@ impl ValT for Counted {
             Val::Arr(items) => items.is_empty(),
             _ => part.text().is_none_or(<[u8]>::is_empty),
         };
-        let first = Counted::from(0isize);
+        let first = MeteredValue::from(0isize);
         let nothing = range.start.is_none_or(|start| start.val == Val::Null);
         let before = if nothing { Some(&first) } else { range.start };
         let before = self.clone().range(None..before)?;
@@ -606,27 +618,30 @@ impl ValT for Counted {
         self.val.as_bool()
     }
 
-    fn into_string(self) -> Counted {
+    fn into_string(self) -> MeteredValue {
         match self.val {
-            Val::BStr(text) | Val::TStr(text) => Counted::flat(Val::TStr(text)),
+            Val::BStr(text) | Val::TStr(text) => MeteredValue::flat(Val::TStr(text)),
             _ => {
-                self.pay_for_text();
-                Counted::flat(self.val.into_string())
+                self.charge_text();
+                MeteredValue::flat(self.val.into_string())
             }
         }
     }
 }
 
-impl StdT for Counted {
-    fn into_seq<S: FromIterator<Counted>>(self) -> Result<S, Counted> {
+impl StdT for MeteredValue {
+    fn into_seq<S: FromIterator<MeteredValue>>(self) -> Result<S, MeteredValue> {
         pay_for_copy(&self.val);
         let inner = self.depth.saturating_sub(1);
         match self.val {
             Val::Arr(items) => {
-                take(items.len().saturating_mul(2 * ITEM_BYTES));
-                Ok(items.iter().map(|item| Counted { val: item.clone(), depth: inner }).collect())
+                charge_or_unwind(items.len().saturating_mul(2 * ITEM_BYTES));
+                Ok(items
+                    .iter()
+                    .map(|item| MeteredValue { val: item.clone(), depth: inner })
+                    .collect())
             }
-            val => Err(Counted { val, depth: self.depth }),
+            val => Err(MeteredValue { val, depth: self.depth }),
         }
     }
 
@@ -649,17 +664,17 @@ impl StdT for Counted {
     /// Whoever wants the bytes looks at all of them.
     fn as_bytes(&self) -> Option<&[u8]> {
         let bytes = self.val.as_bytes()?;
-        tick(1 + (bytes.len() / BYTES_PER_OPERATION) as u64);
+        spend_or_unwind(1 + (bytes.len() / BYTES_PER_OPERATION) as u64);
         Some(bytes)
     }
 
-    fn as_sub_str(&self, sub: &[u8]) -> Counted {
-        take(MEMBER_BYTES);
-        Counted::flat(self.val.as_sub_str(sub))
+    fn as_sub_str(&self, sub: &[u8]) -> MeteredValue {
+        charge_or_unwind(MEMBER_BYTES);
+        MeteredValue::flat(self.val.as_sub_str(sub))
     }
 
-    fn from_utf8_bytes(bytes: impl AsRef<[u8]> + Send + 'static) -> Counted {
-        take(bytes.as_ref().len());
-        Counted::flat(Val::from_utf8_bytes(bytes))
+    fn from_utf8_bytes(bytes: impl AsRef<[u8]> + Send + 'static) -> MeteredValue {
+        charge_or_unwind(bytes.as_ref().len());
+        MeteredValue::flat(Val::from_utf8_bytes(bytes))
     }
 }

@@ -9,8 +9,8 @@ use jaq_core::{DataT, RunPtr, ValR, ValT};
 use jaq_json::{Num, Val};
 use jaq_std::ValT as _;
 
-use super::counted::{Counted, Error, order, same};
-use crate::budget::{self, BYTES_PER_OPERATION, take, tick};
+use super::counted::{JqValueError, MeteredValue, order, same};
+use crate::budget::{self, BYTES_PER_OPERATION, charge_or_unwind, spend_or_unwind};
 use crate::compile::document::read_json_value;
 use crate::limits::Limits;
 use crate::pattern::{Flags, Pattern, PatternError};
@@ -18,7 +18,7 @@ use crate::pattern::{Flags, Pattern, PatternError};
 /// Names that these take from the library.
 pub(super) const NAMES: &[&str] = &["matches", "split_matches", "split_"];
 
-pub(super) fn all<D: for<'a> DataT<V<'a> = Counted>>() -> Vec<Filter<RunPtr<D>>> {
+pub(super) fn all<D: for<'a> DataT<V<'a> = MeteredValue>>() -> Vec<Filter<RunPtr<D>>> {
     vec![
         ("fromjson", v(0), |cv| bome(from_json(&cv.1))),
         ("tojson", v(0), |cv| bome(Ok(to_json(&cv.1)))),
@@ -32,59 +32,59 @@ pub(super) fn all<D: for<'a> DataT<V<'a> = Counted>>() -> Vec<Filter<RunPtr<D>>>
         ("bsearch", v(1), |cv| unary(cv, |list, wanted| bsearch(&list, &wanted))),
         ("matches", v(2), |mut cv| {
             let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
-            bome(search(&cv.1, &pattern, &flags, Want { between: false, matches: true }))
+            bome(search(&cv.1, &pattern, &flags, SearchOutput { between: false, matches: true }))
         }),
         ("split_matches", v(2), |mut cv| {
             let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
-            bome(search(&cv.1, &pattern, &flags, Want { between: true, matches: true }))
+            bome(search(&cv.1, &pattern, &flags, SearchOutput { between: true, matches: true }))
         }),
         ("split_", v(2), |mut cv| {
             let (flags, pattern) = (cv.0.pop_var(), cv.0.pop_var());
-            bome(search(&cv.1, &pattern, &flags, Want { between: true, matches: false }))
+            bome(search(&cv.1, &pattern, &flags, SearchOutput { between: true, matches: false }))
         }),
     ]
 }
 
-fn text_of(value: &Counted) -> Result<std::borrow::Cow<'_, str>, Error> {
-    let bytes = value.as_bytes().ok_or_else(|| Error::typ(value.clone(), "string"))?;
+fn text_of(value: &MeteredValue) -> Result<std::borrow::Cow<'_, str>, JqValueError> {
+    let bytes = value.as_bytes().ok_or_else(|| JqValueError::typ(value.clone(), "string"))?;
     Ok(String::from_utf8_lossy(bytes))
 }
 
-fn from_json(value: &Counted) -> ValR<Counted> {
+fn from_json(value: &MeteredValue) -> ValR<MeteredValue> {
     let text = text_of(value)?;
-    take(text.len().saturating_mul(2));
+    charge_or_unwind(text.len().saturating_mul(2));
     let wrong = |message: &dyn std::fmt::Display| {
-        Error::str(format_args!("cannot parse {value} as JSON: {message}"))
+        JqValueError::str(format_args!("cannot parse {value} as JSON: {message}"))
     };
     // Our own reader has bounds; what it has read is safe for the library's.
     let read = read_json_value(&text, &Limits::default());
     let read = read.map_err(|finding| wrong(&finding.message))?;
     let val = jaq_json::read::parse_single(read.to_json().as_bytes());
-    val.map(Counted::new).map_err(|error| wrong(&error))
+    val.map(MeteredValue::new).map_err(|error| wrong(&error))
 }
 
-fn to_json(value: &Counted) -> Counted {
-    Counted::from(value.to_string())
+fn to_json(value: &MeteredValue) -> MeteredValue {
+    MeteredValue::from(value.to_string())
 }
 
-fn length(value: &Counted) -> ValR<Counted> {
+fn length(value: &MeteredValue) -> ValR<MeteredValue> {
     let length = match value.val() {
         Val::Null => 0,
         Val::Num(_) => {
-            let is_negative = *value < Counted::from(0isize);
+            let is_negative = *value < MeteredValue::from(0isize);
             return if is_negative { -value.clone() } else { Ok(value.clone()) };
         }
         Val::TStr(_) => text_of(value)?.chars().count(),
         Val::BStr(bytes) => bytes.len(),
         Val::Arr(items) => items.len(),
         Val::Obj(members) => members.len(),
-        Val::Bool(_) => return Err(Error::str(format_args!("{value} has no length"))),
+        Val::Bool(_) => return Err(JqValueError::str(format_args!("{value} has no length"))),
     };
     Ok(length.into())
 }
 
 /// Texts are themselves, everything else is its JSON.
-fn join(list: &Counted, separator: &Counted) -> ValR<Counted> {
+fn join(list: &MeteredValue, separator: &MeteredValue) -> ValR<MeteredValue> {
     let separator = match separator.val() {
         Val::Null => "".into(),
         _ => text_of(separator)?,
@@ -92,27 +92,27 @@ fn join(list: &Counted, separator: &Counted) -> ValR<Counted> {
     let mut text = String::new();
     for (index, item) in list.clone().values().enumerate() {
         let item = item?;
-        take(separator.len());
+        charge_or_unwind(separator.len());
         if index > 0 {
             text.push_str(&separator);
         }
         match item.val() {
             Val::TStr(_) | Val::BStr(_) => {
                 let item = text_of(&item)?;
-                take(item.len());
+                charge_or_unwind(item.len());
                 text.push_str(&item);
             }
             _ => text.push_str(&item.to_string()),
         }
     }
-    Ok(Counted::from(text))
+    Ok(MeteredValue::from(text))
 }
 
 fn contains(one: &Val, other: &Val) -> bool {
-    tick(1);
+    spend_or_unwind(1);
     match (one, other) {
         (Val::BStr(one), Val::BStr(other)) | (Val::TStr(one), Val::TStr(other)) => {
-            tick(((one.len() + other.len()) / BYTES_PER_OPERATION) as u64);
+            spend_or_unwind(((one.len() + other.len()) / BYTES_PER_OPERATION) as u64);
             String::from_utf8_lossy(one).contains(&*String::from_utf8_lossy(other))
         }
         (Val::Arr(one), Val::Arr(other)) => {
@@ -125,7 +125,7 @@ fn contains(one: &Val, other: &Val) -> bool {
     }
 }
 
-fn has(value: &Counted, key: &Counted) -> ValR<Counted> {
+fn has(value: &MeteredValue, key: &MeteredValue) -> ValR<MeteredValue> {
     match (value.val(), key.val()) {
         (Val::Null, _) => Ok(false.into()),
         (Val::Obj(members), Val::TStr(_) | Val::BStr(_)) => {
@@ -134,16 +134,16 @@ fn has(value: &Counted, key: &Counted) -> ValR<Counted> {
         (Val::Arr(items), Val::Num(Num::Int(at))) => {
             Ok(usize::try_from(*at).is_ok_and(|at| at < items.len()).into())
         }
-        _ => Err(Error::index(value.clone(), key.clone())),
+        _ => Err(JqValueError::index(value.clone(), key.clone())),
     }
 }
 
 /// Where a part stands in a text or a list, overlaps included.
-pub(super) fn indices(value: &Counted, wanted: &Counted) -> ValR<Counted> {
+pub(super) fn indices(value: &MeteredValue, wanted: &MeteredValue) -> ValR<MeteredValue> {
     let found: Vec<usize> = match (value.val(), wanted.val()) {
         (Val::TStr(_), Val::TStr(_)) => {
             let (text, part) = (text_of(value)?, text_of(wanted)?);
-            let mut chars = Chars { text: &text, byte: 0, count: 0 };
+            let mut chars = CharOffsets { text: &text, byte: 0, count: 0 };
             places(text.as_bytes(), part.as_bytes()).into_iter().map(|at| chars.at(at)).collect()
         }
         (Val::Arr(items), Val::Arr(part)) if !part.is_empty() => {
@@ -156,9 +156,9 @@ pub(super) fn indices(value: &Counted, wanted: &Counted) -> ValR<Counted> {
             let places = items.iter().enumerate().filter(|(_, item)| same(item, wanted));
             places.map(|(index, _)| index).collect()
         }
-        _ => return Err(Error::index(value.clone(), wanted.clone())),
+        _ => return Err(JqValueError::index(value.clone(), wanted.clone())),
     };
-    Ok(found.into_iter().map(Counted::from).collect())
+    Ok(found.into_iter().map(MeteredValue::from).collect())
 }
 
 /// Where a part stands in a text, overlaps included, in a time that depends on their lengths alone: what
@@ -168,8 +168,8 @@ fn places(text: &[u8], part: &[u8]) -> Vec<usize> {
         return Vec::new();
     }
     // How much of the part still fits when its next byte does not.
-    take(part.len().saturating_mul(std::mem::size_of::<usize>()));
-    tick((text.len() / BYTES_PER_OPERATION) as u64);
+    charge_or_unwind(part.len().saturating_mul(std::mem::size_of::<usize>()));
+    spend_or_unwind((text.len() / BYTES_PER_OPERATION) as u64);
     let mut fallback = vec![0; part.len()];
     let advance = |mut fits: usize, byte: u8, fallback: &[usize]| {
         while fits > 0 && (fits == part.len() || part[fits] != byte) {
@@ -187,15 +187,15 @@ fn places(text: &[u8], part: &[u8]) -> Vec<usize> {
     for (at, byte) in text.iter().enumerate() {
         fits = advance(fits, *byte, &fallback);
         if fits == part.len() {
-            tick(1);
+            spend_or_unwind(1);
             found.push(at + 1 - fits);
         }
     }
     found
 }
 
-fn bsearch(list: &Counted, wanted: &Counted) -> ValR<Counted> {
-    let Val::Arr(items) = list.val() else { return Err(Error::typ(list.clone(), "array")) };
+fn bsearch(list: &MeteredValue, wanted: &MeteredValue) -> ValR<MeteredValue> {
+    let Val::Arr(items) = list.val() else { return Err(JqValueError::typ(list.clone(), "array")) };
     let place = |at: usize| isize::try_from(at).unwrap_or(isize::MAX);
     let found = items.binary_search_by(|item| order(item, wanted.val()));
     Ok(found.map_or_else(|at| -1 - place(at), place).into())
@@ -203,14 +203,19 @@ fn bsearch(list: &Counted, wanted: &Counted) -> ValR<Counted> {
 
 /// What a search gives: the texts between matches, the matches, or both in turn.
 #[derive(Clone, Copy)]
-struct Want {
+struct SearchOutput {
     between: bool,
     matches: bool,
 }
 
-fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> ValR<Counted> {
+fn search(
+    value: &MeteredValue,
+    pattern: &MeteredValue,
+    flags: &MeteredValue,
+    want: SearchOutput,
+) -> ValR<MeteredValue> {
     let (text, flags) = (text_of(value)?, text_of(flags)?);
-    let wrong = |message: String| Error::str(message);
+    let wrong = |message: String| JqValueError::str(message);
     let (mut how, mut global, mut skip_empty) = (Flags::default(), false, false);
     for flag in flags.chars() {
         match flag {
@@ -226,17 +231,17 @@ fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> Va
         }
     }
     let pattern = compiled(&text_of(pattern)?, how).map_err(|error| wrong(error.message))?;
-    pattern.pay(text.len());
+    pattern.charge(text.len());
     let (mut found, mut last) = (Vec::new(), 0);
-    let mut chars = Chars { text: &text, byte: 0, count: 0 };
+    let mut chars = CharOffsets { text: &text, byte: 0, count: 0 };
     let mut all = pattern.matches_within(&text);
-    while let Some(captures) = all.try_next().unwrap_or_else(|stop| budget::end(stop)) {
+    while let Some(captures) = all.try_next().unwrap_or_else(|stop| budget::unwind(stop)) {
         let Some(whole) = captures.get(0) else { continue };
         if skip_empty && whole.is_empty() {
             continue;
         }
         if want.between {
-            found.push(Counted::from(text[last..whole.start()].to_owned()));
+            found.push(MeteredValue::from(text[last..whole.start()].to_owned()));
             last = whole.end();
         }
         if want.matches {
@@ -248,7 +253,7 @@ fn search(value: &Counted, pattern: &Counted, flags: &Counted, want: Want) -> Va
         }
     }
     if want.between {
-        found.push(Counted::from(text[last..].to_owned()));
+        found.push(MeteredValue::from(text[last..].to_owned()));
     }
     Ok(found.into_iter().collect())
 }
@@ -269,21 +274,21 @@ fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
         return Ok(known);
     }
     // Paid before, because one that is refused has been read, too.
-    tick(READING + text.len() as u64);
+    spend_or_unwind(READING + text.len() as u64);
     let pattern = Rc::new(Pattern::with_flags(text, flags)?);
-    tick(pattern.compilation());
+    spend_or_unwind(pattern.compilation());
     LAST.set(Some((text.to_owned(), flags, pattern.clone())));
     Ok(pattern)
 }
 
 /// Places in characters, of places in bytes that only grow.
-struct Chars<'a> {
+struct CharOffsets<'a> {
     text: &'a str,
     byte: usize,
     count: usize,
 }
 
-impl Chars<'_> {
+impl CharOffsets<'_> {
     fn at(&mut self, byte: usize) -> usize {
         self.count += self.text[self.byte..byte].chars().count();
         self.byte = byte;
@@ -298,20 +303,20 @@ fn groups(
     text: &str,
     start: usize,
     before: usize,
-) -> ValR<Counted> {
+) -> ValR<MeteredValue> {
     let groups = captures.iter().zip(pattern.regex().capture_names());
     let groups = groups.filter_map(|(group, name)| Some((group?, name)));
     let groups = groups.map(|(group, name)| {
-        tick(1 + (group.len() / BYTES_PER_OPERATION) as u64);
+        spend_or_unwind(1 + (group.len() / BYTES_PER_OPERATION) as u64);
         let offset = before + text[start..group.start()].chars().count();
-        let field = |name: &str, value: Counted| (Counted::from(name.to_owned()), value);
+        let field = |name: &str, value: MeteredValue| (MeteredValue::from(name.to_owned()), value);
         let fields = [
             field("offset", offset.into()),
             field("length", group.as_str().chars().count().into()),
             field("string", group.as_str().to_owned().into()),
         ];
         let name = name.map(|name| field("name", name.to_owned().into()));
-        Counted::from_map(fields.into_iter().chain(name))
+        MeteredValue::from_map(fields.into_iter().chain(name))
     });
     groups.collect()
 }

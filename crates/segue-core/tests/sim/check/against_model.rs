@@ -53,7 +53,9 @@ fn same_undos(evidence: &Evidence<'_>, about: impl Fn(NodeId) -> bool) -> Findin
                 announced.extend(steps.iter().map(|node| (*node, found.len())));
                 found.push((*frame, Vec::new()));
             }
-            Fact::UndoCalled { node, .. } | Fact::UndoFailed { node, .. } if about(*node) => {
+            Fact::RollbackCalled { node, .. } | Fact::RollbackFailed { node, .. }
+                if about(*node) =>
+            {
                 let Some(by) = announced.get(node) else {
                     return Err(format!("`{}` is undone by nobody", evidence.path(*node)));
                 };
@@ -166,7 +168,7 @@ pub(super) fn the_model_agrees(evidence: &Evidence<'_>) -> Finding {
         let undone = evidence
             .journal()
             .iter()
-            .any(|entry| matches!(&entry.fact, Fact::Undone { node: at } if at == node));
+            .any(|entry| matches!(&entry.fact, Fact::RolledBack { node: at } if at == node));
         let path = evidence.path(*node);
         demand!(undone == (*back == Back::Undone), "`{path}` undone: {undone}, should be {back:?}");
     }

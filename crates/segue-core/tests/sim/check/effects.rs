@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use segue_core::composition::{StepKind, Undo};
+use segue_core::composition::{ResolvedRollback, StepKind};
 use segue_core::limits::Limits;
 use segue_core::run::{CallId, Effect, Fact, NodeId, Purpose};
 use segue_core::tool::Impact;
@@ -59,11 +59,11 @@ pub(super) fn s1_no_effect_stands_unnamed(evidence: &Evidence<'_>) -> Finding {
         let step = evidence.trace.step(node);
         let candidate = evidence.verdict.ends[&node].candidate;
         let undo = match candidate {
-            0 => &step.undo,
-            fallback => &step.fallback_undos[usize::from(fallback) - 1],
+            0 => &step.resolved_rollback,
+            fallback => &step.fallback_rollbacks[usize::from(fallback) - 1],
         };
         let said = shown(evidence, node).is_some_and(|s| s.status == StepStatus::RolledBack);
-        let claims = said || (all_is_back && !matches!(undo, Undo::NotNeeded));
+        let claims = said || (all_is_back && !matches!(undo, ResolvedRollback::NotNeeded));
         let stands = claims && account.stands(node) && !is_named_in_doubt(evidence, node);
         let (path, status) = (evidence.path(node), evidence.story.view.status.as_str());
         demand!(!stands, "the run is {status}, and what `{path}` did stands");
@@ -82,10 +82,10 @@ pub(super) fn s4_no_write_is_abandoned(evidence: &Evidence<'_>) -> Finding {
         for effect in &turn.perform {
             match effect {
                 Effect::Call(call) => {
-                    let writes = call.purpose == Purpose::Do && may_write(evidence, call.id.node);
+                    let writes = call.purpose == Purpose::Work && may_write(evidence, call.id.node);
                     made.insert(call.id, writes);
                 }
-                Effect::End(call) if made.get(call) == Some(&true) => {
+                Effect::Abort(call) if made.get(call) == Some(&true) => {
                     let stopped = stopped_at(call.node).unwrap_or(u64::MAX);
                     let waited = turn.now.saturating_sub(stopped);
                     let path = evidence.path(call.node);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use segue_core::composition::Undo;
+use segue_core::composition::ResolvedRollback;
 use segue_core::run::{Fact, NodeId};
 use segue_core::view::{RunStatus, StepStatus};
 
@@ -16,7 +16,7 @@ use crate::world::World;
 fn undo_order(evidence: &Evidence<'_>) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = Vec::new();
     for entry in evidence.journal() {
-        if let Fact::UndoCalled { node, .. } | Fact::UndoFailed { node, .. } = &entry.fact
+        if let Fact::RollbackCalled { node, .. } | Fact::RollbackFailed { node, .. } = &entry.fact
             && !order.contains(node)
         {
             order.push(*node);
@@ -33,8 +33,8 @@ fn ended(evidence: &Evidence<'_>, want: fn(&Fact) -> bool) -> BTreeSet<NodeId> {
 /// A run that says it was rolled back has undone everything that was done or may have been; what
 /// is left is named, and then the run says so.
 pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
-    let undone = ended(evidence, |fact| matches!(fact, Fact::Undone { .. }));
-    let left = ended(evidence, |fact| matches!(fact, Fact::UndoFailed { .. }));
+    let undone = ended(evidence, |fact| matches!(fact, Fact::RolledBack { .. }));
+    let left = ended(evidence, |fact| matches!(fact, Fact::RollbackFailed { .. }));
     let status = evidence.story.view.status;
     let went_back = evidence.verdict.back.iter().any(|(root, _)| *root == 0);
     if !left.is_empty() && went_back {
@@ -113,8 +113,8 @@ pub(super) fn s4_not_while_something_runs(evidence: &Evidence<'_>) -> Finding {
         let Some(node) = node_of(&entry.fact) else { continue };
         match &entry.fact {
             Fact::Called { .. } | Fact::Probed { .. } => drop(calls.insert(node)),
-            Fact::Late { .. } => {}
-            Fact::UndoCalled { .. } => {
+            Fact::AnsweredLate { .. } => {}
+            Fact::RollbackCalled { .. } => {
                 let scope = scope_of(evidence, node);
                 let running = calls.iter().find(|call| evidence.trace.is_inside(call.frame, scope));
                 let running = running.map(|other| evidence.path(*other));
@@ -123,7 +123,7 @@ pub(super) fn s4_not_while_something_runs(evidence: &Evidence<'_>) -> Finding {
                 let other = undos.insert(scope, node);
                 demand!(other.is_none_or(|other| other == node), "two undos at once");
             }
-            Fact::Undone { .. } | Fact::UndoFailed { .. } => {
+            Fact::RolledBack { .. } | Fact::RollbackFailed { .. } => {
                 undos.remove(&scope_of(evidence, node));
             }
             _ => drop(calls.remove(&node)),
@@ -161,10 +161,10 @@ pub(super) fn s7_once(evidence: &Evidence<'_>) -> Finding {
     for entry in evidence.journal() {
         let Some(node) = node_of(&entry.fact) else { continue };
         match &entry.fact {
-            Fact::UndoCalled { .. } | Fact::UndoRested { .. } => {
+            Fact::RollbackCalled { .. } | Fact::RollbackBackedOff { .. } => {
                 demand!(!over.contains(&node), "`{}` is undone again", evidence.path(node));
             }
-            Fact::Undone { .. } | Fact::UndoFailed { .. } => {
+            Fact::RolledBack { .. } | Fact::RollbackFailed { .. } => {
                 demand!(over.insert(node), "`{}` is undone twice", evidence.path(node));
             }
             _ => {}
@@ -175,15 +175,19 @@ pub(super) fn s7_once(evidence: &Evidence<'_>) -> Finding {
 
 /// What cannot be undone, or need not be, is not called to be undone.
 pub(super) fn s9_what_cannot_be_undone_is_not(evidence: &Evidence<'_>) -> Finding {
-    let called = ended(evidence, |fact| matches!(fact, Fact::UndoCalled { .. }));
+    let called = ended(evidence, |fact| matches!(fact, Fact::RollbackCalled { .. }));
     for node in called {
         let step = evidence.trace.step(node);
         let candidate = evidence.verdict.ends.get(&node).map_or(0, |ended| ended.candidate);
         let undo = match candidate {
-            0 => &step.undo,
-            fallback => &step.fallback_undos[usize::from(fallback) - 1],
+            0 => &step.resolved_rollback,
+            fallback => &step.fallback_rollbacks[usize::from(fallback) - 1],
         };
-        demand!(matches!(undo, Undo::Call(_)), "`{}` has no undo to call", evidence.path(node));
+        demand!(
+            matches!(undo, ResolvedRollback::Call(_)),
+            "`{}` has no undo to call",
+            evidence.path(node)
+        );
         let kept = evidence.verdict.kept.contains(&node);
         demand!(
             !kept,
@@ -212,8 +216,9 @@ pub(super) fn s10_cancel_does_not_stop_it(evidence: &Evidence<'_>) -> Finding {
 
 /// Everything that was to be undone was tried, whatever became of the others.
 pub(super) fn s11_one_failure_does_not_stop_the_rest(evidence: &Evidence<'_>) -> Finding {
-    let over =
-        ended(evidence, |fact| matches!(fact, Fact::Undone { .. } | Fact::UndoFailed { .. }));
+    let over = ended(evidence, |fact| {
+        matches!(fact, Fact::RolledBack { .. } | Fact::RollbackFailed { .. })
+    });
     for entry in evidence.journal() {
         let Fact::RollbackStarted { steps, .. } = &entry.fact else { continue };
         for node in steps {

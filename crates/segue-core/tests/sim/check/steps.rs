@@ -37,10 +37,10 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
             match &entry.fact {
                 Fact::Called { node, args, .. }
                 | Fact::Probed { node, args, .. }
-                | Fact::UndoCalled { node, args } => {
+                | Fact::RollbackCalled { node, args } => {
                     announced.push((*node, args));
                 }
-                Fact::Sought { node } => sought.push(*node),
+                Fact::ResumeSent { node } => sought.push(*node),
                 Fact::ConsentAsked | Fact::Asked { .. } | Fact::Doubted { .. } => asked += 1,
                 _ => {}
             }
@@ -48,7 +48,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
         let mut asks = 0;
         for effect in &turn.perform {
             match effect {
-                Effect::Call(call) if call.follows.is_some() => {
+                Effect::Call(call) if call.resume_handle.is_some() => {
                     let at = sought.iter().position(|node| *node == call.id.node);
                     demand!(at.is_some(), "`{}` is looked for and not announced", call.step);
                     sought.remove(at.unwrap_or(0));
@@ -140,7 +140,7 @@ pub(super) fn e6_attempts_are_bounded(evidence: &Evidence<'_>) -> Finding {
     for (_, call) in evidence.story.calls() {
         let is_undo = call.key.ends_with("/undo");
         let own = evidence.trace.step(call.id.node).timeout_ms;
-        let timeout = own.or(is_undo.then_some(Limits::default().undo_timeout_ms));
+        let timeout = own.or(is_undo.then_some(Limits::default().rollback_timeout_ms));
         demand!(
             call.timeout_ms == timeout,
             "`{}` has {:?} for an attempt",
@@ -168,7 +168,7 @@ pub(super) fn e7_keys(evidence: &Evidence<'_>) -> Finding {
             Fact::Called { node, candidate, .. } => (*node, (false, *candidate)),
             Fact::Entered { node, candidate, .. } => (*node, (false, *candidate)),
             Fact::Probed { node, .. } => (*node, (true, 1)),
-            Fact::UndoCalled { node, .. } => (*node, (true, 0)),
+            Fact::RollbackCalled { node, .. } => (*node, (true, 0)),
             _ => continue,
         };
         let attempt = attempts.entry(node).or_default();
@@ -202,7 +202,7 @@ pub(super) fn e8_late_answers_change_nothing(evidence: &Evidence<'_>) -> Finding
         }
         let entries = &evidence.story.journal[turn.entries.clone()];
         let only_late = entries.iter().all(|entry| {
-            matches!(entry.fact, Fact::Late { node, attempt } if node == call.node && attempt == call.attempt)
+            matches!(entry.fact, Fact::AnsweredLate { node, attempt } if node == call.node && attempt == call.attempt)
         });
         // After the end not even that is written.
         let written = usize::from(!turn.after_the_end);
@@ -229,7 +229,7 @@ pub(super) fn e9_never_more_than_allowed(evidence: &Evidence<'_>) -> Finding {
         } else if let Some(node) = node_of(&entry.fact)
             && !matches!(
                 entry.fact,
-                Fact::Late { .. } | Fact::Followed { .. } | Fact::Sought { .. }
+                Fact::AnsweredLate { .. } | Fact::HandleReceived { .. } | Fact::ResumeSent { .. }
             )
         {
             for root in evidence.trace.roots(node.frame) {

@@ -92,13 +92,13 @@ pub(super) fn c3_timers_are_not_early(evidence: &Evidence<'_>) -> Finding {
                     demand!(fired == Some(*node), "`{path}` wakes by itself");
                     demand!(at.is_some_and(|at| at <= turn.now), "`{path}` wakes too early");
                 }
-                Fact::Rested { node, until_ms, .. }
+                Fact::BackedOff { node, until_ms, .. }
                 | Fact::Slept { node, until_ms }
                 | Fact::Paused { node, until_ms }
-                | Fact::UndoRested { node, until_ms, .. } => {
+                | Fact::RollbackBackedOff { node, until_ms, .. } => {
                     due.insert(*node, turn.now + until_ms.saturating_sub(turn.wall));
                 }
-                Fact::UndoCalled { node, .. } => {
+                Fact::RollbackCalled { node, .. } => {
                     let early = due.remove(node).is_some_and(|at| at > turn.now);
                     demand!(!early, "`{}` is undone again too early", evidence.path(*node));
                 }
@@ -118,8 +118,8 @@ fn rests_of_probes(evidence: &Evidence<'_>) -> BTreeSet<u64> {
         let Some(node) = node_of(&entry.fact) else { continue };
         match &entry.fact {
             Fact::Probed { .. } => drop(probing.insert(node)),
-            Fact::Rested { .. } if probing.contains(&node) => drop(rests.insert(entry.seq)),
-            Fact::Late { .. } | Fact::Woke { .. } => {}
+            Fact::BackedOff { .. } if probing.contains(&node) => drop(rests.insert(entry.seq)),
+            Fact::AnsweredLate { .. } | Fact::Woke { .. } => {}
             _ => drop(probing.remove(&node)),
         }
     }
@@ -135,13 +135,13 @@ fn rests<'a>(
         let probes = probes.clone();
         evidence.story.journal[turn.entries.clone()].iter().filter_map(move |entry| {
             let (node, failure, until, backoff) = match &entry.fact {
-                Fact::Rested { node, failure, until_ms } if !probes.contains(&entry.seq) => {
+                Fact::BackedOff { node, failure, until_ms } if !probes.contains(&entry.seq) => {
                     let composition = &evidence.trace.frame(node.frame).plan.composition;
                     let own = evidence.trace.step(*node).retry.backoff.clone();
                     let backoff = own.unwrap_or_else(|| composition.error_handling.backoff.clone());
                     (*node, failure, *until_ms, backoff)
                 }
-                Fact::UndoRested { node, failure, until_ms } => {
+                Fact::RollbackBackedOff { node, failure, until_ms } => {
                     (*node, failure, *until_ms, Backoff::default())
                 }
                 _ => return None,
@@ -162,7 +162,7 @@ pub(super) fn c6_rests_are_within_their_cap(evidence: &Evidence<'_>) -> Finding 
     Ok(())
 }
 
-/// What a tool asks for with `Retry-After` is honoured, up to the limit; a run's own time ends the
+/// What a tool asks for with `Retry-TransitionCause` is honoured, up to the limit; a run's own time ends the
 /// rest.
 pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     let limit = Limits::default().retry_after_ms_max;
@@ -277,7 +277,7 @@ pub(super) fn a4_one_answer_wins(evidence: &Evidence<'_>) -> Finding {
                 Fact::Consented { .. } | Fact::Stopped { frame: 0, .. } => {
                     open.insert(NodeId::RUN, false);
                 }
-                Fact::Late { .. } => {}
+                Fact::AnsweredLate { .. } => {}
                 fact => {
                     if let Some(node) = crate::trace::node_of(fact) {
                         open.insert(node, false);

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use segue_core::composition::{StepKind, Strategy, ToolCall, Undo};
+use segue_core::composition::{ResolvedRollback, StepKind, Strategy, ToolCall};
 use segue_core::diagnostic::Code;
 use segue_core::run::{Answer, CallId, Failure, NodeId};
 use segue_core::tool::Impact;
@@ -132,11 +132,11 @@ impl Model<'_> {
         nodes
     }
 
-    fn undo_of(&self, node: NodeId) -> &Undo {
+    fn undo_of(&self, node: NodeId) -> &ResolvedRollback {
         let step = self.trace.step(node);
         match self.ends[&node].candidate {
-            0 => &step.undo,
-            fallback => &step.fallback_undos[usize::from(fallback) - 1],
+            0 => &step.resolved_rollback,
+            fallback => &step.fallback_rollbacks[usize::from(fallback) - 1],
         }
     }
 
@@ -144,15 +144,15 @@ impl Model<'_> {
     fn is_traceable(&self, node: NodeId) -> bool {
         let step = self.trace.step(node);
         match self.undo_of(node) {
-            Undo::NotNeeded => false,
-            Undo::Call(_) | Undo::Impossible { .. } => true,
-            Undo::Unknown if matches!(step.kind, StepKind::Tool(_)) => {
+            ResolvedRollback::NotNeeded => false,
+            ResolvedRollback::Call(_) | ResolvedRollback::Impossible { .. } => true,
+            ResolvedRollback::Unknown if matches!(step.kind, StepKind::Tool(_)) => {
                 let call = candidate_call(step, self.ends[&node].candidate);
                 let tool = call.tool.as_ref().unwrap();
                 let impact = tool.annotations.impact();
                 tool.composition.is_none() && !matches!(impact, Impact::None | Impact::Reads)
             }
-            Undo::Unknown => false,
+            ResolvedRollback::Unknown => false,
         }
     }
 
@@ -163,7 +163,7 @@ impl Model<'_> {
             let is_last = self.trace.children(around).last() == Some(&frame);
             let ended = self.ends.get(&around);
             let done = ended.is_some_and(|ended| matches!(ended.end, End::Done(_)));
-            if is_last && done && matches!(self.undo_of(around), Undo::Call(_)) {
+            if is_last && done && matches!(self.undo_of(around), ResolvedRollback::Call(_)) {
                 return true;
             }
             frame = around.frame;
@@ -195,7 +195,7 @@ impl Model<'_> {
 
     fn is_pivot(&self, node: NodeId) -> bool {
         matches!(self.ends[&node].end, End::Done(_))
-            && matches!(self.undo_of(node), Undo::Impossible { .. })
+            && matches!(self.undo_of(node), ResolvedRollback::Impossible { .. })
     }
 
     /// Whether one step is among what another one needed, at any distance.
@@ -217,7 +217,7 @@ impl Model<'_> {
     }
 
     fn undo(&mut self, node: NodeId) -> Back {
-        let Undo::Call(call) = self.undo_of(node).clone() else { return Back::Left };
+        let ResolvedRollback::Call(call) = self.undo_of(node).clone() else { return Back::Left };
         let Ok(args) = self.undo_arguments(node, &call) else { return Back::Left };
         let tool = call.tool.clone().unwrap();
         let first = self.ends[&node].attempts + 1;
@@ -236,7 +236,7 @@ impl Model<'_> {
                 Some(Answer::Failure(failure)) => {
                     failure.retryable && (!failure.in_doubt || tool.is_repeatable())
                 }
-                Some(Answer::TimedOut | Answer::Ended) => tool.is_repeatable(),
+                Some(Answer::TimedOut | Answer::Aborted) => tool.is_repeatable(),
                 Some(Answer::Unsent) => true,
             };
             if !again || tries >= UNDO_TRIES {
@@ -253,6 +253,6 @@ impl Model<'_> {
         let args =
             call.parameters.template.eval(&sight, &self.limits).map_err(super::expression)?;
         let fits = call.tool.as_ref().unwrap().input.violations(&args).is_empty();
-        if fits { Ok(args) } else { Err(Failure::lasting(Code::RollbackFailed, "arguments")) }
+        if fits { Ok(args) } else { Err(Failure::permanent(Code::RollbackFailed, "arguments")) }
     }
 }

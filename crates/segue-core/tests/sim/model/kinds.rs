@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segue_core::composition::{
-    ItemFailure, LoopStep, RepeatStep, Silence, Step, StepKind, WaitFor,
+    ItemFailure, LoopStep, OnApprovalTimeout, RepeatStep, Step, StepKind, WaitFor,
 };
 use segue_core::diagnostic::Code;
 use segue_core::run::{Failure, NodeId, TimerId};
@@ -108,13 +108,13 @@ impl Model<'_> {
                 if Some(turn) == woken {
                     return self.succeeded(node, ended, Value::Null);
                 }
-                self.failed(node, ended, Failure::passing(Code::Timeout, "the wait"))
+                self.failed(node, ended, Failure::transient(Code::Timeout, "the wait"))
             }
             _ => End::Cancelled { in_doubt: false },
         }
     }
 
-    fn approval(&self, node: NodeId, silence: Silence, ended: &mut Ended) -> End {
+    fn approval(&self, node: NodeId, silence: OnApprovalTimeout, ended: &mut Ended) -> End {
         let began = self.began(node).unwrap_or(0);
         let StepKind::Approve { schema, .. } = &self.trace.step(node).kind else { unreachable!() };
         let wants = schema.as_ref().is_some_and(|form| !form.violations(&Value::Null).is_empty());
@@ -143,7 +143,7 @@ impl Model<'_> {
                 self.approved(node, ended, *granted, turn, "somebody", data)
             }
             _ => {
-                let granted = silence == Silence::Approve;
+                let granted = silence == OnApprovalTimeout::Approve;
                 self.approved(node, ended, granted, turn, "nobody answered in time", &Value::Null)
             }
         }
@@ -159,13 +159,13 @@ impl Model<'_> {
         data: &Value,
     ) -> End {
         if !granted {
-            return self.failed(node, ended, Failure::lasting(Code::Denied, "not approved"));
+            return self.failed(node, ended, Failure::permanent(Code::Denied, "not approved"));
         }
         if let StepKind::Approve { schema: Some(schema), .. } = &self.trace.step(node).kind
             && !data.is_null()
             && !schema.violations(data).is_empty()
         {
-            return self.failed(node, ended, Failure::lasting(Code::InputSchema, "the data"));
+            return self.failed(node, ended, Failure::permanent(Code::InputSchema, "the data"));
         }
         let at = segue_core::view::rfc3339(self.story.turns[turn].wall);
         let value = Value::object([
@@ -181,7 +181,7 @@ impl Model<'_> {
     fn expand(&mut self, node: NodeId, ended: &mut Ended) -> End {
         let depth = self.trace.roots(node.frame).len();
         if depth > self.limits.nesting_depth_max {
-            return self.failed(node, ended, Failure::lasting(Code::Recursion, "too deep"));
+            return self.failed(node, ended, Failure::permanent(Code::Recursion, "too deep"));
         }
         let began = self.began(node).unwrap_or(0);
         let checked =
@@ -257,7 +257,7 @@ impl Model<'_> {
             return End::Cancelled { in_doubt: false };
         }
         if self.was_too_slow(node, closed) {
-            return self.failed(node, ended, Failure::passing(Code::Timeout, "the bodies"));
+            return self.failed(node, ended, Failure::transient(Code::Timeout, "the bodies"));
         }
         let outcome = value(self, &frames);
         self.comes_to(node, ended, outcome)
@@ -310,12 +310,12 @@ impl Model<'_> {
             return End::Cancelled { in_doubt: false };
         }
         let outcome = match winner {
-            None if slow => Err(Failure::passing(Code::Timeout, "the branches")),
+            None if slow => Err(Failure::transient(Code::Timeout, "the branches")),
             None => {
                 let in_doubt = frames.iter().any(|frame| self.has_doubt(*frame, closed));
                 Err(Failure {
                     in_doubt,
-                    ..Failure::lasting(Code::ToolError, "no branch succeeded")
+                    ..Failure::permanent(Code::ToolError, "no branch succeeded")
                 })
             }
             Some(at) => self.outcome(frames[at]).map(|value| {
@@ -337,11 +337,11 @@ impl Model<'_> {
                 let max =
                     each.max_iterations.map_or(self.limits.loop_items_max, |max| max as usize);
                 if items.len() > max {
-                    return Err(Failure::lasting(Code::LoopLimit, "too many items"));
+                    return Err(Failure::permanent(Code::LoopLimit, "too many items"));
                 }
                 Ok((*items).clone())
             }
-            _ => Err(Failure::lasting(Code::TypeMismatch, "not an array")),
+            _ => Err(Failure::permanent(Code::TypeMismatch, "not an array")),
         }
     }
 
@@ -393,7 +393,7 @@ impl Model<'_> {
                 return End::Cancelled { in_doubt: false };
             }
             if self.was_too_slow(node, closed) {
-                return self.failed(node, ended, Failure::passing(Code::Timeout, "the rounds"));
+                return self.failed(node, ended, Failure::transient(Code::Timeout, "the rounds"));
             }
             let value = match self.outcome(*frame) {
                 Ok(value) => value,
@@ -408,7 +408,7 @@ impl Model<'_> {
                     return self.succeeded(node, ended, value);
                 }
                 Ok(false) if round + 1 >= repeat.max_iterations as usize => {
-                    return self.failed(node, ended, Failure::lasting(Code::LoopLimit, "rounds"));
+                    return self.failed(node, ended, Failure::permanent(Code::LoopLimit, "rounds"));
                 }
                 Ok(false) => {}
             }
@@ -417,7 +417,7 @@ impl Model<'_> {
         let slow =
             self.time_up(node, 0).filter(|turn| !self.stopped_before_turn(node.frame, *turn));
         if slow.is_some() {
-            return self.failed(node, ended, Failure::passing(Code::Timeout, "the rounds"));
+            return self.failed(node, ended, Failure::transient(Code::Timeout, "the rounds"));
         }
         if self.trace.frame(node.frame).stopped.is_none() {
             self.puzzled(node, "stopped repeating without a reason");

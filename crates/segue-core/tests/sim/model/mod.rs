@@ -318,7 +318,7 @@ impl Model<'_> {
     fn truth(&self, expr: &Expr, sight: &Sight<'_, '_>) -> Result<bool, Failure> {
         match expr.eval(sight, &self.limits).map_err(expression)? {
             Value::Bool(truth) => Ok(truth),
-            _ => Err(Failure::lasting(Code::Expression, "neither true nor false")),
+            _ => Err(Failure::permanent(Code::Expression, "neither true nor false")),
         }
     }
 
@@ -415,17 +415,19 @@ impl Model<'_> {
         let turn = self.story.turn_of(stopped);
         let Some(parent) = self.trace.frame(frame).parent else {
             return match self.story.turns[turn].word {
-                Word::Fired(TimerId::Run) => Failure::lasting(Code::Timeout, "the run"),
-                Word::Decided(NodeId::RUN, false, ..) => Failure::lasting(Code::Denied, "the run"),
-                Word::ResumedToEnd if self.was_overdue(turn) => {
-                    Failure::lasting(Code::Timeout, "the run")
+                Word::Fired(TimerId::Run) => Failure::permanent(Code::Timeout, "the run"),
+                Word::Decided(NodeId::RUN, false, ..) => {
+                    Failure::permanent(Code::Denied, "the run")
                 }
-                _ => Failure::lasting(Code::Cancelled, "the run"),
+                Word::ResumedToEnd if self.was_overdue(turn) => {
+                    Failure::permanent(Code::Timeout, "the run")
+                }
+                _ => Failure::permanent(Code::Cancelled, "the run"),
             };
         };
         if matches!(self.story.turns[turn].word, Word::Fired(TimerId::Attempt(call)) if call.node == parent)
         {
-            return Failure::passing(Code::Timeout, "the step");
+            return Failure::transient(Code::Timeout, "the step");
         }
         // In a loop, the item that failed stops the others.
         if matches!(self.trace.step(parent).kind, StepKind::Loop(_)) {
@@ -442,7 +444,7 @@ impl Model<'_> {
                 return failed;
             }
         }
-        Failure::lasting(Code::Cancelled, "from outside")
+        Failure::permanent(Code::Cancelled, "from outside")
     }
 
     /// Whether the run's own time was over, by the clock on the wall.
@@ -529,7 +531,7 @@ fn sibling(node: NodeId, position: usize) -> NodeId {
 }
 
 fn expression(error: EvalError) -> Failure {
-    Failure::lasting(error.code, error.message)
+    Failure::permanent(error.code, error.message)
 }
 
 fn error_value(failure: &Failure) -> Value {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use segue_core::expr::{Root, Scope, StepIndex};
+use segue_core::expr::{ExprRoot, Scope, StepIndex};
 use segue_core::plan::BodyIndex;
 use segue_core::run::NodeId;
 use segue_core::value::{Map, Value};
@@ -64,19 +64,19 @@ impl<'m, 's> Sight<'m, 's> {
 }
 
 impl Scope for Sight<'_, '_> {
-    fn lookup(&self, root: &Root) -> Option<Cow<'_, Value>> {
+    fn lookup(&self, root: &ExprRoot) -> Option<Cow<'_, Value>> {
         let model = self.model;
         let input = &model.activations[&model.trace.frame(self.frame).activation].input;
         match root {
-            Root::Input => Some(Cow::Borrowed(input)),
-            Root::InputField(name) => input.get(name).map(Cow::Borrowed),
-            Root::Context => Some(Cow::Borrowed(&model.story.started.context)),
-            Root::Step(step) => self.ended(*step)?.end.value().map(Cow::Borrowed),
-            Root::Given(step, name) => match self.given.and_then(|given| given.get(name)) {
+            ExprRoot::Input => Some(Cow::Borrowed(input)),
+            ExprRoot::InputField(name) => input.get(name).map(Cow::Borrowed),
+            ExprRoot::Context => Some(Cow::Borrowed(&model.story.started.context)),
+            ExprRoot::Step(step) => self.ended(*step)?.end.value().map(Cow::Borrowed),
+            ExprRoot::Given(step, name) => match self.given.and_then(|given| given.get(name)) {
                 Some(value) => Some(Cow::Borrowed(value)),
                 None => self.ended(*step)?.given.get(name).map(Cow::Borrowed),
             },
-            Root::StepStatus(step) => {
+            ExprRoot::StepStatus(step) => {
                 let word = match &self.ended(*step)?.end {
                     End::Done(_) => "success",
                     End::Tolerated(..) => "failed",
@@ -88,17 +88,17 @@ impl Scope for Sight<'_, '_> {
                 };
                 Some(Cow::Owned(Value::from(word)))
             }
-            Root::StepError(step) => match &self.ended(*step)?.end {
+            ExprRoot::StepError(step) => match &self.ended(*step)?.end {
                 End::Failed(failure) | End::Tolerated(_, failure) => {
                     Some(Cow::Owned(error_value(failure)))
                 }
                 _ => None,
             },
-            Root::Item(step) => {
+            ExprRoot::Item(step) => {
                 let item = model.trace.frame(self.round_of(*step)?).item.as_ref()?;
                 Some(Cow::Borrowed(&item.value))
             }
-            Root::Loop(step) => {
+            ExprRoot::Loop(step) => {
                 let item = model.trace.frame(self.round_of(*step)?).item.as_ref()?;
                 Some(Cow::Owned(Value::object([
                     ("index", Value::from(item.index)),
@@ -107,10 +107,10 @@ impl Scope for Sight<'_, '_> {
                     ("length", Value::from(item.length)),
                 ])))
             }
-            Root::Output => self.output.map(Cow::Borrowed),
-            Root::Args => self.args.map(Cow::Borrowed),
-            Root::Error => self.error.map(Cow::Borrowed),
-            Root::Run => {
+            ExprRoot::Output => self.output.map(Cow::Borrowed),
+            ExprRoot::Args => self.args.map(Cow::Borrowed),
+            ExprRoot::Error => self.error.map(Cow::Borrowed),
+            ExprRoot::Run => {
                 let started = &model.story.started;
                 let name = model.story.plan.composition.name.clone();
                 let at = model.story.turns.first().map_or(0, |turn| turn.wall);
@@ -120,7 +120,7 @@ impl Scope for Sight<'_, '_> {
                     ("started_at", Value::from(segue_core::view::rfc3339(at))),
                 ])))
             }
-            Root::Unresolved | Root::Lambda | Root::State => None,
+            ExprRoot::Unresolved | ExprRoot::Lambda | ExprRoot::State => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use segue_core::composition::{
 };
 use segue_core::diagnostic::Code;
 use segue_core::run::{Answer, CallId, Fact, Failure, NodeId};
-use segue_core::tool::{Confirm, DeclaredRollback, Impact, ToolSpec};
+use segue_core::tool::{ConfirmPolicy, DeclaredRollback, Impact, ToolSpec};
 use segue_core::value::Value;
 
 use super::scope::Sight;
@@ -66,7 +66,7 @@ impl<'a> Model<'a> {
                 match self.confirmed(node, candidate) {
                     Some(true) => {}
                     Some(false) => {
-                        let denied = Failure::lasting(Code::Denied, "not confirmed");
+                        let denied = Failure::permanent(Code::Denied, "not confirmed");
                         return self.failed(node, ended, denied);
                     }
                     None => return End::Cancelled { in_doubt: ended.may_have_acted() },
@@ -130,11 +130,13 @@ impl<'a> Model<'a> {
         let template = &call.parameters.template;
         let args = match self.trace.frame(node.frame).plan.composition.unresolved {
             Unresolved::Fail => template.eval(&sight, &self.limits),
-            Unresolved::Keep => template.eval_keeping(&sight, &self.limits, &mut Vec::new()),
+            Unresolved::Keep => {
+                template.eval_keeping_unresolved(&sight, &self.limits, &mut Vec::new())
+            }
         };
         let args = args.map_err(expression)?;
         let fits = call.tool.as_ref().unwrap().input.violations(&args).is_empty();
-        if fits { Ok(args) } else { Err(Failure::lasting(Code::InputSchema, "arguments")) }
+        if fits { Ok(args) } else { Err(Failure::permanent(Code::InputSchema, "arguments")) }
     }
 
     /// What a person said to the question of a candidate; nothing when everything ended before.
@@ -245,7 +247,7 @@ impl<'a> Model<'a> {
                     lost = true;
                     continue;
                 }
-                let failure = Failure::passing(Code::InDoubt, "the engine stopped");
+                let failure = Failure::transient(Code::InDoubt, "the engine stopped");
                 return self.cleared_up(
                     node,
                     step,
@@ -259,15 +261,15 @@ impl<'a> Model<'a> {
                 Answer::Value(value) => self.judged(node, step, &tool, value.clone(), ended),
                 Answer::Failure(failure) => Tried::Failure(failure.clone()),
                 Answer::TimedOut => {
-                    let failure = Failure::passing(Code::Timeout, "no answer");
+                    let failure = Failure::transient(Code::Timeout, "no answer");
                     Tried::Failure(Failure { in_doubt: !reads, ..failure })
                 }
                 // It may write, and was awaited in vain.
-                Answer::Ended if !reads => {
-                    let failure = Failure::passing(Code::InDoubt, "no answer");
+                Answer::Aborted if !reads => {
+                    let failure = Failure::transient(Code::InDoubt, "no answer");
                     Tried::Failure(Failure { in_doubt: true, ..failure })
                 }
-                Answer::Ended | Answer::Unsent => {
+                Answer::Aborted | Answer::Unsent => {
                     Tried::Cancelled { in_doubt: ended.may_have_acted() }
                 }
             };
@@ -279,7 +281,7 @@ impl<'a> Model<'a> {
         let (made, call) = self.story.calls().filter(|(_, made)| made.id == call).last()?;
         if let Some((turn, answer)) = self.answers.get(&call.id) {
             // A call that was looked for and not found was lost.
-            let is_lost = call.follows.is_some() && is_unfound(answer);
+            let is_lost = call.resume_handle.is_some() && is_unfound(answer);
             return Some((*turn, Some(*answer).filter(|_| !is_lost)));
         }
         let turns = &self.story.turns;
@@ -331,7 +333,7 @@ impl<'a> Model<'a> {
     ) -> Tried {
         let acted = tool.annotations.impact() != Impact::Reads;
         if tool.output.as_ref().is_some_and(|schema| !schema.violations(&value).is_empty()) {
-            let failure = Failure::lasting(Code::OutputSchema, "the answer");
+            let failure = Failure::permanent(Code::OutputSchema, "the answer");
             return Tried::Failure(Failure { acted, ..failure });
         }
         let mut sight = Sight::new(self, node.frame);
@@ -342,7 +344,7 @@ impl<'a> Model<'a> {
             match self.truth(condition, &sight) {
                 Err(failure) => return Tried::Failure(Failure { acted, ..failure }),
                 Ok(truth) if truth == failing => {
-                    return Tried::Failure(Failure::passing(Code::ToolError, "by the author"));
+                    return Tried::Failure(Failure::transient(Code::ToolError, "by the author"));
                 }
                 Ok(_) => {}
             }
@@ -487,7 +489,7 @@ impl<'a> Model<'a> {
                 None if self.is_taken_up() => return Probed::Unknown,
                 // Its engine stopped: it is asked again.
                 None => continue,
-                Some(Answer::Ended | Answer::Unsent) => return Probed::Unknown,
+                Some(Answer::Aborted | Answer::Unsent) => return Probed::Unknown,
                 Some(Answer::TimedOut) => true,
                 Some(Answer::Failure(failure)) => failure.retryable,
                 Some(Answer::Value(value)) => {
@@ -581,7 +583,7 @@ impl<'a> Model<'a> {
 /// each of its calls.
 fn asks(tool: &ToolSpec) -> bool {
     let unknown_or_worse = matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
-    tool.composition.is_none() && (unknown_or_worse || tool.confirm == Confirm::Always)
+    tool.composition.is_none() && (unknown_or_worse || tool.confirm == ConfirmPolicy::Always)
 }
 
 /// The code of what is not in doubt.
@@ -601,7 +603,7 @@ fn is_unfound(answer: &Answer) -> bool {
     match answer {
         Answer::Failure(failure) => failure.in_doubt || failure.code == Code::Unreachable,
         Answer::Unsent => true,
-        Answer::Value(_) | Answer::TimedOut | Answer::Ended => false,
+        Answer::Value(_) | Answer::TimedOut | Answer::Aborted => false,
     }
 }
 

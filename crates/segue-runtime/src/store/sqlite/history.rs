@@ -5,29 +5,29 @@ use std::collections::BTreeSet;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::fault::{Fault, broken};
+use super::ack_log;
+use super::error::{SqliteError, broken};
 use super::owner::Owners;
-use super::row::{StoredRun, signed, unlisted};
-use super::witness;
+use super::row::{StoredRun, signed, unknown_run};
 use super::{bundle_text, journal};
-use crate::store::rules::fits;
-use crate::store::{Retention, RunQuery, Runs, StoreError, ToolStats};
+use crate::store::rules::matches_query;
+use crate::store::{Retention, RunListing, RunQuery, StoreError, ToolStats};
 
 /// Runs that are forgotten in one transaction, so that others need not wait long.
 const FORGET_TOGETHER: i64 = 100;
 
 /// A page of runs, newest first. Rows are held against their checksums before they are compared
 /// with what is wanted: a damaged one is named, never just left out.
-pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fault> {
+pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<RunListing, SqliteError> {
     let transaction = connection.unchecked_transaction()?;
-    whole(&transaction, "run", "run_id")?;
-    let mut page = Runs { damaged: witness::lost(&transaction)?, ..Runs::default() };
+    check_integrity(&transaction, "run", "run_id")?;
+    let mut page = RunListing { damaged: ack_log::lost(&transaction)?, ..RunListing::default() };
     let before = query.after.map_or(i64::MAX, signed);
     let sql = "WHERE number < ?1 ORDER BY number DESC";
     StoredRun::scan(&transaction, sql, [before], |stored| {
         match stored {
             Err(damaged) => page.damaged.push(damaged),
-            Ok(stored) if fits(query, &stored.row) => {
+            Ok(stored) if matches_query(query, &stored.row) => {
                 page.runs.push(stored.row);
                 page.next = u64::try_from(stored.number).ok();
             }
@@ -43,8 +43,12 @@ pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<Runs, Fa
 
 /// Whether a table and the index of its names tell of as many: a page that lost a row does not say
 /// so.
-pub(super) fn whole(connection: &Connection, table: &str, name: &str) -> Result<(), Fault> {
-    let count = |sql: &str| -> Result<i64, Fault> {
+pub(super) fn check_integrity(
+    connection: &Connection,
+    table: &str,
+    name: &str,
+) -> Result<(), SqliteError> {
+    let count = |sql: &str| -> Result<i64, SqliteError> {
         Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
     };
     let rows = count(&format!("SELECT count(*) FROM {table} NOT INDEXED"))?;
@@ -59,13 +63,13 @@ pub(super) fn whole(connection: &Connection, table: &str, name: &str) -> Result<
 
 /// Every run that is not over, newest first. Asked of the table and of an index: what only one of
 /// them knows is damaged.
-pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
+pub(super) fn unfinished(connection: &Connection) -> Result<RunListing, SqliteError> {
     let transaction = connection.unchecked_transaction()?;
     let sql = "SELECT number FROM run INDEXED BY run_unfinished WHERE ended_ms IS NULL";
     let mut select = transaction.prepare_cached(sql)?;
     let numbers = select.query_map([], |row| row.get::<_, i64>(0))?;
     let mut indexed = numbers.collect::<Result<BTreeSet<i64>, _>>()?;
-    let mut found = Runs::default();
+    let mut found = RunListing::default();
     let sql = "WHERE ended_ms IS NULL ORDER BY number DESC";
     StoredRun::scan(&transaction, sql, [], |stored| {
         match stored {
@@ -73,25 +77,25 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Runs, Fault> {
                 if indexed.remove(&stored.number) {
                     found.runs.push(stored.row);
                 } else {
-                    found.damaged.push(unlisted(stored.row.run_id));
+                    found.damaged.push(unknown_run(stored.row.run_id));
                 }
             }
             Err(damaged) => found.damaged.push(damaged),
         }
         true
     })?;
-    let lost = witness::lost(&transaction)?;
+    let lost = ack_log::lost(&transaction)?;
     // What is left of the index are runs whose rows are damaged, most of them named above.
     for number in indexed.into_iter().skip(found.damaged.len()) {
-        found.damaged.push(unlisted(format!("#{number}").into()));
+        found.damaged.push(unknown_run(format!("#{number}").into()));
     }
     found.damaged.extend(lost);
     Ok(found)
 }
 
 /// Some of the runs that ended first and may be forgotten.
-fn forgettable(connection: &Connection, retention: Retention) -> Result<Vec<i64>, Fault> {
-    let count = |sql: &str, parameter: i64| -> Result<i64, Fault> {
+fn prunable(connection: &Connection, retention: Retention) -> Result<Vec<i64>, SqliteError> {
+    let count = |sql: &str, parameter: i64| -> Result<i64, SqliteError> {
         Ok(connection.prepare_cached(sql)?.query_row([parameter], |row| row.get(0))?)
     };
     let old = retention.ended_before_ms.map_or(Ok(0), |before| {
@@ -117,7 +121,7 @@ pub(super) struct Damaged {
 }
 
 /// Every run that is not what was written.
-pub(super) fn damaged(connection: &Connection) -> Result<Vec<Damaged>, Fault> {
+pub(super) fn damaged(connection: &Connection) -> Result<Vec<Damaged>, SqliteError> {
     let sql = "SELECT number, run_id FROM run NOT INDEXED ORDER BY number DESC";
     let mut select = connection.prepare_cached(sql)?;
     let all = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -126,7 +130,7 @@ pub(super) fn damaged(connection: &Connection) -> Result<Vec<Damaged>, Fault> {
     for (number, name) in all {
         match check(connection, number) {
             Ok(()) => {}
-            Err(Fault::Refused(error)) => found.push(Damaged { number, name, error }),
+            Err(SqliteError::Refused(error)) => found.push(Damaged { number, name, error }),
             Err(fault) => return Err(fault),
         }
     }
@@ -134,7 +138,7 @@ pub(super) fn damaged(connection: &Connection) -> Result<Vec<Damaged>, Fault> {
 }
 
 /// Whether a run is what was written: its row, its journal and its plan.
-fn check(connection: &Connection, number: i64) -> Result<(), Fault> {
+fn check(connection: &Connection, number: i64) -> Result<(), SqliteError> {
     let mut found = None;
     StoredRun::scan(connection, "WHERE number = ?1", [number], |stored| {
         found = Some(stored);
@@ -148,11 +152,11 @@ fn check(connection: &Connection, number: i64) -> Result<(), Fault> {
 
 /// Forgets runs that are damaged, whether they are over or not, unless somebody has them; the answer is
 /// how many.
-pub(super) fn forget_damaged(
+pub(super) fn delete_damaged(
     connection: &Connection,
     found: &[Damaged],
     owners: &Owners,
-) -> Result<u64, Fault> {
+) -> Result<u64, SqliteError> {
     let sql = "SELECT owner FROM run WHERE number = ?1 AND run_id IS ?2";
     let mut forgotten = 0;
     for Damaged { number, name, .. } in found {
@@ -164,25 +168,25 @@ pub(super) fn forget_damaged(
         }
         connection.prepare_cached("DELETE FROM turn WHERE run = ?1")?.execute([number])?;
         connection.prepare_cached("DELETE FROM standing WHERE run = ?1")?.execute([number])?;
-        forget_one(connection, *number)?;
+        delete_run(connection, *number)?;
         forgotten += 1;
     }
-    forget_bundles(connection)?;
+    delete_unused_bundles(connection)?;
     Ok(forgotten)
 }
 
 /// Forgets some of the runs that may be forgotten; the answer is how many.
-pub(super) fn forget(connection: &Connection, retention: Retention) -> Result<u64, Fault> {
-    let ended = forgettable(connection, retention)?;
+pub(super) fn prune(connection: &Connection, retention: Retention) -> Result<u64, SqliteError> {
+    let ended = prunable(connection, retention)?;
     if ended.is_empty() {
         return Ok(0);
     }
-    ended.iter().try_for_each(|number| forget_one(connection, *number))?;
-    forget_bundles(connection)?;
+    ended.iter().try_for_each(|number| delete_run(connection, *number))?;
+    delete_unused_bundles(connection)?;
     Ok(ended.len() as u64)
 }
 
-fn forget_bundles(connection: &Connection) -> Result<(), Fault> {
+fn delete_unused_bundles(connection: &Connection) -> Result<(), SqliteError> {
     let sql = "DELETE FROM bundle WHERE hash NOT IN (SELECT bundle FROM run)";
     connection.prepare_cached(sql)?.execute([])?;
     // What was asked for with the first one.
@@ -190,10 +194,10 @@ fn forget_bundles(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-fn forget_one(connection: &Connection, run: i64) -> Result<(), Fault> {
+fn delete_run(connection: &Connection, run: i64) -> Result<(), SqliteError> {
     // What is forgotten is not left in pages that are free.
     connection.pragma_update(None, "secure_delete", true)?;
-    let run_sql = |sql: &str| -> Result<(), Fault> {
+    let run_sql = |sql: &str| -> Result<(), SqliteError> {
         connection.prepare_cached(sql)?.execute([run])?;
         Ok(())
     };
@@ -218,7 +222,7 @@ fn forget_one(connection: &Connection, run: i64) -> Result<(), Fault> {
 }
 
 /// What was counted of every tool.
-pub(super) fn tools(connection: &Connection) -> Result<Vec<ToolStats>, Fault> {
+pub(super) fn tool_stats(connection: &Connection) -> Result<Vec<ToolStats>, SqliteError> {
     let mut select = connection.prepare_cached("SELECT stats FROM tool ORDER BY id")?;
     let texts = select.query_map([], |row| row.get::<_, String>(0))?;
     let texts = texts.collect::<Result<Vec<_>, _>>()?;

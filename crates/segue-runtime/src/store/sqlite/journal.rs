@@ -12,14 +12,14 @@ use segue_core::run::{Entry, JOURNAL_FORMAT};
 use segue_core::value::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::desk::Desk;
-use super::fault::Fault;
+use super::ack_log;
+use super::append_batch::{NewRunRow, PackedRecord};
+use super::error::SqliteError;
 use super::owner::Owners;
 use super::pack::{Hash, Packed, Unpacker, compressed};
 use super::row::StoredRun;
-use super::turn::{Begins, PackedRecord};
-use super::witness;
-use crate::store::rules::{composition_ended, fence, is_over};
+use super::run_cache::RunCache;
+use crate::store::rules::{check_fence, composition_ended, is_final};
 use crate::store::{Lease, StoreError, TakeOver};
 
 /// What [`write_probe`] writes: more than a small run takes.
@@ -40,68 +40,80 @@ fn link(before: &Hash, seq: u64, bytes: &[u8]) -> Hash {
 }
 
 /// Begins a run, unless there is one of this name.
-pub(super) fn create(desk: &mut Desk, begins: &Begins, record: &PackedRecord) -> Result<(), Fault> {
+pub(super) fn create(
+    cache: &mut RunCache,
+    begins: &NewRunRow,
+    record: &PackedRecord,
+) -> Result<(), SqliteError> {
     let run_id = begins.row.run_id.clone();
-    if let Some(there) = StoredRun::indexed(&desk.connection, &run_id)? {
+    if let Some(there) = StoredRun::indexed(&cache.connection, &run_id)? {
         let (expected, actual) = (record.expected, there.row.length);
         return Err(StoreError::Fenced { run_id, expected, actual }.into());
     }
-    witness::is_lost(&desk.connection, &run_id)?;
-    let Begins { row, bundle } = begins;
+    ack_log::check_not_lost(&cache.connection, &run_id)?;
+    let NewRunRow { row, bundle } = begins;
     let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
-    fence(row, &lease, record.expected)?;
-    desk.keep_bundle(bundle)?;
+    check_fence(row, &lease, record.expected)?;
+    cache.write_bundle(bundle)?;
     let head = root(&row.run_id, &bundle.hash);
-    let number = StoredRun::next_number(&desk.connection)?;
+    let number = StoredRun::next_number(&cache.connection)?;
     let (row, bundle) = (row.clone(), bundle.hash);
     let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true, claim: None };
-    if is_over(record.status) {
+    if is_final(record.status) {
         // Its row is written once.
         stored.is_apart = false;
-        add_turn(&desk.connection, &mut stored, record)?;
-        desk.note_length(&stored);
-        end(desk, &mut stored, record);
-        return stored.insert(&desk.connection);
+        add_turn(&cache.connection, &mut stored, record)?;
+        cache.note_length(&stored);
+        end(cache, &mut stored, record);
+        return stored.insert(&cache.connection);
     }
-    stored.insert(&desk.connection)?;
-    add(desk, stored, record)
+    stored.insert(&cache.connection)?;
+    add(cache, stored, record)
 }
 
 /// Adds to a run that this lease still holds.
-pub(super) fn append(desk: &mut Desk, lease: &Lease, record: &PackedRecord) -> Result<(), Fault> {
-    let stored = desk.run(&lease.run_id)?;
-    if let Err(refused) = fence(&stored.row, lease, record.expected) {
-        desk.keep(stored);
+pub(super) fn append(
+    cache: &mut RunCache,
+    lease: &Lease,
+    record: &PackedRecord,
+) -> Result<(), SqliteError> {
+    let stored = cache.take_run(&lease.run_id)?;
+    if let Err(refused) = check_fence(&stored.row, lease, record.expected) {
+        cache.insert(stored);
         return Err(refused.into());
     }
-    add(desk, stored, record)
+    add(cache, stored, record)
 }
 
-fn add(desk: &mut Desk, mut stored: StoredRun, record: &PackedRecord) -> Result<(), Fault> {
-    add_turn(&desk.connection, &mut stored, record)?;
-    desk.note_length(&stored);
+fn add(
+    cache: &mut RunCache,
+    mut stored: StoredRun,
+    record: &PackedRecord,
+) -> Result<(), SqliteError> {
+    add_turn(&cache.connection, &mut stored, record)?;
+    cache.note_length(&stored);
     // None also for a run that was over, and is being taken back because a person wants it.
     let ended_before = stored.row.ended_ms.take();
     let came_further = record.settles && stored.claim.take().is_some();
-    if is_over(record.status) {
-        stored.settle(&desk.connection)?;
-        end(desk, &mut stored, record);
-        return stored.update(&desk.connection, ended_before);
+    if is_final(record.status) {
+        stored.settle(&cache.connection)?;
+        end(cache, &mut stored, record);
+        return stored.update(&cache.connection, ended_before);
     }
     if !stored.is_apart || came_further {
         stored.is_apart = true;
-        stored.update(&desk.connection, ended_before)?;
+        stored.update(&cache.connection, ended_before)?;
     }
-    desk.keep_unsettled(stored);
+    cache.insert_unsettled(stored);
     Ok(())
 }
 
 /// A run is over, and nobody's.
-fn end(desk: &mut Desk, stored: &mut StoredRun, record: &PackedRecord) {
+fn end(cache: &mut RunCache, stored: &mut StoredRun, record: &PackedRecord) {
     stored.row.ended_ms = Some(stored.row.updated_ms);
     stored.row.owner = None;
     stored.row.epoch += 1;
-    desk.count(composition_ended(&stored.row, record.stopped_by));
+    cache.count(composition_ended(&stored.row, record.stopped_by));
 }
 
 /// Writes what a turn adds, and remembers how the run stands then.
@@ -109,7 +121,7 @@ fn add_turn(
     connection: &Connection,
     stored: &mut StoredRun,
     record: &PackedRecord,
-) -> Result<(), Fault> {
+) -> Result<(), SqliteError> {
     let Packed { bytes, parts } = &record.entries;
     if record.count > 0 {
         let bytes = compressed(bytes);
@@ -127,7 +139,12 @@ fn add_turn(
     Ok(())
 }
 
-fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Result<(), Fault> {
+fn add_part(
+    connection: &Connection,
+    run: i64,
+    hash: &Hash,
+    bytes: &[u8],
+) -> Result<(), SqliteError> {
     let sql = "SELECT number FROM part WHERE hash = ?1";
     let there: Option<i64> =
         connection.prepare_cached(sql)?.query_row([hash], |row| row.get(0)).optional()?;
@@ -145,7 +162,7 @@ fn add_part(connection: &Connection, run: i64, hash: &Hash, bytes: &[u8]) -> Res
 
 /// Writes a value that no run has. It takes pages of its own, so a file or a disk that is full refuses
 /// it; its commit is synced like that of a turn.
-pub(super) fn write_probe(connection: &Connection) -> Result<(), Fault> {
+pub(super) fn write_probe(connection: &Connection) -> Result<(), SqliteError> {
     let sql = "INSERT OR REPLACE INTO part (hash, bytes) VALUES (zeroblob(32), zeroblob(?1))";
     connection.prepare_cached(sql)?.execute([PROBE_BYTES])?;
     Ok(())
@@ -153,7 +170,7 @@ pub(super) fn write_probe(connection: &Connection) -> Result<(), Fault> {
 
 /// Deletes it. In a transaction of its own: SQLite does not write pages that are free again when it
 /// commits.
-pub(super) fn delete_probe(connection: &Connection) -> Result<(), Fault> {
+pub(super) fn delete_probe(connection: &Connection) -> Result<(), SqliteError> {
     connection.prepare_cached("DELETE FROM part WHERE hash = zeroblob(32)")?.execute([])?;
     Ok(())
 }
@@ -163,20 +180,20 @@ const DIED_TWICE: &str =
     "two processes in a row died while they had it, and it came no further in between";
 
 /// Takes a run over. One that is set aside with that is written so.
-pub(super) fn take(
-    desk: &mut Desk,
+pub(super) fn acquire(
+    cache: &mut RunCache,
     run_id: &Arc<str>,
     how: TakeOver,
     (owners, me): (&Owners, &Arc<str>),
-) -> Result<Result<Lease, StoreError>, Fault> {
-    let mut stored = desk.look_at(run_id)?;
+) -> Result<Result<Lease, StoreError>, SqliteError> {
+    let mut stored = cache.peek_run(run_id)?;
     let run_id = run_id.clone();
     if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
         return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
     }
     let died = stored.row.owner.take();
     if let Some(owner) = &died
-        && how != TakeOver::Anyway
+        && how != TakeOver::Force
         && owners.is_alive(owner)
     {
         return Err(StoreError::Owned { run_id, owner: owner.clone() }.into());
@@ -193,9 +210,9 @@ pub(super) fn take(
         stored.row.owner = Some(me.clone());
     }
     stored.row.epoch += 1;
-    stored.update(&desk.connection, stored.row.ended_ms)?;
+    stored.update(&cache.connection, stored.row.ended_ms)?;
     let (epoch, set_aside) = (stored.row.epoch, stored.row.set_aside.clone());
-    desk.keep(stored);
+    cache.insert(stored);
     Ok(match set_aside {
         Some(reason) => Err(StoreError::SetAside { run_id, reason }),
         None => Ok(Lease { run_id, epoch }),
@@ -213,39 +230,39 @@ fn claim(stored: &mut StoredRun, has_died: bool) {
 }
 
 /// Gives every run of an owner back that is not over.
-pub(super) fn release_all(desk: &mut Desk, owner: &Arc<str>) -> Result<(), Fault> {
+pub(super) fn release_all(cache: &mut RunCache, owner: &Arc<str>) -> Result<(), SqliteError> {
     let sql = "SELECT run_id FROM run INDEXED BY run_unfinished
                WHERE ended_ms IS NULL AND owner = ?1";
     let runs = {
-        let mut select = desk.connection.prepare_cached(sql)?;
+        let mut select = cache.connection.prepare_cached(sql)?;
         let runs = select.query_map([owner], |row| row.get::<_, String>(0))?;
         runs.collect::<Result<Vec<_>, _>>()?
     };
     for run_id in runs {
-        let stored = desk.look_at(&run_id.into())?;
+        let stored = cache.peek_run(&run_id.into())?;
         let lease = Lease { run_id: stored.row.run_id.clone(), epoch: stored.row.epoch };
-        release(desk, &lease)?;
+        release(cache, &lease)?;
     }
     Ok(())
 }
 
 /// Gives a run back.
-pub(super) fn release(desk: &mut Desk, lease: &Lease) -> Result<(), Fault> {
-    let mut stored = desk.look_at(&lease.run_id)?;
-    fence(&stored.row, lease, stored.row.length)?;
+pub(super) fn release(cache: &mut RunCache, lease: &Lease) -> Result<(), SqliteError> {
+    let mut stored = cache.peek_run(&lease.run_id)?;
+    check_fence(&stored.row, lease, stored.row.length)?;
     stored.row.owner = None;
     stored.row.epoch += 1;
-    stored.update(&desk.connection, stored.row.ended_ms)?;
-    desk.keep(stored);
+    stored.update(&cache.connection, stored.row.ended_ms)?;
+    cache.insert(stored);
     Ok(())
 }
 
 /// The whole journal of a run, every turn held against its hash.
-pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Entry>, Fault> {
+pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Entry>, SqliteError> {
     // One view of the file for everything that is read.
     let transaction = connection.unchecked_transaction()?;
     let Some(stored) = StoredRun::find(&transaction, run_id)? else { return Ok(Vec::new()) };
-    let damaged = |seq: u64, what: String| -> Fault {
+    let damaged = |seq: u64, what: String| -> SqliteError {
         StoreError::Damaged { run_id: run_id.clone(), seq, what }.into()
     };
     let turns = turns(&transaction, &stored).map_err(|what| damaged(0, what))?;
@@ -322,13 +339,13 @@ mod tests {
     use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
-    use super::super::desk::Counts;
-    use super::super::history::forget;
+    use super::super::history::prune;
     use super::super::pack::hash;
     use super::super::row::signed;
+    use super::super::run_cache::Counts;
     use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
     use super::*;
-    use crate::store::{Record, Retention, RunRow};
+    use crate::store::{AppendRecord, Retention, RunRow};
 
     fn entry(seq: u64) -> Entry {
         let node = NodeId { frame: 0, position: 0 };
@@ -338,7 +355,7 @@ mod tests {
 
     fn record(seq: u64, status: RunStatus) -> PackedRecord {
         let entries = &[entry(seq), entry(seq + 1)];
-        PackedRecord::new(Record { expected: seq, entries, status, measured: &[] }, 1_000)
+        PackedRecord::new(AppendRecord { expected: seq, entries, status, measured: &[] }, 1_000)
     }
 
     /// A run with three entries, each a row by itself, as version 3 wrote it.
@@ -384,20 +401,20 @@ mod tests {
         let path = folder.path().join("runs.db");
         let row = write_version_3(&Connection::open(&path).unwrap());
         let connection = open_writer(&path, &SqliteOptions::default()).unwrap();
-        let mut desk = Desk::new(connection, Arc::<Counts>::default());
-        let length = |desk: &Desk| load(&desk.connection, &row.run_id).unwrap().len();
-        assert_eq!(length(&desk), 3);
-        let found = StoredRun::find(&desk.connection, &row.run_id).unwrap().unwrap();
+        let mut cache = RunCache::new(connection, Arc::<Counts>::default());
+        let length = |cache: &RunCache| load(&cache.connection, &row.run_id).unwrap().len();
+        assert_eq!(length(&cache), 3);
+        let found = StoredRun::find(&cache.connection, &row.run_id).unwrap().unwrap();
         assert_eq!(found.row, row);
         let lease = Lease { run_id: row.run_id.clone(), epoch: 1 };
         for (seq, status) in [(3, RunStatus::Running), (5, RunStatus::Success)] {
-            desk.transaction(|desk| append(desk, &lease, &record(seq, status))).unwrap();
-            assert_eq!(length(&desk) as u64, seq + 2);
+            cache.transaction(|cache| append(cache, &lease, &record(seq, status))).unwrap();
+            assert_eq!(length(&cache) as u64, seq + 2);
         }
         let all = Retention { keep_last: Some(0), ..Retention::default() };
-        assert_eq!(forget(&desk.connection, all).unwrap(), 1);
+        assert_eq!(prune(&cache.connection, all).unwrap(), 1);
         let left = "SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM standing)";
-        let left: i64 = desk.connection.query_row(left, [], |row| row.get(0)).unwrap();
+        let left: i64 = cache.connection.query_row(left, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);
     }
 }

@@ -5,19 +5,19 @@
 //! have connections of their own and wait for nobody. Nothing is believed because it is there: rows have checksums and entries are chained by their hashes, so
 //! a damaged run is named and set aside while the others go on.
 
-mod desk;
-mod fault;
+mod ack_log;
+mod append_batch;
+mod collections;
+mod commands;
+mod error;
 mod history;
 mod journal;
-mod old_slates;
+mod legacy_log;
 mod owner;
 mod pack;
 mod row;
+mod run_cache;
 mod schema;
-mod shelf;
-mod turn;
-mod witness;
-mod word;
 mod writer;
 
 use std::collections::VecDeque;
@@ -33,20 +33,21 @@ use segue_core::plan::bundle::unbundle;
 use segue_core::run::Entry;
 use tokio::sync::OnceCell;
 
-use super::private::make_file;
-use super::rules::begun;
+use super::private_files::make_file;
+use super::rules::new_row;
 use super::{
-    Expect, Item, Items, Lease, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelf, Shelves,
-    Store, StoreError, StoreFigures, TakeOver, ToolStats, Word,
+    AppendRecord, Collection, ItemPage, KeyValueStore, Lease, NewRun, PendingCommand, Precondition,
+    Retention, RunListing, RunQuery, RunRow, Store, StoreError, StoreFigures, StoredItem, TakeOver,
+    ToolStats,
 };
-use desk::{Counts, Desk};
-use fault::{BUSY, Fault};
+use append_batch::{AppendBatch, NewRunRow, PackedRecord, PlanBundle};
+use error::{BUSY, SqliteError};
 use owner::{Owner, Owners};
 use pack::{Hash, hash};
 use row::StoredRun;
-use schema::Checkpoint;
+use run_cache::{Counts, RunCache};
+use schema::CheckpointMode;
 pub use schema::SqliteOptions;
-use turn::{Begins, Bundle, PackedRecord, Turn};
 use writer::Writer;
 
 /// Plans that are kept at hand.
@@ -71,7 +72,7 @@ pub struct SqliteStore {
 #[derive(Clone)]
 struct KnownPlan {
     plan: Arc<Plan>,
-    bundle: Bundle,
+    bundle: PlanBundle,
 }
 
 /// Connections that nobody uses at the moment.
@@ -88,22 +89,22 @@ impl SqliteStore {
         let path = &std::fs::canonicalize(path).map_err(|error| StoreError::Unavailable {
             message: format!("`{}`: {error}", path.display()),
         })?;
-        let owners = Owners { folder: schema::beside(path, "-owners"), store: path.clone() };
+        let owners = Owners { folder: schema::sibling_path(path, "-owners"), store: path.clone() };
         let opening = owners.begin_opening();
         let (dead, acknowledged) = owners.dead();
-        let is_used = || owners.is_anybody_alive();
+        let is_used = || owners.has_live_owner();
         let connection = schema::open_newest(path, &options, acknowledged.commit, is_used)?;
         let counts = Arc::<Counts>::default();
-        let mut desk = Desk::new(connection, counts.clone());
-        old_slates::drain(&mut desk, path, &owners)?;
-        witness::compare(&mut desk, &acknowledged)?;
+        let mut cache = RunCache::new(connection, counts.clone());
+        legacy_log::drain(&mut cache, path, &owners)?;
+        ack_log::compare(&mut cache, &acknowledged)?;
         // As long as it stands in the log alone it may be damaged there, and needs its witness.
-        if matches!(schema::checkpoint(&desk.connection, Checkpoint::Truncate), Ok(true)) {
+        if matches!(schema::checkpoint(&cache.connection, CheckpointMode::Truncate), Ok(true)) {
             dead.iter().for_each(|file| drop(std::fs::remove_file(file)));
         }
         drop(opening);
         Ok(SqliteStore {
-            writer: Writer::start(desk, schema::open_merger(path)?, path, &options)?,
+            writer: Writer::start(cache, schema::open_merger(path)?, path, &options)?,
             readers: Arc::new(Readers { path: path.to_owned(), free: Mutex::default() }),
             options,
             owners,
@@ -124,7 +125,7 @@ impl SqliteStore {
     async fn owner(&self) -> Result<&Arc<str>, StoreError> {
         let register = || async {
             let owner = self.owners.register()?;
-            self.writer.be_witnessed(owner.witness.clone());
+            self.writer.set_ack_log(owner.witness.clone());
             Ok::<_, StoreError>(owner)
         };
         Ok(&self.owner.get_or_try_init(register).await?.name)
@@ -133,7 +134,7 @@ impl SqliteStore {
     /// Has something written, and waits until it is durable.
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut RunCache) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.owner().await?;
         self.writer.write(work).await
@@ -141,11 +142,11 @@ impl SqliteStore {
 
     async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = self.readers.clone();
         let read = tokio::task::spawn_blocking(move || readers.with(work)).await;
-        let gone = |_| Fault::Unavailable("the reader was stopped".to_owned());
+        let gone = |_| SqliteError::Unavailable("the reader was stopped".to_owned());
         Ok(read.map_err(gone).flatten()?)
     }
 
@@ -155,7 +156,7 @@ impl SqliteStore {
             return known;
         }
         let text: Arc<str> = plan.bundle().into();
-        let bundle = Bundle { hash: hash(text.as_bytes()), text };
+        let bundle = PlanBundle { hash: hash(text.as_bytes()), text };
         self.know_plan(KnownPlan { plan: plan.clone(), bundle })
     }
 
@@ -178,7 +179,7 @@ impl SqliteStore {
     }
 
     /// Packs a turn, and counts the calls that ended in it.
-    fn packed(&self, record: Record<'_>) -> PackedRecord {
+    fn packed(&self, record: AppendRecord<'_>) -> PackedRecord {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.counts.add(record.measured);
         let packed = PackedRecord::new(record, self.options.value_bytes_max);
@@ -191,7 +192,10 @@ impl SqliteStore {
 }
 
 impl Readers {
-    fn with<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, SqliteError>,
+    ) -> Result<T, SqliteError> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match free {
             Some(connection) => connection,
@@ -208,27 +212,27 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.get().filter(|_| self.has_runs.load(Ordering::Relaxed)) {
             let me = owner.name.clone();
-            self.writer.post(move |desk| journal::release_all(desk, &me));
+            self.writer.post(move |cache| journal::release_all(cache, &me));
         }
     }
 }
 
 #[async_trait]
 impl Store for SqliteStore {
-    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
-        let row = begun(&run, &record, self.owner().await?);
+    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
+        let row = new_row(&run, &record, self.owner().await?);
         let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
         let KnownPlan { bundle, .. } = self.bundle(run.plan);
-        let begins = Some(Begins { row, bundle });
-        let turn = Turn { lease: lease.clone(), begins, record: self.packed(record) };
-        self.writer.write_turn(turn).await?;
+        let begins = Some(NewRunRow { row, bundle });
+        let turn = AppendBatch { lease: lease.clone(), begins, record: self.packed(record) };
+        self.writer.write_batch(turn).await?;
         self.has_runs.store(true, Ordering::Relaxed);
         Ok(lease)
     }
 
-    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
-        let turn = Turn { lease: lease.clone(), begins: None, record: self.packed(record) };
-        self.writer.write_turn(turn).await
+    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
+        let turn = AppendBatch { lease: lease.clone(), begins: None, record: self.packed(record) };
+        self.writer.write_batch(turn).await
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
@@ -245,18 +249,19 @@ impl Store for SqliteStore {
         let id = run_id.clone();
         let text = self.read(move |connection| bundle_text(connection, &id, &name)).await?;
         let plan = unbundle(&text, limits)
-            .map_err(|reason| StoreError::Planless { run_id: run_id.clone(), reason })?;
-        let bundle = Bundle { hash: name, text: text.into() };
+            .map_err(|reason| StoreError::PlanUnavailable { run_id: run_id.clone(), reason })?;
+        let bundle = PlanBundle { hash: name, text: text.into() };
         Ok(self.know_plan(KnownPlan { plan, bundle }).plan)
     }
 
-    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
         let me = self.owner().await?.clone();
         let (run_id, owners) = (run_id.clone(), self.owners.clone());
-        let take = move |desk: &mut Desk| journal::take(desk, &run_id, how, (&owners, &me));
+        let take =
+            move |cache: &mut RunCache| journal::acquire(cache, &run_id, how, (&owners, &me));
         match self.write(take).await {
             Err(StoreError::Unavailable { message }) if message == BUSY => {
-                Err(StoreError::Unavailable { message: self.owners.who_is_in_the_way() })
+                Err(StoreError::Unavailable { message: self.owners.describe_holders() })
             }
             taken => {
                 self.has_runs.store(true, Ordering::Relaxed);
@@ -267,12 +272,12 @@ impl Store for SqliteStore {
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(move |desk| journal::release(desk, &lease)).await
+        self.write(move |cache| journal::release(cache, &lease)).await
     }
 
     async fn release_all(&self) -> Result<(), StoreError> {
         let me = self.owner().await?.clone();
-        self.write(move |desk| journal::release_all(desk, &me)).await
+        self.write(move |cache| journal::release_all(cache, &me)).await
     }
 
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
@@ -281,44 +286,44 @@ impl Store for SqliteStore {
         Ok(self.read(find).await?.map(|stored| stored.row))
     }
 
-    async fn is_left(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+    async fn is_abandoned(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
         let owner = self.run(run_id).await?.and_then(|row| row.owner);
         Ok(owner.is_none_or(|owner| !self.owners.is_alive(&owner)))
     }
 
-    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         let query = query.clone();
         self.read(move |connection| history::runs(connection, &query)).await
     }
 
-    async fn unfinished(&self) -> Result<Runs, StoreError> {
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
         self.read(history::unfinished).await
     }
 
-    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
         let (run_id, text) = (run_id.clone(), text.clone());
-        self.write(move |desk| word::leave(&desk.connection, &run_id, &text)).await
+        self.write(move |cache| commands::insert(&cache.connection, &run_id, &text)).await
     }
 
-    async fn words(&self) -> Result<Vec<Word>, StoreError> {
-        self.read(word::all).await
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        self.read(commands::list).await
     }
 
-    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.write(move |desk| word::take(&desk.connection, number)).await
+    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
+        self.write(move |cache| commands::delete(&cache.connection, number)).await
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {
-        self.writer.write(|desk| journal::write_probe(&desk.connection)).await?;
-        self.writer.write(|desk| journal::delete_probe(&desk.connection)).await
+        self.writer.write(|cache| journal::write_probe(&cache.connection)).await?;
+        self.writer.write(|cache| journal::delete_probe(&cache.connection)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         loop {
-            let forget = move |desk: &mut Desk| {
-                desk.forget();
-                history::forget(&desk.connection, retention)
+            let forget = move |cache: &mut RunCache| {
+                cache.clear();
+                history::prune(&cache.connection, retention)
             };
             match self.write(forget).await? {
                 0 => break,
@@ -331,25 +336,25 @@ impl Store for SqliteStore {
         Ok(forgotten)
     }
 
-    async fn damaged(&self) -> Result<Vec<StoreError>, StoreError> {
+    async fn list_damaged(&self) -> Result<Vec<StoreError>, StoreError> {
         let found = self.read(history::damaged).await?;
-        let lost = self.read(witness::lost).await?;
+        let lost = self.read(ack_log::lost).await?;
         Ok(found.into_iter().map(|found| found.error).chain(lost).collect())
     }
 
-    async fn forget_damaged(&self) -> Result<u64, StoreError> {
-        let mut forgotten = self.write(|desk| witness::forget_lost(&desk.connection)).await?;
-        let _ = std::fs::remove_file(schema::beside(&self.readers.path, "-wal-damaged"));
+    async fn delete_damaged(&self) -> Result<u64, StoreError> {
+        let mut forgotten = self.write(|cache| ack_log::clear_lost(&cache.connection)).await?;
+        let _ = std::fs::remove_file(schema::sibling_path(&self.readers.path, "-wal-damaged"));
         if !self.read(history::damaged).await?.is_empty() {
             // A run that only an index has lost is whole, and stays. And nothing can be taken out of an
             // index that does not have it.
-            let mend = |desk: &mut Desk| Ok(desk.connection.execute_batch("REINDEX")?);
+            let mend = |cache: &mut RunCache| Ok(cache.connection.execute_batch("REINDEX")?);
             self.write(mend).await?;
             let found = self.read(history::damaged).await?;
             let owners = self.owners.clone();
-            let forget = move |desk: &mut Desk| {
-                desk.forget();
-                history::forget_damaged(&desk.connection, &found, &owners)
+            let forget = move |cache: &mut RunCache| {
+                cache.clear();
+                history::delete_damaged(&cache.connection, &found, &owners)
             };
             forgotten += self.write(forget).await?;
             self.shrink().await;
@@ -357,19 +362,19 @@ impl Store for SqliteStore {
         Ok(forgotten)
     }
 
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
-        let mut tools = self.read(history::tools).await?;
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
+        let mut tools = self.read(history::tool_stats).await?;
         self.counts.merge_into(&mut tools);
         Ok(tools)
     }
 
-    fn shelves(&self) -> &dyn Shelves {
+    fn key_value(&self) -> &dyn KeyValueStore {
         self
     }
 
     fn figures(&self) -> StoreFigures {
         let path = &self.readers.path;
-        let files = ["", "-wal", "-shm"].map(|suffix| schema::beside(path, suffix));
+        let files = ["", "-wal", "-shm"].map(|suffix| schema::sibling_path(path, suffix));
         let sizes = files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len()));
         StoreFigures {
             appends: self.appends.load(Ordering::Relaxed),
@@ -380,43 +385,64 @@ impl Store for SqliteStore {
 }
 
 #[async_trait]
-impl Shelves for SqliteStore {
-    async fn keep(&self, shelf: Shelf, item: &Item, expect: Expect) -> Result<u64, StoreError> {
-        let item = item.clone();
-        self.write(move |desk| shelf::keep(&desk.connection, shelf, &item, expect)).await
-    }
-
-    async fn kept(&self, shelf: Shelf, key: &Arc<str>) -> Result<Option<Item>, StoreError> {
-        let key = key.clone();
-        self.read(move |connection| shelf::kept(connection, shelf, &key)).await
-    }
-
-    async fn page(
+impl KeyValueStore for SqliteStore {
+    async fn put(
         &self,
-        shelf: Shelf,
+        collection: Collection,
+        item: &StoredItem,
+        expect: Precondition,
+    ) -> Result<u64, StoreError> {
+        let item = item.clone();
+        self.write(move |cache| collections::put(&cache.connection, collection, &item, expect))
+            .await
+    }
+
+    async fn get(
+        &self,
+        collection: Collection,
+        key: &Arc<str>,
+    ) -> Result<Option<StoredItem>, StoreError> {
+        let key = key.clone();
+        self.read(move |connection| collections::get(connection, collection, &key)).await
+    }
+
+    async fn list(
+        &self,
+        collection: Collection,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Items, StoreError> {
-        self.read(move |connection| shelf::page(connection, shelf, after, limit)).await
+    ) -> Result<ItemPage, StoreError> {
+        self.read(move |connection| collections::list(connection, collection, after, limit)).await
     }
 
-    async fn discard(&self, shelf: Shelf, key: &Arc<str>) -> Result<bool, StoreError> {
+    async fn delete(&self, collection: Collection, key: &Arc<str>) -> Result<bool, StoreError> {
         let key = key.clone();
-        self.write(move |desk| shelf::discard(&desk.connection, shelf, &key)).await
+        self.write(move |cache| collections::delete(&cache.connection, collection, &key)).await
     }
 
-    async fn clear(&self, shelf: Shelf, before_ms: u64) -> Result<u64, StoreError> {
-        self.write(move |desk| shelf::clear(&desk.connection, shelf, before_ms)).await
+    async fn delete_before(
+        &self,
+        collection: Collection,
+        before_ms: u64,
+    ) -> Result<u64, StoreError> {
+        self.write(move |cache| {
+            collections::delete_before(&cache.connection, collection, before_ms)
+        })
+        .await
     }
 }
 
-fn bundle_of(connection: &Connection, run_id: &Arc<str>) -> Result<Hash, Fault> {
+fn bundle_of(connection: &Connection, run_id: &Arc<str>) -> Result<Hash, SqliteError> {
     let stored = StoredRun::find(connection, run_id)?;
     let unknown = || StoreError::Unknown { run_id: run_id.clone() };
     Ok(stored.ok_or_else(unknown)?.bundle)
 }
 
-fn bundle_text(connection: &Connection, run_id: &Arc<str>, name: &Hash) -> Result<String, Fault> {
+fn bundle_text(
+    connection: &Connection,
+    run_id: &Arc<str>,
+    name: &Hash,
+) -> Result<String, SqliteError> {
     let mut select = connection.prepare_cached("SELECT text FROM bundle WHERE hash = ?1")?;
     let text: Option<String> = select.query_row([name], |row| row.get(0)).optional()?;
     let text = text.filter(|text| hash(text.as_bytes()) == *name);

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::fault::Fault;
-use super::witness::{Acknowledged, Witness};
-use crate::store::private::make_folder;
+use super::ack_log::{AckLog, Acknowledged};
+use super::error::SqliteError;
+use crate::store::private_files::make_folder;
 
 /// Held while a store is opened: SQLite has no order for several who make a file at the same time.
 const OPENING: &str = ".opening";
@@ -35,19 +35,19 @@ pub(super) struct Owners {
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) name: Arc<str>,
-    pub(super) witness: Arc<Witness>,
+    pub(super) witness: Arc<AckLog>,
     path: PathBuf,
     /// Locked as long as it is open.
     _file: File,
 }
 
 impl Owners {
-    fn fault(&self, error: &io::Error) -> Fault {
-        Fault::Unavailable(format!("`{}`: {error}", self.folder.display()))
+    fn fault(&self, error: &io::Error) -> SqliteError {
+        SqliteError::Unavailable(format!("`{}`: {error}", self.folder.display()))
     }
 
     /// A new owner. Its file gets its name when it is locked, so that nobody takes it for a dead one's.
-    pub(super) fn register(&self) -> Result<Owner, Fault> {
+    pub(super) fn register(&self) -> Result<Owner, SqliteError> {
         let name: Arc<str> = format!("{}-{}", std::process::id(), Uuid::now_v7()).into();
         let path = self.folder.join(&*name);
         let make = || -> io::Result<Owner> {
@@ -55,7 +55,7 @@ impl Owners {
             let unnamed = self.folder.join(format!(".{name}"));
             let file = OpenOptions::new().write(true).create_new(true).open(&unnamed)?;
             file.lock()?;
-            let witness = Arc::new(Witness::new(file.try_clone()?));
+            let witness = Arc::new(AckLog::new(file.try_clone()?));
             std::fs::rename(unnamed, &path)?;
             Ok(Owner { name: name.clone(), witness, path: path.clone(), _file: file })
         };
@@ -102,7 +102,7 @@ impl Owners {
     }
 
     /// Says which processes may hold the lock of the file, and what to do.
-    pub(super) fn who_is_in_the_way(&self) -> String {
+    pub(super) fn describe_holders(&self) -> String {
         let pids = self.alive().filter_map(|name| Some(name.split_once('-')?.0.to_owned()));
         let me = std::process::id().to_string();
         let pids: Vec<String> = pids.filter(|pid| *pid != me).collect();
@@ -114,7 +114,7 @@ impl Owners {
     }
 
     /// Whether somebody has the store open to write.
-    pub(super) fn is_anybody_alive(&self) -> bool {
+    pub(super) fn has_live_owner(&self) -> bool {
         self.alive().next().is_some()
     }
 

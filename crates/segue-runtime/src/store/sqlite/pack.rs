@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
-use segue_core::compile::document::{Node, NodeKind, read_own_json};
+use segue_core::compile::document::{Node, NodeKind, read_trusted_json};
 use segue_core::value::Value;
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -301,7 +301,7 @@ impl<F: FnMut(&Hash) -> Result<Vec<u8>, String>> Unpacker<F> {
         let packed = expanded(stored)?;
         let text = std::str::from_utf8(&packed).map_err(|error| error.to_string())?;
         let (places, text) = places(text)?;
-        let root = read_own_json(text).map_err(|finding| finding.message)?;
+        let root = read_trusted_json(text).map_err(|finding| finding.message)?;
         if places.is_empty() {
             return Ok(root.to_value());
         }

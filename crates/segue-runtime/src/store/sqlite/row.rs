@@ -13,9 +13,9 @@ use segue_core::access::Caller;
 use segue_core::view::RunStatus;
 use sha2::{Digest as _, Sha256};
 
-use super::fault::Fault;
+use super::ack_log;
+use super::error::SqliteError;
 use super::pack::Hash;
-use super::witness;
 use crate::store::{RunRow, StoreError};
 
 /// A run, from its row and from how it stands.
@@ -96,7 +96,7 @@ impl StoredRun {
         sha.finalize().into()
     }
 
-    fn standing_checksum(&self) -> ShortSum {
+    fn status_checksum(&self) -> ShortSum {
         let mut sha = Sha256::new_with_prefix(self.head);
         for number in [self.number, self.last] {
             sha.update(number.to_le_bytes());
@@ -119,7 +119,7 @@ impl StoredRun {
             seq,
             what,
         };
-        let read = StoredRun::columns(from).and_then(|stored| stored.standing(from));
+        let read = StoredRun::columns(from).and_then(|stored| stored.read_status(from));
         let stored =
             read.map_err(|what| damaged(0, format!("its row cannot be trusted: {what}")))?;
         if stored.head == LOST {
@@ -156,7 +156,7 @@ impl StoredRun {
     }
 
     /// The same run as it stands now.
-    fn standing(mut self, from: &Row<'_>) -> Result<StoredRun, String> {
+    fn read_status(mut self, from: &Row<'_>) -> Result<StoredRun, String> {
         let found: Option<String> = get(from, 15)?;
         if found.is_some() != self.is_apart {
             return Err("how it stands is missing, or written twice".to_owned());
@@ -167,7 +167,7 @@ impl StoredRun {
         self.row.length = unsigned(get(from, 17)?)?;
         self.head = get(from, 18)?;
         self.last = get(from, 19)?;
-        if self.standing_checksum() != get::<ShortSum>(from, 20)? {
+        if self.status_checksum() != get::<ShortSum>(from, 20)? {
             return Err("the checksum of how it stands does not fit".to_owned());
         }
         Ok(self)
@@ -177,7 +177,7 @@ impl StoredRun {
     pub(super) fn indexed(
         connection: &Connection,
         run_id: &str,
-    ) -> Result<Option<StoredRun>, Fault> {
+    ) -> Result<Option<StoredRun>, SqliteError> {
         let sql = format!("SELECT {COLUMNS} FROM run {STANDING} WHERE run_id = ?1");
         let mut statement = connection.prepare_cached(&sql)?;
         let found = statement.query_row([run_id], |row| Ok(StoredRun::read(row))).optional()?;
@@ -189,7 +189,7 @@ impl StoredRun {
     pub(super) fn find(
         connection: &Connection,
         run_id: &Arc<str>,
-    ) -> Result<Option<StoredRun>, Fault> {
+    ) -> Result<Option<StoredRun>, SqliteError> {
         if let Some(found) = StoredRun::indexed(connection, run_id)? {
             return Ok(Some(found));
         }
@@ -199,8 +199,8 @@ impl StoredRun {
             false
         })?;
         match found {
-            None => witness::is_lost(connection, run_id).map(|()| None),
-            Some(_) => Err(unlisted(run_id.clone()).into()),
+            None => ack_log::check_not_lost(connection, run_id).map(|()| None),
+            Some(_) => Err(unknown_run(run_id.clone()).into()),
         }
     }
 
@@ -211,7 +211,7 @@ impl StoredRun {
         sql: &str,
         parameters: impl rusqlite::Params,
         mut each: impl FnMut(Result<StoredRun, StoreError>) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteError> {
         let sql = format!("SELECT {COLUMNS} FROM run NOT INDEXED {STANDING} {sql}");
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(parameters)?;
@@ -224,13 +224,13 @@ impl StoredRun {
     }
 
     /// The number of the next run.
-    pub(super) fn next_number(connection: &Connection) -> Result<i64, Fault> {
+    pub(super) fn next_number(connection: &Connection) -> Result<i64, SqliteError> {
         let sql = "SELECT coalesce(max(number), 0) + 1 FROM run";
         Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
     }
 
     /// Adds the row.
-    pub(super) fn insert(&self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn insert(&self, connection: &Connection) -> Result<(), SqliteError> {
         let sql = "INSERT INTO run (number, run_id, name, status, plan_hash, bundle, started_ms,
                        updated_ms, ended_ms, length, head, owner, epoch, checksum, last,
                        principal, toolset)
@@ -265,7 +265,7 @@ impl StoredRun {
         &self,
         connection: &Connection,
         ended_before: Option<u64>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SqliteError> {
         let sql = "UPDATE run SET status = ?2, updated_ms = ?3, length = ?4, head = ?5, owner = ?6,
                        epoch = ?7, checksum = ?8, last = ?9, claims = ?10, claimed_length = ?11,
                        set_aside = ?12
@@ -294,7 +294,7 @@ impl StoredRun {
     }
 
     /// Writes how a run that stands apart stands now.
-    pub(super) fn stand(&self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn update_status(&self, connection: &Connection) -> Result<(), SqliteError> {
         let sql = "INSERT OR REPLACE INTO standing
                        (run, status, updated_ms, length, hash, last, checksum)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -306,23 +306,23 @@ impl StoredRun {
             signed(row.length),
             self.head,
             self.last,
-            self.standing_checksum(),
+            self.status_checksum(),
         ])?;
         Ok(())
     }
 
     /// Marks a run whose last entries are lost. Whoever reads it is told.
-    pub(super) fn lose(mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn mark_lost(mut self, connection: &Connection) -> Result<(), SqliteError> {
         self.head = LOST;
         if self.is_apart {
-            self.stand(connection)
+            self.update_status(connection)
         } else {
             self.update(connection, self.row.ended_ms)
         }
     }
 
     /// From now on it stands in its row.
-    pub(super) fn settle(&mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(super) fn settle(&mut self, connection: &Connection) -> Result<(), SqliteError> {
         let sql = "DELETE FROM standing WHERE run = ?1";
         connection.prepare_cached(sql)?.execute([self.number])?;
         self.is_apart = false;
@@ -331,7 +331,7 @@ impl StoredRun {
 }
 
 /// A run that the table and its indexes do not agree about.
-pub(super) fn unlisted(run_id: Arc<str>) -> StoreError {
+pub(super) fn unknown_run(run_id: Arc<str>) -> StoreError {
     let what = "the table of runs and its index do not agree".to_owned();
     StoreError::Damaged { run_id, seq: 0, what }
 }

@@ -9,9 +9,9 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::{Fault, broken};
-use super::witness;
-use crate::store::private::make_file;
+use super::ack_log;
+use super::error::{SqliteError, broken};
+use crate::store::private_files::make_file;
 
 /// How long another process may hold the file. Runs try again for longer; a person is told.
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(4);
@@ -206,7 +206,7 @@ impl Default for SqliteOptions {
 }
 
 /// The connection that writes. Makes the file when there is none, and brings its tables up to date.
-pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connection, Fault> {
+pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connection, SqliteError> {
     make_file(path);
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
@@ -230,7 +230,7 @@ pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connec
 }
 
 /// The connection that moves what is in the log into the file.
-pub(super) fn open_merger(path: &Path) -> Result<Connection, Fault> {
+pub(super) fn open_merger(path: &Path) -> Result<Connection, SqliteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -240,7 +240,7 @@ pub(super) fn open_merger(path: &Path) -> Result<Connection, Fault> {
 
 /// How the log is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Checkpoint {
+pub(super) enum CheckpointMode {
     /// As far as nobody has to wait.
     Passive,
     /// All of it, and the log is empty then, if nobody is in the way at this moment.
@@ -248,10 +248,13 @@ pub(super) enum Checkpoint {
 }
 
 /// Moves what is in the log into the file; the answer is whether all of it is there.
-pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, Fault> {
+pub(super) fn checkpoint(
+    connection: &Connection,
+    how: CheckpointMode,
+) -> Result<bool, SqliteError> {
     let sql = match how {
-        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
-        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+        CheckpointMode::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        CheckpointMode::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
     };
     connection.busy_timeout(Duration::ZERO)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -269,19 +272,19 @@ pub(super) fn open_newest(
     options: &SqliteOptions,
     acknowledged: u64,
     is_used: impl Fn() -> bool,
-) -> Result<Connection, Fault> {
+) -> Result<Connection, SqliteError> {
     let connection = open_writer(path, options)?;
-    let there = witness::commits(&connection)?;
+    let there = ack_log::commits(&connection)?;
     if there >= acknowledged || is_used() || commits_in_file(path).is_none_or(|file| file <= there)
     {
         return Ok(connection);
     }
     drop(connection);
     let aside = || -> std::io::Result<()> {
-        std::fs::rename(beside(path, "-wal"), beside(path, "-wal-damaged"))?;
-        std::fs::remove_file(beside(path, "-shm"))
+        std::fs::rename(sibling_path(path, "-wal"), sibling_path(path, "-wal-damaged"))?;
+        std::fs::remove_file(sibling_path(path, "-shm"))
     };
-    aside().map_err(|error| Fault::Unavailable(error.to_string()))?;
+    aside().map_err(|error| SqliteError::Unavailable(error.to_string()))?;
     open_writer(path, options)
 }
 
@@ -290,11 +293,11 @@ fn commits_in_file(path: &Path) -> Option<u64> {
     const NAME: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
     let uri = format!("file:{}?immutable=1", utf8_percent_encode(path.to_str()?, NAME));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    witness::commits(&Connection::open_with_flags(uri, flags).ok()?).ok()
+    ack_log::commits(&Connection::open_with_flags(uri, flags).ok()?).ok()
 }
 
 /// A connection that only reads.
-pub(super) fn open_reader(path: &Path) -> Result<Connection, Fault> {
+pub(super) fn open_reader(path: &Path) -> Result<Connection, SqliteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_WAIT)?;
@@ -307,7 +310,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Fault> {
 
 /// Statements are prepared once. Without the guarantee SQLite plans some of them anew for every
 /// value that they are given, because of the indexes that are partial.
-fn prepare_once(connection: &Connection) -> Result<(), Fault> {
+fn prepare_once(connection: &Connection) -> Result<(), SqliteError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
@@ -315,7 +318,7 @@ fn prepare_once(connection: &Connection) -> Result<(), Fault> {
 
 /// Gives space back to the disk when half of the file and more is free, else it is kept for what
 /// comes. Everybody who writes waits meanwhile. What was forgotten is not in the log either then.
-pub(super) fn shrink(path: &Path) -> Result<(), Fault> {
+pub(super) fn shrink(path: &Path) -> Result<(), SqliteError> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
     let pages = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
@@ -323,18 +326,18 @@ pub(super) fn shrink(path: &Path) -> Result<(), Fault> {
     if free >= PAGES_FREE_MIN && free >= all / 2 {
         connection.execute_batch("VACUUM")?;
     }
-    let log = beside(path, "-wal");
+    let log = sibling_path(path, "-wal");
     let length = std::fs::metadata(&log).map_or(0, |known| known.len());
     connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
     if length >= log_bytes(&connection)? {
         // Somebody writes a lot.
-        lengthen_log(&connection, path)?;
+        preallocate_log(&connection, path)?;
     }
     Ok(())
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), Fault> {
-    let version = |connection: &Connection| -> Result<usize, Fault> {
+fn migrate(connection: &mut Connection) -> Result<(), SqliteError> {
+    let version = |connection: &Connection| -> Result<usize, SqliteError> {
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         usize::try_from(version).map_err(|_| broken(format!("version {version} is no version")))
     };
@@ -361,7 +364,7 @@ fn migrate(connection: &mut Connection) -> Result<(), Fault> {
 }
 
 /// Whether a file without a version has nothing of anybody else in it. Checkpoints may be there.
-fn is_ours(connection: &Connection) -> Result<bool, Fault> {
+fn is_ours(connection: &Connection) -> Result<bool, SqliteError> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'checkpoint%'
                AND tbl_name NOT LIKE 'checkpoint%'";
     let others: i64 = connection.query_row(sql, [], |row| row.get(0))?;
@@ -369,31 +372,31 @@ fn is_ours(connection: &Connection) -> Result<bool, Fault> {
 }
 
 /// The name of a file beside the store's.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
 /// How long the log gets.
-fn log_bytes(connection: &Connection) -> Result<u64, Fault> {
+fn log_bytes(connection: &Connection) -> Result<u64, SqliteError> {
     let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     Ok(u64::from(page + 24) * u64::from(LOG_PAGES))
 }
 
 /// Makes the log as long as it will get, while nobody else writes. A sync of bytes in the middle of
 /// a file is several times faster than one that also makes the file longer.
-pub(super) fn lengthen_log(connection: &Connection, path: &Path) -> Result<(), Fault> {
+pub(super) fn preallocate_log(connection: &Connection, path: &Path) -> Result<(), SqliteError> {
     let wanted = log_bytes(connection)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let done = fill_up(&beside(path, "-wal"), wanted);
+    let done = preallocate(&sibling_path(path, "-wal"), wanted);
     connection.execute_batch("ROLLBACK")?;
-    done.map_err(|error| Fault::Unavailable(error.to_string()))
+    done.map_err(|error| SqliteError::Unavailable(error.to_string()))
 }
 
 /// Zeros behind the end mean nothing to SQLite: it reads the log up to the first frame that does
 /// not fit.
-fn fill_up(log: &Path, wanted: u64) -> std::io::Result<()> {
+fn preallocate(log: &Path, wanted: u64) -> std::io::Result<()> {
     let mut file = OpenOptions::new().append(false).write(true).open(log)?;
     let length = file.seek(SeekFrom::End(0))?;
     if length < wanted {

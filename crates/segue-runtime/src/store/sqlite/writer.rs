@@ -17,47 +17,49 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::desk::Desk;
-use super::fault::Fault;
-use super::schema::{Checkpoint, SqliteOptions, checkpoint, lengthen_log};
-use super::turn::Turn;
-use super::witness::Witness;
+use super::ack_log::AckLog;
+use super::append_batch::AppendBatch;
+use super::error::SqliteError;
+use super::run_cache::RunCache;
+use super::schema::{CheckpointMode, SqliteOptions, checkpoint, preallocate_log};
 use crate::store::{StoreError, StoreFigures};
 
 /// Requests that are written together at most, so that the first one does not wait for ever.
 const TOGETHER_MAX: usize = 1_024;
 
 /// The log is merged into the file so long after a commit, or after so many of them.
-const CHECKPOINTS_APART: Duration = Duration::from_secs(1);
-const COMMITS_APART: u64 = 1_000;
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+const CHECKPOINT_COMMITS: u64 = 1_000;
 
 /// Something to write, and somebody who waits for it.
 trait Request: Send {
     /// Writes it. May be called again after a transaction that failed.
-    fn write(&mut self, desk: &mut Desk) -> Result<(), Fault>;
+    fn write(&mut self, cache: &mut RunCache) -> Result<(), SqliteError>;
     /// Says that it is durable, or why not.
     fn answer(self: Box<Self>, result: Result<(), StoreError>);
 }
 
-struct Waiting<F, T> {
+struct QueuedWrite<F, T> {
     work: F,
     done: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnMut(&mut Desk) -> Result<T, Fault> + Send> Request for Waiting<F, T> {
-    fn write(&mut self, desk: &mut Desk) -> Result<(), Fault> {
-        self.done = Some(match (self.work)(desk) {
+impl<T: Send, F: FnMut(&mut RunCache) -> Result<T, SqliteError> + Send> Request
+    for QueuedWrite<F, T>
+{
+    fn write(&mut self, cache: &mut RunCache) -> Result<(), SqliteError> {
+        self.done = Some(match (self.work)(cache) {
             Ok(value) => Ok(value),
             // It has changed nothing, so the others in the transaction go on.
-            Err(Fault::Refused(error)) => Err(error),
+            Err(SqliteError::Refused(error)) => Err(error),
             Err(fault) => return Err(fault),
         });
         Ok(())
     }
 
     fn answer(self: Box<Self>, result: Result<(), StoreError>) {
-        let Waiting { done, reply, .. } = *self;
+        let QueuedWrite { done, reply, .. } = *self;
         let done = result.and_then(|()| done.expect("what was committed was written before"));
         // Whoever asked may have gone; it is written nevertheless.
         let _ = reply.send(done);
@@ -83,9 +85,9 @@ struct Shared {
     /// Tells the thread that merges the log that there is something in it.
     committed: Condvar,
     /// Whoever has it writes.
-    desk: Mutex<Desk>,
+    cache: Mutex<RunCache>,
     /// Writes down what is acknowledged.
-    witness: OnceLock<Arc<Witness>>,
+    witness: OnceLock<Arc<AckLog>>,
     /// Commits that the log was last merged after.
     merged: AtomicU64,
     commits: AtomicU64,
@@ -101,9 +103,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Closes the queue when the thread ends, whatever ends it: nobody waits for nothing.
-struct Closing<'a>(&'a Shared);
+struct CloseOnDrop<'a>(&'a Shared);
 
-impl Drop for Closing<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         let mut queue = lock(&self.0.queue);
         queue.is_closed = true;
@@ -122,7 +124,7 @@ impl Shared {
     }
 
     /// Leaves what is posted to the thread.
-    fn leave(&self) {
+    fn hand_over(&self) {
         let mut queue = lock(&self.queue);
         if !queue.is_left && (!queue.posted.is_empty() || queue.is_closed) {
             queue.is_left = true;
@@ -136,7 +138,7 @@ impl Shared {
         if Duration::from_nanos(self.took.load(Ordering::Relaxed)) > self.options.alone_max {
             return false;
         }
-        let Ok(mut desk) = self.desk.try_lock() else { return false };
+        let Ok(mut cache) = self.cache.try_lock() else { return false };
         let mut queue = lock(&self.queue);
         if queue.posted.len() > 1 || queue.is_left {
             return false;
@@ -145,8 +147,8 @@ impl Shared {
         let Some(request) = queue.posted.pop() else { return true };
         drop(queue);
         // Another process may have the file for seconds.
-        if desk.begin_at_once() {
-            self.write(&mut desk, vec![request]);
+        if cache.begin_at_once() {
+            self.write(&mut cache, vec![request]);
             return true;
         }
         self.post(request);
@@ -155,16 +157,16 @@ impl Shared {
 
     /// Writes what is left to it, until the queue is closed.
     fn write_all(&self) {
-        let _closing = Closing(self);
+        let _closing = CloseOnDrop(self);
         let mut is_log_long = false;
         while let Some(posted) = self.wait() {
-            let mut desk = lock(&self.desk);
+            let mut cache = lock(&self.cache);
             if !is_log_long && self.commits() >= self.options.commits_until_long_log {
                 is_log_long = true;
                 // Without it everything is slower, and nothing else.
-                let _ = lengthen_log(&desk.connection, &self.path);
+                let _ = preallocate_log(&cache.connection, &self.path);
             }
-            self.write(&mut desk, posted);
+            self.write(&mut cache, posted);
         }
     }
 
@@ -185,13 +187,14 @@ impl Shared {
 
     /// All in one transaction. When that fails each is tried alone, so that one request that cannot
     /// be written does not stop the others.
-    fn write(&self, desk: &mut Desk, mut posted: Vec<Box<dyn Request>>) {
+    fn write(&self, cache: &mut RunCache, mut posted: Vec<Box<dyn Request>>) {
         let began = Instant::now();
-        let write = |desk: &mut Desk| posted.iter_mut().try_for_each(|request| request.write(desk));
-        let result = desk.transaction(write);
+        let write =
+            |cache: &mut RunCache| posted.iter_mut().try_for_each(|request| request.write(cache));
+        let result = cache.transaction(write);
         if result.is_ok() {
             if let Some(witness) = self.witness.get() {
-                let (commit, runs) = desk.committed();
+                let (commit, runs) = cache.committed();
                 witness.note(commit, runs);
             }
             self.note_commit(began);
@@ -202,7 +205,7 @@ impl Shared {
             return;
         }
         for request in posted {
-            self.write(desk, vec![request]);
+            self.write(cache, vec![request]);
         }
     }
 
@@ -216,7 +219,7 @@ impl Shared {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
         let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         let unmerged = commits - self.merged.load(Ordering::Relaxed);
-        if unmerged == 1 || unmerged == COMMITS_APART {
+        if unmerged == 1 || unmerged == CHECKPOINT_COMMITS {
             // Held for a moment, so that the thread is not just about to go to sleep.
             drop(lock(&self.queue));
             self.committed.notify_one();
@@ -235,8 +238,8 @@ impl Shared {
                 continue;
             }
             let waited = since.get_or_insert_with(Instant::now).elapsed();
-            let patience = CHECKPOINTS_APART.saturating_sub(waited);
-            if unmerged < COMMITS_APART && !patience.is_zero() {
+            let patience = CHECKPOINT_INTERVAL.saturating_sub(waited);
+            if unmerged < CHECKPOINT_COMMITS && !patience.is_zero() {
                 let waited = self.committed.wait_timeout(queue, patience);
                 queue = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
@@ -250,16 +253,16 @@ impl Shared {
 
     fn merge(&self, connection: &Connection) {
         let commit = {
-            let mut desk = lock(&self.desk);
-            if desk.has_counts() {
+            let mut cache = lock(&self.cache);
+            if cache.has_counts() {
                 // They are hints: what cannot be written is lost.
-                let _ = desk.transaction(|desk| desk.write_counts_of(1));
+                let _ = cache.transaction(|cache| cache.write_counts_of(1));
             }
-            desk.committed().0
+            cache.committed().0
         };
         let commits = self.commits();
         // One that fails is tried again after the next commits.
-        let merged = checkpoint(connection, Checkpoint::Passive);
+        let merged = checkpoint(connection, CheckpointMode::Passive);
         if let (Ok(true), Some(witness)) = (merged, self.witness.get()) {
             witness.merged(commit);
         }
@@ -276,7 +279,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts to write at `desk`, and to merge the log on a connection of its own.
     pub(super) fn start(
-        desk: Desk,
+        cache: RunCache,
         merges: Connection,
         path: &Path,
         options: &SqliteOptions,
@@ -287,7 +290,7 @@ impl Writer {
             queue: Mutex::default(),
             news: Condvar::new(),
             committed: Condvar::new(),
-            desk: Mutex::new(desk),
+            cache: Mutex::new(cache),
             witness: OnceLock::new(),
             merged: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -308,7 +311,7 @@ impl Writer {
     }
 
     /// Has what is acknowledged from now on written down there.
-    pub(super) fn be_witnessed(&self, witness: Arc<Witness>) {
+    pub(super) fn set_ack_log(&self, witness: Arc<AckLog>) {
         // There is one owner, and so one witness.
         let _ = self.shared.witness.set(witness);
     }
@@ -331,40 +334,40 @@ impl Writer {
     /// Has something written that nobody waits for.
     pub(super) fn post(
         &self,
-        mut work: impl FnMut(&mut Desk) -> Result<(), Fault> + Send + 'static,
+        mut work: impl FnMut(&mut RunCache) -> Result<(), SqliteError> + Send + 'static,
     ) {
         let (reply, _) = oneshot::channel();
-        let work = move |desk: &mut Desk| {
-            desk.settle()?;
-            work(desk)
+        let work = move |cache: &mut RunCache| {
+            cache.settle()?;
+            work(cache)
         };
-        self.shared.post(Box::new(Waiting { work, done: None, reply }));
-        self.shared.leave();
+        self.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
+        self.shared.hand_over();
     }
 
     /// Has something written, and waits until it is durable. `work` refuses before it writes
     /// anything, and may be called twice.
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        mut work: impl FnMut(&mut Desk) -> Result<T, Fault> + Send + 'static,
+        mut work: impl FnMut(&mut RunCache) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let work = move |desk: &mut Desk| {
-            desk.settle()?;
-            work(desk)
+        let work = move |cache: &mut RunCache| {
+            cache.settle()?;
+            work(cache)
         };
-        self.shared.post(Box::new(Waiting { work, done: None, reply }));
-        self.shared.leave();
+        self.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
+        self.shared.hand_over();
         answer.await.map_err(gone)?
     }
 
     /// The same for a turn of a run, which writes it by itself when it is alone.
-    pub(super) async fn write_turn(&self, turn: Turn) -> Result<(), StoreError> {
+    pub(super) async fn write_batch(&self, turn: AppendBatch) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        let work = move |desk: &mut Desk| turn.write(desk);
-        self.shared.post(Box::new(Waiting { work, done: None, reply }));
+        let work = move |cache: &mut RunCache| turn.write(cache);
+        self.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
         // The thread writes it also when whoever posted it is not there any more.
-        let left = Left(&self.shared);
+        let left = HandOverOnDrop(&self.shared);
         // Others on this thread may have something to write too.
         tokio::task::yield_now().await;
         if self.shared.write_alone() {
@@ -382,11 +385,11 @@ fn gone(_: oneshot::error::RecvError) -> StoreError {
 }
 
 /// Something that is left to the thread when this is dropped.
-struct Left<'a>(&'a Shared);
+struct HandOverOnDrop<'a>(&'a Shared);
 
-impl Drop for Left<'_> {
+impl Drop for HandOverOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.hand_over();
     }
 }
 
@@ -394,17 +397,17 @@ impl Drop for Writer {
     fn drop(&mut self) {
         // What is queued is written first; the threads end when the queue does.
         lock(&self.shared.queue).is_closed = true;
-        self.shared.leave();
+        self.shared.hand_over();
         self.shared.committed.notify_one();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let mut desk = lock(&self.shared.desk);
-        if desk.has_counts() {
-            let _ = desk.transaction(|desk| desk.write_counts_of(1));
+        let mut cache = lock(&self.shared.cache);
+        if cache.has_counts() {
+            let _ = cache.transaction(|cache| cache.write_counts_of(1));
         }
         // What others keep from being merged stands in the log, where it is durable too.
-        let merged = checkpoint(&desk.connection, Checkpoint::Truncate);
+        let merged = checkpoint(&cache.connection, CheckpointMode::Truncate);
         if let (Ok(true), Some(witness)) = (merged, self.shared.witness.get()) {
             witness.settle();
         }
@@ -419,7 +422,7 @@ mod tests {
     use futures_util::poll;
     use tempfile::TempDir;
 
-    use super::super::desk::Counts;
+    use super::super::run_cache::Counts;
     use super::super::schema::{BUSY_WAIT, open_merger, open_writer};
     use super::*;
 
@@ -428,18 +431,18 @@ mod tests {
         let path = folder.path().join("runs.db");
         let options = SqliteOptions { alone_max: Duration::MAX, ..SqliteOptions::default() };
         let connection = open_writer(&path, &options).unwrap();
-        let desk = Desk::new(connection, Arc::<Counts>::default());
+        let cache = RunCache::new(connection, Arc::<Counts>::default());
         let merges = open_merger(&path).unwrap();
-        let writer = Writer::start(desk, merges, &path, &options).unwrap();
+        let writer = Writer::start(cache, merges, &path, &options).unwrap();
         (folder, path, writer)
     }
 
     /// Instead of a turn: says who writes.
     async fn who_writes(writer: &Writer) -> ThreadId {
         let (reply, answer) = oneshot::channel();
-        let work = |_: &mut Desk| Ok(thread::current().id());
-        writer.shared.post(Box::new(Waiting { work, done: None, reply }));
-        let left = Left(&writer.shared);
+        let work = |_: &mut RunCache| Ok(thread::current().id());
+        writer.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
+        let left = HandOverOnDrop(&writer.shared);
         tokio::task::yield_now().await;
         if writer.shared.write_alone() {
             std::mem::forget(left);

@@ -12,9 +12,9 @@ use crate::tools::ToolError;
 
 /// The arguments of one call.
 #[derive(Clone, Copy)]
-pub(super) struct Args<'a>(pub(super) &'a Value);
+pub(super) struct ToolArgs<'a>(pub(super) &'a Value);
 
-impl<'a> Args<'a> {
+impl<'a> ToolArgs<'a> {
     /// An argument; `null` is a value, absence is not.
     pub(super) fn value(self, name: &str) -> Option<&'a Value> {
         self.0.get(name)

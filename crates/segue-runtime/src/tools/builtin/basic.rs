@@ -7,18 +7,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use segue_core::value::Value;
 
-use super::Declared;
-use super::args::Args;
-use crate::tools::{Call, Tool, ToolError, ToolRunner};
+use super::BuiltinSpec;
+use super::args::ToolArgs;
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
-const ECHO: Declared = Declared::reads(
+const ECHO: BuiltinSpec = BuiltinSpec::reads(
     "echo",
     "Returns its arguments unchanged",
     r#"{"type":"object"}"#,
     r#"{"type":"object"}"#,
 );
 
-const FAIL: Declared = Declared::reads(
+const FAIL: BuiltinSpec = BuiltinSpec::reads(
     "fail",
     "Fails its first `times` calls by a step of a run (always, when absent), then returns `value`",
     r#"{"type":"object","additionalProperties":false,"properties":{
@@ -28,7 +28,7 @@ const FAIL: Declared = Declared::reads(
     r#"{"type":"object","required":["value"],"additionalProperties":false,"properties":{"value":{}}}"#,
 );
 
-const SLEEP: Declared = Declared::reads(
+const SLEEP: BuiltinSpec = BuiltinSpec::reads(
     "sleep",
     "Waits for a number of milliseconds, at most an hour",
     r#"{"type":"object","required":["ms"],"additionalProperties":false,"properties":{
@@ -53,7 +53,7 @@ struct Echo;
 
 #[async_trait]
 impl ToolRunner for Echo {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         Ok(call.args)
     }
 }
@@ -74,7 +74,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn count(&mut self, call: &Call) -> u64 {
+    fn count(&mut self, call: &ToolRequest) -> u64 {
         let step = (call.run_id.clone(), call.step.clone());
         if !self.by_step.contains_key(&step) {
             self.oldest_first.push_back(step.clone());
@@ -93,8 +93,8 @@ impl Calls {
 
 #[async_trait]
 impl ToolRunner for Fail {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
-        let args = Args(&call.args);
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
+        let args = ToolArgs(&call.args);
         let count = self.calls.lock().unwrap_or_else(PoisonError::into_inner).count(&call);
         if args.count("times")?.is_none_or(|times| count <= times) {
             return Err(ToolError::failed(args.text_or("message", "failed as asked")?));
@@ -107,8 +107,8 @@ struct Sleep;
 
 #[async_trait]
 impl ToolRunner for Sleep {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
-        let args = Args(&call.args);
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
+        let args = ToolArgs(&call.args);
         let ms = args.count("ms")?.unwrap_or(0).min(SLEEP_MS_MAX);
         tokio::time::sleep(Duration::from_millis(ms)).await;
         let value = args.value("value").cloned().unwrap_or_default();

@@ -8,22 +8,22 @@ use async_trait::async_trait;
 use reqwest::Url;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::tool::{Annotations, Confirm};
+use segue_core::tool::{Annotations, ConfirmPolicy};
 use segue_core::value::Value;
 
-use super::args::Args;
-use super::{Declared, Undo};
+use super::args::ToolArgs;
+use super::{BuiltinRollback, BuiltinSpec};
 use crate::tools::http::address::AddressPolicy;
-use crate::tools::http::engine::{Answer, Engine, Request};
+use crate::tools::http::client::{HttpAnswer, HttpClient, HttpRequest};
 use crate::tools::http::pairs;
-use crate::tools::{Call, Tool, ToolError, ToolRunner};
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 const ANSWER: &str = r#"{"type":"object","required":["status","headers","body"],"additionalProperties":false,"properties":{
     "status":{"type":"integer"},
     "headers":{"type":"object","additionalProperties":{"type":"string"}},
     "body":{"description":"JSON when the answer says that it is JSON, else its text; null when it is empty"}}}"#;
 
-const GET: Declared = Declared {
+const GET: BuiltinSpec = BuiltinSpec {
     name: "http_get",
     description: "Reads an address over HTTP; any status but 2xx is a failure",
     input: r#"{"type":"object","required":["url"],"additionalProperties":false,"properties":{
@@ -38,11 +38,11 @@ const GET: Declared = Declared {
         idempotent: Some(true),
         open_world: Some(true),
     },
-    undo: Undo::NotNeeded,
-    confirm: Confirm::ByEffect,
+    rollback: BuiltinRollback::NotNeeded,
+    confirm: ConfirmPolicy::ByEffect,
 };
 
-const REQUEST: Declared = Declared {
+const REQUEST: BuiltinSpec = BuiltinSpec {
     name: "http_request",
     description: "Sends an HTTP request of any method; any status but 2xx is a failure",
     input: r#"{"type":"object","required":["url"],"additionalProperties":false,"properties":{
@@ -60,26 +60,28 @@ const REQUEST: Declared = Declared {
         idempotent: Some(false),
         open_world: Some(true),
     },
-    undo: Undo::Impossible("what a request does to another system is known to nobody here"),
-    confirm: Confirm::ByEffect,
+    rollback: BuiltinRollback::Impossible(
+        "what a request does to another system is known to nobody here",
+    ),
+    confirm: ConfirmPolicy::ByEffect,
 };
 
 pub(super) fn tools(allow: &[String], limits: &Arc<Limits>) -> Vec<Tool> {
     let policy = AddressPolicy::new(allow.iter().map(String::as_str));
-    let engine = policy.map(|policy| Arc::new(Engine::new(policy, limits.clone())));
+    let engine = policy.map(|policy| Arc::new(HttpClient::new(policy, limits.clone())));
     let runner = |reads_only| Arc::new(Http { engine: engine.clone(), reads_only });
     vec![GET.tool(runner(true)), REQUEST.tool(runner(false))]
 }
 
 struct Http {
     /// Or the rule of the operator that cannot be read: then nothing is sent at all.
-    engine: Result<Arc<Engine>, String>,
+    engine: Result<Arc<HttpClient>, String>,
     reads_only: bool,
 }
 
 #[async_trait]
 impl ToolRunner for Http {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let engine = self.engine.as_ref();
         let engine = engine.map_err(|why| ToolError::refused(Code::Config, why.clone()))?;
         let request = self.request(&call)?;
@@ -88,8 +90,8 @@ impl ToolRunner for Http {
 }
 
 impl Http {
-    fn request(&self, call: &Call) -> Result<Request, ToolError> {
-        let args = Args(&call.args);
+    fn request(&self, call: &ToolRequest) -> Result<HttpRequest, ToolError> {
+        let args = ToolArgs(&call.args);
         let refuse = |what: String| ToolError::refused(Code::InputSchema, what);
         let mut url = Url::parse(args.text("url")?)
             .map_err(|error| refuse(format!("`url` is not an address: {error}")))?;
@@ -98,7 +100,7 @@ impl Http {
         }
         let method = if self.reads_only { "GET" } else { args.text_or("method", "GET")? };
         let body = if self.reads_only { None } else { args.value("body") };
-        let mut request = Request::new(call, method, url, &headers(args), body)?;
+        let mut request = HttpRequest::new(call, method, url, &headers(args), body)?;
         if let Some(ms) = args.count("timeout_ms")? {
             request.timeout = Duration::from_millis(ms);
         }
@@ -106,13 +108,13 @@ impl Http {
     }
 }
 
-fn headers(args: Args<'_>) -> BTreeMap<String, String> {
+fn headers(args: ToolArgs<'_>) -> BTreeMap<String, String> {
     let headers = args.value("headers").and_then(Value::as_object);
     let headers = headers.iter().flat_map(|headers| headers.iter());
     headers.map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-fn value(answer: Answer) -> Value {
+fn value(answer: HttpAnswer) -> Value {
     let mut headers: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in &answer.headers {
         let value = String::from_utf8_lossy(value.as_bytes());

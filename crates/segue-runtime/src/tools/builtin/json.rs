@@ -7,11 +7,11 @@ use segue_core::expr::{Jq, JqError};
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 
-use super::args::Args;
-use super::{Declared, Pure};
+use super::args::ToolArgs;
+use super::{BuiltinSpec, Pure};
 use crate::tools::{Tool, ToolError};
 
-const QUERY: Declared = Declared::reads(
+const QUERY: BuiltinSpec = BuiltinSpec::reads(
     "json_query",
     "Runs a jq program over a value: one result is itself, several are an array, none is null",
     r#"{"type":"object","required":["value","query"],"additionalProperties":false,"properties":{
@@ -26,7 +26,7 @@ pub(super) fn tools(limits: &Arc<Limits>) -> Vec<Tool> {
 }
 
 fn query(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
-    let args = Args(args);
+    let args = ToolArgs(args);
     let null = Value::Null;
     let value = args.value("value").unwrap_or(&null);
     let refuse = |error: JqError| {

@@ -14,7 +14,7 @@ mod fold;
 mod http;
 mod json;
 mod text;
-mod words;
+mod tokenize;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, BUILTIN, Confirm, DeclaredRollback, ToolSpec};
+use segue_core::tool::{Annotations, BUILTIN, ConfirmPolicy, DeclaredRollback, ToolSpec};
 use segue_core::value::{Number, Value};
 
-pub use files::OwnFiles;
+pub use files::ProtectedFiles;
 
-use super::{Call, Tool, ToolError, ToolRunner};
+use super::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// Where the built-in tools may work, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,14 +37,14 @@ pub struct BuiltinConfig {
     /// The directory that the file tools never leave.
     pub files_root: PathBuf,
     /// What they do not touch although it lies in there.
-    pub own_files: OwnFiles,
+    pub own_files: ProtectedFiles,
     /// Patterns of files below it that may be overwritten without a question.
     pub overwrite: Vec<String>,
     /// Hosts that the HTTP tools may reach although they are not public: `127.0.0.1:*`,
     /// `intranet.example:443`, `10.0.0.0/8:*`.
     pub http_allow: Vec<String>,
     /// Where checkpoints are kept.
-    pub checkpoints: CheckpointsAt,
+    pub checkpoints: CheckpointLocation,
     /// What a value may cost.
     pub limits: Limits,
 }
@@ -54,10 +54,10 @@ impl Default for BuiltinConfig {
     fn default() -> BuiltinConfig {
         BuiltinConfig {
             files_root: PathBuf::from("."),
-            own_files: OwnFiles::default(),
+            own_files: ProtectedFiles::default(),
             overwrite: Vec::new(),
             http_allow: Vec::new(),
-            checkpoints: CheckpointsAt::Memory,
+            checkpoints: CheckpointLocation::Memory,
             limits: Limits::default(),
         }
     }
@@ -65,7 +65,7 @@ impl Default for BuiltinConfig {
 
 /// Where checkpoints are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CheckpointsAt {
+pub enum CheckpointLocation {
     /// Nowhere: they end with the process.
     Memory,
     /// In an SQLite file, which may be shared with other tables and other processes.
@@ -98,7 +98,7 @@ pub fn pure() -> Vec<ToolId> {
 }
 
 /// A tool as its family's table declares it.
-struct Declared {
+struct BuiltinSpec {
     name: &'static str,
     description: &'static str,
     /// JSON Schema of the arguments.
@@ -106,12 +106,12 @@ struct Declared {
     /// JSON Schema of the value.
     output: &'static str,
     annotations: Annotations,
-    undo: Undo,
-    confirm: Confirm,
+    rollback: BuiltinRollback,
+    confirm: ConfirmPolicy,
 }
 
 /// How a built-in tool's work is taken back.
-enum Undo {
+enum BuiltinRollback {
     NotNeeded,
     /// The tool that takes it back, and its arguments.
     Call(&'static str, &'static [(&'static str, &'static str)]),
@@ -135,16 +135,17 @@ const WRITES: Annotations = Annotations {
     open_world: Some(false),
 };
 
-impl Declared {
+impl BuiltinSpec {
     /// A tool that only reads.
     const fn reads(
         name: &'static str,
         description: &'static str,
         input: &'static str,
         output: &'static str,
-    ) -> Declared {
-        let (annotations, undo, confirm) = (READS, Undo::NotNeeded, Confirm::ByEffect);
-        Declared { name, description, input, output, annotations, undo, confirm }
+    ) -> BuiltinSpec {
+        let (annotations, rollback, confirm) =
+            (READS, BuiltinRollback::NotNeeded, ConfirmPolicy::ByEffect);
+        BuiltinSpec { name, description, input, output, annotations, rollback, confirm }
     }
 
     fn tool(&self, runner: Arc<dyn ToolRunner>) -> Tool {
@@ -156,19 +157,21 @@ impl Declared {
         ToolSpec {
             output: Some(schema(self.output)),
             annotations: self.annotations,
-            rollback: self.undo.declared(),
+            rollback: self.rollback.declared(),
             confirm: self.confirm,
             ..ToolSpec::new(id, self.description, schema(self.input))
         }
     }
 }
 
-impl Undo {
+impl BuiltinRollback {
     fn declared(&self) -> DeclaredRollback {
         match self {
-            Undo::NotNeeded => DeclaredRollback::NotNeeded,
-            Undo::Impossible(reason) => DeclaredRollback::Impossible { reason: (*reason).into() },
-            Undo::Call(tool, parameters) => DeclaredRollback::Call {
+            BuiltinRollback::NotNeeded => DeclaredRollback::NotNeeded,
+            BuiltinRollback::Impossible(reason) => {
+                DeclaredRollback::Impossible { reason: (*reason).into() }
+            }
+            BuiltinRollback::Call(tool, parameters) => DeclaredRollback::Call {
                 tool: (*tool).into(),
                 parameters: Value::object(parameters.iter().map(|(k, v)| (*k, Value::from(*v)))),
             },
@@ -201,18 +204,18 @@ const INLINE_BYTES_MAX: usize = 32 * 1024;
 
 #[async_trait]
 impl ToolRunner for Pure {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         if !self.slow && call.args.size() <= INLINE_BYTES_MAX {
             return (self.run)(&call.args, &self.limits);
         }
         let (run, limits) = (self.run, self.limits.clone());
-        aside(move || run(&call.args, &limits)).await
+        run_blocking(move || run(&call.args, &limits)).await
     }
 }
 
 /// Does blocking work beside the event loop. Work that has begun is finished even when its caller
 /// is gone: stopping a write half-way would be worse.
-async fn aside<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {

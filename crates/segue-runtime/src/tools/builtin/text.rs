@@ -11,16 +11,16 @@ use segue_core::limits::Limits;
 use segue_core::pattern::{Pattern, PatternError};
 use segue_core::value::Value;
 
-use super::args::Args;
-use super::{Declared, Pure, PureFn, over_limit};
+use super::args::ToolArgs;
+use super::{BuiltinSpec, Pure, PureFn, over_limit};
 use crate::tools::{Tool, ToolError};
 
 /// Parts or matches in one result.
 const ITEMS_MAX: usize = 100_000;
 
-const TOOLS: &[(Declared, PureFn)] = &[
+const TOOLS: &[(BuiltinSpec, PureFn)] = &[
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "text_split",
             "Splits a text at a separator (line breaks by default)",
             r#"{"type":"object","required":["text"],"additionalProperties":false,"properties":{
@@ -32,7 +32,7 @@ const TOOLS: &[(Declared, PureFn)] = &[
         split,
     ),
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "text_join",
             "Joins parts into one text; parts that are not text are written as JSON",
             r#"{"type":"object","required":["parts"],"additionalProperties":false,"properties":{
@@ -44,7 +44,7 @@ const TOOLS: &[(Declared, PureFn)] = &[
         join,
     ),
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "text_replace",
             "Replaces every occurrence of a text or of a regular expression (then `$1` is a group)",
             r#"{"type":"object","required":["text","find","replace"],"additionalProperties":false,"properties":{
@@ -58,7 +58,7 @@ const TOOLS: &[(Declared, PureFn)] = &[
         replace,
     ),
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "text_extract",
             "Finds every match of a regular expression, with its groups",
             r#"{"type":"object","required":["text","pattern"],"additionalProperties":false,"properties":{
@@ -74,7 +74,7 @@ const TOOLS: &[(Declared, PureFn)] = &[
         extract,
     ),
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "text_truncate",
             "Cuts a text to a number of characters, the ellipsis included",
             r#"{"type":"object","required":["text","max_chars"],"additionalProperties":false,"properties":{
@@ -87,7 +87,7 @@ const TOOLS: &[(Declared, PureFn)] = &[
         truncate,
     ),
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "text_stats",
             "Counts the characters, words and lines of a text",
             r#"{"type":"object","required":["text"],"additionalProperties":false,"properties":{
@@ -105,7 +105,7 @@ pub(super) fn tools(limits: &Arc<Limits>) -> Vec<Tool> {
 }
 
 fn split(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
-    let args = Args(args);
+    let args = ToolArgs(args);
     let (text, separator) = (args.text("text")?, args.text_or("separator", "\n")?);
     if separator.is_empty() {
         return Err(ToolError::refused(Code::InputSchema, "`separator` is empty"));
@@ -119,7 +119,7 @@ fn split(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
 
 fn join(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
     use std::fmt::Write as _;
-    let args = Args(args);
+    let args = ToolArgs(args);
     let separator = args.text_or("separator", "\n")?;
     let mut out = Bounded::new(limits);
     let parts = args.value("parts").and_then(Value::as_array);
@@ -137,7 +137,7 @@ fn join(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
 }
 
 fn replace(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
-    let args = Args(args);
+    let args = ToolArgs(args);
     let (text, find, replace) = (args.text("text")?, args.text("find")?, args.text("replace")?);
     let (text, replacements) = if args.flag_or("regex", false)? {
         replace_pattern(text, &pattern(find, text)?, replace, limits)?
@@ -196,7 +196,7 @@ fn expanded_len_max(captures: &Captures<'_>, replace: &str) -> usize {
 }
 
 fn extract(args: &Value, limits: &Limits) -> Result<Value, ToolError> {
-    let args = Args(args);
+    let args = ToolArgs(args);
     let text = args.text("text")?;
     let pattern = pattern(args.text("pattern")?, text)?;
     let mut matches = Vec::new();
@@ -232,7 +232,7 @@ fn found(pattern: &Pattern, captures: &Captures<'_>) -> Value {
 }
 
 fn truncate(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
-    let args = Args(args);
+    let args = ToolArgs(args);
     let text = args.text("text")?;
     let max = args.count_or("max_chars", usize::MAX)?;
     if text.char_indices().nth(max).is_none() {
@@ -251,7 +251,7 @@ fn truncated(text: Value, truncated: bool) -> Value {
 }
 
 fn stats(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
-    let text = Args(args).text("text")?;
+    let text = ToolArgs(args).text("text")?;
     Ok(Value::object([
         ("chars", Value::from(text.chars().count())),
         ("words", Value::from(text.split_whitespace().count())),

@@ -8,13 +8,13 @@ use segue_core::limits::Limits;
 /// The health of one tool, as its calls have shown it.
 #[derive(Debug)]
 pub(super) struct Health {
-    budget: Budget,
-    breaker: Breaker,
+    budget: RetryBudget,
+    breaker: CircuitBreaker,
 }
 
 /// Why a call must not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum GateRefusal {
     /// Too many of the latest calls were retries.
     NoBudget,
     /// The breaker is open, for this long or until its probe has an answer.
@@ -26,7 +26,7 @@ pub(super) enum Refusal {
 
 /// What a call has shown of its tool's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum CallOutcome {
     /// It answered, even if with a refusal.
     Answered,
     /// It could not be reached, or kept silent.
@@ -37,16 +37,16 @@ pub(super) enum Sign {
 
 impl Health {
     pub(super) fn new(limits: &Limits) -> Health {
-        Health { budget: Budget::new(limits), breaker: Breaker::new(limits) }
+        Health { budget: RetryBudget::new(limits), breaker: CircuitBreaker::new(limits) }
     }
 
     /// Whether it is known already that a call would be refused.
-    pub(super) fn check(&self, now_ms: u64) -> Result<(), Refusal> {
+    pub(super) fn check(&self, now_ms: u64) -> Result<(), GateRefusal> {
         self.breaker.check(now_ms)
     }
 
     /// Lets a call leave; true when it is the one that shows whether the source is back.
-    pub(super) fn admit(&mut self, now_ms: u64, is_retry: bool) -> Result<bool, Refusal> {
+    pub(super) fn admit(&mut self, now_ms: u64, is_retry: bool) -> Result<bool, GateRefusal> {
         self.breaker.check(now_ms)?;
         if is_retry {
             self.budget.spend(now_ms)?;
@@ -57,7 +57,7 @@ impl Health {
     }
 
     /// A call that had left is over.
-    pub(super) fn settle(&mut self, now_ms: u64, is_probe: bool, sign: Sign) {
+    pub(super) fn settle(&mut self, now_ms: u64, is_probe: bool, sign: CallOutcome) {
         self.breaker.settle(now_ms, is_probe, sign);
     }
 }
@@ -67,7 +67,7 @@ const RETRY: u64 = 1_000;
 
 /// A token bucket: every first attempt earns a part of a retry, every second of time some more.
 #[derive(Debug)]
-struct Budget {
+struct RetryBudget {
     /// In thousandths of a retry.
     saved: u64,
     saved_max: u64,
@@ -76,10 +76,10 @@ struct Budget {
     at_ms: u64,
 }
 
-impl Budget {
-    fn new(limits: &Limits) -> Budget {
+impl RetryBudget {
+    fn new(limits: &Limits) -> RetryBudget {
         let saved_max = u64::from(limits.retries_saved_max) * RETRY;
-        Budget {
+        RetryBudget {
             saved: saved_max,
             saved_max,
             per_call: u64::from(limits.retry_percent_max) * RETRY / 100,
@@ -103,9 +103,9 @@ impl Budget {
         self.add(self.per_call);
     }
 
-    fn spend(&mut self, now_ms: u64) -> Result<(), Refusal> {
+    fn spend(&mut self, now_ms: u64) -> Result<(), GateRefusal> {
         self.wait(now_ms);
-        self.saved = self.saved.checked_sub(RETRY).ok_or(Refusal::NoBudget)?;
+        self.saved = self.saved.checked_sub(RETRY).ok_or(GateRefusal::NoBudget)?;
         Ok(())
     }
 }
@@ -113,7 +113,7 @@ impl Budget {
 /// Closed while the source answers; open after too many calls in a row that it did not answer; then
 /// one call at a time shows whether it is back.
 #[derive(Debug)]
-struct Breaker {
+struct CircuitBreaker {
     state: State,
     /// Zero: it never opens.
     failures_max: u32,
@@ -127,26 +127,26 @@ enum State {
     Probing,
 }
 
-impl Breaker {
-    fn new(limits: &Limits) -> Breaker {
-        Breaker {
+impl CircuitBreaker {
+    fn new(limits: &Limits) -> CircuitBreaker {
+        CircuitBreaker {
             state: State::Closed { failures: 0 },
             failures_max: limits.breaker_failures_max,
             open_ms: limits.breaker_open_ms,
         }
     }
 
-    fn check(&self, now_ms: u64) -> Result<(), Refusal> {
+    fn check(&self, now_ms: u64) -> Result<(), GateRefusal> {
         match self.state {
             State::Open { until_ms } if now_ms < until_ms => {
-                Err(Refusal::Open { retry_after_ms: until_ms - now_ms })
+                Err(GateRefusal::Open { retry_after_ms: until_ms - now_ms })
             }
-            State::Probing => Err(Refusal::Open { retry_after_ms: self.open_ms }),
+            State::Probing => Err(GateRefusal::Open { retry_after_ms: self.open_ms }),
             State::Closed { .. } | State::Open { .. } => Ok(()),
         }
     }
 
-    /// A call leaves that [`Breaker::check`] had nothing against.
+    /// A call leaves that [`CircuitBreaker::check`] had nothing against.
     fn enter(&mut self) -> bool {
         let is_probe = matches!(self.state, State::Open { .. });
         if is_probe {
@@ -155,19 +155,19 @@ impl Breaker {
         is_probe
     }
 
-    fn settle(&mut self, now_ms: u64, is_probe: bool, sign: Sign) {
+    fn settle(&mut self, now_ms: u64, is_probe: bool, sign: CallOutcome) {
         let open = State::Open { until_ms: now_ms.saturating_add(self.open_ms) };
         self.state = match (self.state, sign) {
-            (State::Closed { .. }, Sign::Answered) => State::Closed { failures: 0 },
-            (State::Closed { failures }, Sign::Absent) => {
+            (State::Closed { .. }, CallOutcome::Answered) => State::Closed { failures: 0 },
+            (State::Closed { failures }, CallOutcome::Absent) => {
                 let failures = failures.saturating_add(1);
                 let opens = self.failures_max > 0 && failures >= self.failures_max;
                 if opens { open } else { State::Closed { failures } }
             }
-            (State::Probing, Sign::Answered) if is_probe => State::Closed { failures: 0 },
-            (State::Probing, Sign::Absent) if is_probe => open,
+            (State::Probing, CallOutcome::Answered) if is_probe => State::Closed { failures: 0 },
+            (State::Probing, CallOutcome::Absent) if is_probe => open,
             // A probe that was given up has shown nothing: the next call may try.
-            (State::Probing, Sign::None) if is_probe => State::Open { until_ms: now_ms },
+            (State::Probing, CallOutcome::None) if is_probe => State::Open { until_ms: now_ms },
             // Calls that left before it opened decide nothing: only its probe ends a probing, so
             // that there are never two.
             (state, _) => state,
@@ -187,7 +187,7 @@ mod tests {
 
     fn fail(health: &mut Health, now_ms: u64) {
         let probe = health.admit(now_ms, false).unwrap();
-        health.settle(now_ms, probe, Sign::Absent);
+        health.settle(now_ms, probe, CallOutcome::Absent);
     }
 
     /// C5: it opens within N failures, and one call at a time shows whether the source is back.
@@ -195,16 +195,16 @@ mod tests {
     fn the_breaker_opens_and_probes_one_at_a_time() {
         let mut health = Health::new(&limits());
         (0..3).for_each(|_| fail(&mut health, 100));
-        assert_eq!(health.admit(100, false), Err(Refusal::Open { retry_after_ms: 5_000 }));
-        assert_eq!(health.admit(5_099, false), Err(Refusal::Open { retry_after_ms: 1 }));
+        assert_eq!(health.admit(100, false), Err(GateRefusal::Open { retry_after_ms: 5_000 }));
+        assert_eq!(health.admit(5_099, false), Err(GateRefusal::Open { retry_after_ms: 1 }));
         assert_eq!(health.admit(5_100, false), Ok(true));
-        assert_eq!(health.admit(5_200, false), Err(Refusal::Open { retry_after_ms: 5_000 }));
-        health.settle(5_300, true, Sign::Absent);
-        assert_eq!(health.check(10_299), Err(Refusal::Open { retry_after_ms: 1 }));
+        assert_eq!(health.admit(5_200, false), Err(GateRefusal::Open { retry_after_ms: 5_000 }));
+        health.settle(5_300, true, CallOutcome::Absent);
+        assert_eq!(health.check(10_299), Err(GateRefusal::Open { retry_after_ms: 1 }));
         assert_eq!(health.admit(10_300, false), Ok(true));
-        health.settle(10_400, true, Sign::None);
+        health.settle(10_400, true, CallOutcome::None);
         assert_eq!(health.admit(10_400, false), Ok(true));
-        health.settle(10_500, true, Sign::Answered);
+        health.settle(10_500, true, CallOutcome::Answered);
         assert_eq!(health.admit(10_500, false), Ok(false));
     }
 
@@ -216,7 +216,7 @@ mod tests {
             fail(&mut health, 0);
             fail(&mut health, 0);
             assert_eq!(health.admit(0, false), Ok(false));
-            health.settle(0, false, Sign::Answered);
+            health.settle(0, false, CallOutcome::Answered);
         }
         let mut off = Health::new(&Limits { breaker_failures_max: 0, ..limits() });
         (0..1_000).for_each(|_| fail(&mut off, 0));
@@ -226,14 +226,14 @@ mod tests {
     fn the_budget_is_a_part_of_the_calls_and_a_little_time() {
         let mut health = Health::new(&limits());
         assert_eq!([health.admit(0, true), health.admit(0, true)], [Ok(false), Ok(false)]);
-        assert_eq!(health.admit(0, true), Err(Refusal::NoBudget));
+        assert_eq!(health.admit(0, true), Err(GateRefusal::NoBudget));
         (0..9).for_each(|_| assert_eq!(health.admit(0, false), Ok(false)));
-        assert_eq!(health.admit(0, true), Err(Refusal::NoBudget));
+        assert_eq!(health.admit(0, true), Err(GateRefusal::NoBudget));
         assert_eq!(health.admit(0, false), Ok(false));
         assert_eq!(health.admit(0, true), Ok(false));
-        assert_eq!(health.admit(999, true), Err(Refusal::NoBudget));
+        assert_eq!(health.admit(999, true), Err(GateRefusal::NoBudget));
         assert_eq!(health.admit(1_000, true), Ok(false));
-        assert_eq!(health.admit(1_000, true), Err(Refusal::NoBudget));
+        assert_eq!(health.admit(1_000, true), Err(GateRefusal::NoBudget));
     }
 
     /// What may happen to a tool: time passes, a call is wanted, one that left is over.
@@ -241,11 +241,15 @@ mod tests {
     enum Act {
         Wait(u64),
         Call { is_retry: bool },
-        Settle { which: usize, sign: Sign },
+        Settle { which: usize, sign: CallOutcome },
     }
 
     fn act() -> impl Strategy<Value = Act> {
-        let sign = prop_oneof![Just(Sign::Answered), Just(Sign::Absent), Just(Sign::None)];
+        let sign = prop_oneof![
+            Just(CallOutcome::Answered),
+            Just(CallOutcome::Absent),
+            Just(CallOutcome::None)
+        ];
         prop_oneof![
             (0..3_000_u64).prop_map(Act::Wait),
             any::<bool>().prop_map(|is_retry| Act::Call { is_retry }),
@@ -279,9 +283,9 @@ mod tests {
                         let is_probe = under_way.swap_remove(at);
                         health.settle(now, is_probe, sign);
                         match sign {
-                            Sign::Answered => absent = 0,
-                            Sign::Absent => absent += 1,
-                            Sign::None => {}
+                            CallOutcome::Answered => absent = 0,
+                            CallOutcome::Absent => absent += 1,
+                            CallOutcome::None => {}
                         }
                     }
                     Act::Settle { .. } => {}

@@ -25,13 +25,14 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Makes clients that connect only where a policy permits.
 pub(super) struct Connector {
     policy: Arc<AddressPolicy>,
-    lookup: Lookup,
+    lookup: DnsLookup,
 }
 
 /// Names → addresses.
-pub(super) type Lookup = fn(String) -> LookingUp;
+pub(super) type DnsLookup = fn(String) -> DnsLookupFuture;
 
-pub(super) type LookingUp = Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send>>;
+pub(super) type DnsLookupFuture =
+    Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send>>;
 
 impl Connector {
     pub(super) fn new(policy: AddressPolicy) -> Connector {
@@ -40,7 +41,7 @@ impl Connector {
 
     /// The same with names from elsewhere.
     #[cfg(test)]
-    pub(super) fn with_lookup(self, lookup: Lookup) -> Connector {
+    pub(super) fn with_lookup(self, lookup: DnsLookup) -> Connector {
         Connector { lookup, ..self }
     }
 
@@ -60,7 +61,7 @@ impl Connector {
         };
         match address {
             Some(address) if !self.policy.permits(address, port) => {
-                Err(forbidden(Forbidden { host: address.to_string(), port }))
+                Err(forbidden(ForbiddenAddress { host: address.to_string(), port }))
             }
             _ => Ok(port),
         }
@@ -103,7 +104,7 @@ impl Connector {
 #[error(
     "`{host}` does not lead to a public address; to open it, allow `{host}:{port}` in the configuration (`builtins.http.allow`)"
 )]
-pub(super) struct Forbidden {
+pub(super) struct ForbiddenAddress {
     host: String,
     port: u16,
 }
@@ -111,7 +112,7 @@ pub(super) struct Forbidden {
 /// Resolves names and keeps only the addresses that may be connected to.
 struct Resolver {
     policy: Arc<AddressPolicy>,
-    lookup: Lookup,
+    lookup: DnsLookup,
     port: u16,
 }
 
@@ -124,7 +125,7 @@ impl Resolve for Resolver {
             if !policy.permits_name(&name, port) {
                 found.retain(|address| policy.permits(*address, port));
                 if found.is_empty() {
-                    return Err(Forbidden { host: name, port }.into());
+                    return Err(ForbiddenAddress { host: name, port }.into());
                 }
             }
             let found = found.into_iter().map(|address| SocketAddr::new(address, 0));
@@ -133,7 +134,7 @@ impl Resolve for Resolver {
     }
 }
 
-fn system_lookup(name: String) -> LookingUp {
+fn system_lookup(name: String) -> DnsLookupFuture {
     Box::pin(async move {
         let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
         Ok(found.map(|address| address.ip()).collect())

@@ -24,28 +24,30 @@ use tokio::sync::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::definition::Listing;
-use super::desk::{Answer, Desk, Form, Slot};
-use super::digits::marked;
-use super::http::Post;
-use super::line::{self, KEY, TRACEPARENT};
+use super::error_text::{
+    failure, is_lost, is_unauthorized, reason, start_failure, with_final_output, with_output,
+};
+use super::exact_numbers::mark_numbers;
+use super::http::HttpPoster;
 use super::pages::Pages;
-use super::record::Era;
-use super::stdio::{Input, Pipes, Traces};
-use super::words::{failure, is_lost, is_unauthorized, reason, said, unstarted, with_words};
-use super::{Reach, ServerConfig, http, login};
-use crate::tools::Asker;
-use crate::tools::secret::Secrets;
+use super::request_line::{self, KEY, TRACEPARENT};
+use super::router::{ElicitationForm, MessageRouter, PendingRequest, RpcAnswer};
+use super::server_record::ProtocolEra;
+use super::stdio::{Input, ProcessOutput, StdioTransport};
+use super::{ServerConfig, ServerTransport, http, login};
+use crate::tools::CallChannel;
+use crate::tools::redact::Secrets;
 
 /// How long somebody who has stopped waiting still tries to say so.
 pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
 
 /// How long the library may take to let go of a server that was lost.
-const LET_GO_MAX: Duration = Duration::from_secs(4);
+const CLOSE_MAX: Duration = Duration::from_secs(4);
 
 /// Us, to a server.
 struct Client {
     server: Arc<str>,
-    desk: Arc<Desk>,
+    router: Arc<MessageRouter>,
 }
 
 impl ClientHandler for Client {
@@ -72,32 +74,33 @@ impl ClientHandler for Client {
             return Ok(declined);
         };
         let schema = serde_json::to_value(requested_schema).unwrap_or_default().into();
-        let Some(call) = self.desk.who_asks() else { return Ok(declined) };
-        let Some(data) = call.ask_person(&self.server, &Form { message, schema }).await else {
+        let Some(call) = self.router.asking_call() else { return Ok(declined) };
+        let Some(data) = call.ask_person(&self.server, &ElicitationForm { message, schema }).await
+        else {
             return Ok(declined);
         };
-        self.desk.take_declined();
-        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(marked(&data)))
+        self.router.take_declined();
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(mark_numbers(&data)))
     }
 }
 
 /// How calls get to a server, past the library.
-enum Way {
+enum CallTransport {
     /// They are written.
     Pipes(Input),
     /// They are posted.
-    Http(Post),
+    Http(HttpPoster),
 }
 
 /// A server that answers.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, Client>>>,
-    desk: Arc<Desk>,
-    traces: Arc<Traces>,
-    pub(super) era: Era,
+    router: Arc<MessageRouter>,
+    traces: Arc<ProcessOutput>,
+    pub(super) era: ProtocolEra,
     /// How calls get to the server.
-    way: Way,
+    transport: CallTransport,
     listing: BlockingMutex<Arc<Listing>>,
     /// What no definition may tell.
     secrets: Secrets,
@@ -108,7 +111,7 @@ pub(super) struct Connection {
 }
 
 /// Why there is no connection.
-pub(super) struct Unopened {
+pub(super) struct ConnectError {
     /// For people.
     pub(super) why: String,
     /// The server turned out to be of the modern era, and to be slow.
@@ -117,25 +120,25 @@ pub(super) struct Unopened {
     pub(super) is_startled: bool,
 }
 
-impl From<String> for Unopened {
-    fn from(why: String) -> Unopened {
-        Unopened { why, is_modern: false, is_startled: false }
+impl From<String> for ConnectError {
+    fn from(why: String) -> ConnectError {
+        ConnectError { why, is_modern: false, is_startled: false }
     }
 }
 
 /// Why a request has no answer.
-pub(super) enum Lost {
+pub(super) enum RequestError {
     /// It surely did not leave.
     Unsent(String),
     /// Nobody knows.
-    Silent(String),
+    NoAnswer(String),
     /// It took too long, and the server was told to stop.
-    Late(Duration),
+    TimedOut(Duration),
 }
 
 /// How long to wait.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// Without a sign of progress.
     pub(super) idle: Duration,
     /// In all.
@@ -143,14 +146,14 @@ pub(super) struct Patience {
 }
 
 /// One tool, once.
-pub(super) struct Calling<'a> {
+pub(super) struct CallParams<'a> {
     pub(super) tool: &'a str,
     pub(super) args: Value,
     /// Whether some of them go into headers, where there are any.
     pub(super) has_headers: bool,
     pub(super) key: &'a str,
     pub(super) traceparent: Option<&'a str>,
-    pub(super) asker: Option<Asker>,
+    pub(super) asker: Option<CallChannel>,
     /// What a person answered to what the server asked before, and what it wants to hear again.
     pub(super) answers: Option<(InputResponses, Option<String>)>,
     /// For how long it is wanted as a task, in milliseconds, if it is.
@@ -161,62 +164,69 @@ impl Connection {
     /// Connects and lists the tools, until some time. The error says what went wrong, for people.
     pub(super) async fn open(
         server: &ServerConfig,
-        known: Option<Era>,
+        known: Option<ProtocolEra>,
         tokens: Option<&Path>,
         secrets: Secrets,
         limits: &Limits,
         until: Instant,
-    ) -> Result<Connection, Unopened> {
-        let (desk, traces) = (Arc::new(Desk::default()), Arc::new(Traces::default()));
-        let ends = (desk.clone(), traces.clone());
+    ) -> Result<Connection, ConnectError> {
+        let (router, traces) =
+            (Arc::new(MessageRouter::default()), Arc::new(ProcessOutput::default()));
+        let ends = (router.clone(), traces.clone());
         let opened = Box::pin(Connection::opened(server, known, tokens, secrets, limits, ends));
         tokio::time::timeout_at(until, opened).await.unwrap_or_else(|_| {
             let why = format!("it was not ready within {} ms", limits.mcp_start_ms);
-            Err(with_words(&why, &traces, &desk).into())
+            Err(with_output(&why, &traces, &router).into())
         })
     }
 
     async fn opened(
         server: &ServerConfig,
-        known: Option<Era>,
+        known: Option<ProtocolEra>,
         tokens: Option<&Path>,
         secrets: Secrets,
         limits: &Limits,
-        (desk, traces): (Arc<Desk>, Arc<Traces>),
-    ) -> Result<Connection, Unopened> {
+        (router, traces): (Arc<MessageRouter>, Arc<ProcessOutput>),
+    ) -> Result<Connection, ConnectError> {
         let bytes_max = limits.mcp_message_bytes_max;
-        let us = Client { server: server.name.clone(), desk: desk.clone() };
+        let us = Client { server: server.name.clone(), router: router.clone() };
         let (opened, way) = match &server.reach {
-            Reach::Stdio(config) => {
-                let (desk, traces) = (desk.clone(), traces.clone());
-                let pipes = Pipes::start(config, desk, traces, bytes_max, known.is_none())
-                    .map_err(|error| unstarted(config, &error))?;
-                let way = Way::Pipes(pipes.input());
+            ServerTransport::Stdio(config) => {
+                let (router, traces) = (router.clone(), traces.clone());
+                let pipes =
+                    StdioTransport::start(config, router, traces, bytes_max, known.is_none())
+                        .map_err(|error| start_failure(config, &error))?;
+                let way = CallTransport::Pipes(pipes.input());
                 (serve(us, pipes, known).await, way)
             }
-            Reach::Local(local) => {
-                let (desk, traces) = (desk.clone(), traces.clone());
-                let pipes = Pipes::open(local, desk, traces, bytes_max, known.is_none());
-                let way = Way::Pipes(pipes.input());
+            ServerTransport::Local(local) => {
+                let (router, traces) = (router.clone(), traces.clone());
+                let pipes = StdioTransport::open(local, router, traces, bytes_max, known.is_none());
+                let way = CallTransport::Pipes(pipes.input());
                 (serve(us, pipes, known).await, way)
             }
-            Reach::Http(config) => {
+            ServerTransport::Http(config) => {
                 let login = match tokens.filter(|_| !config.has_credentials()) {
                     None => None,
-                    Some(file) => login::kept(file, &config.url).await?,
+                    Some(file) => login::saved_login(file, &config.url).await?,
                 };
                 let (transport, post) =
-                    http::transport(config, login, desk.clone(), bytes_max).await?;
-                (serve(us, transport, known).await, Way::Http(post))
+                    http::transport(config, login, router.clone(), bytes_max).await?;
+                (serve(us, transport, known).await, CallTransport::Http(post))
             }
         };
         let service = match opened {
             Ok(service) => service,
             Err(error) => {
-                let why = said(&format!("no handshake: {}", reason(&error)), &traces, &desk).await;
+                let why = with_final_output(
+                    &format!("no handshake: {}", reason(&error)),
+                    &traces,
+                    &router,
+                )
+                .await;
                 let why = if is_lost(&error) && traces.end().is_some() {
                     // What could not be written to it or read from it says less.
-                    with_words("no handshake: it ended", &traces, &desk)
+                    with_output("no handshake: it ended", &traces, &router)
                 } else {
                     why
                 };
@@ -225,26 +235,26 @@ impl Connection {
                 } else {
                     why
                 };
-                let is_startled = matches!(server.reach, Reach::Stdio(_))
-                    && !desk.was_greeted()
+                let is_startled = matches!(server.reach, ServerTransport::Stdio(_))
+                    && !router.is_initialized()
                     && matches!(
                         error,
                         ClientInitializeError::ConnectionClosed(_)
                             | ClientInitializeError::TransportError { .. }
                     );
-                return Err(Unopened { why, is_modern: desk.is_late_modern(), is_startled });
+                return Err(ConnectError { why, is_modern: router.is_late_modern(), is_startled });
             }
         };
         let peer = service.peer().clone();
         // Whatever it says in return: some only say again what they were asked for.
-        let legacy = desk.was_greeted();
+        let legacy = router.is_initialized();
         let connection = Connection {
             peer,
             service: Mutex::new(Some(service)),
-            desk,
+            router,
             traces,
-            era: if legacy { Era::Legacy } else { Era::Modern },
-            way,
+            era: if legacy { ProtocolEra::Legacy } else { ProtocolEra::Modern },
+            transport: way,
             listing: BlockingMutex::default(),
             secrets,
             listing_again: Mutex::default(),
@@ -253,7 +263,7 @@ impl Connection {
         match connection.list(server, limits).await {
             Ok(listing) => connection.set_listing(listing),
             Err(why) => {
-                let why = said(&why, &connection.traces, &connection.desk).await;
+                let why = with_final_output(&why, &connection.traces, &connection.router).await;
                 connection.close().await;
                 return Err(why.into());
             }
@@ -263,12 +273,12 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.peer.is_transport_closed() || self.desk.is_over()
+        self.peer.is_transport_closed() || self.router.is_over()
     }
 
     /// Whether the server said that its tools changed, and nobody has looked yet.
-    pub(super) fn has_news(&self) -> bool {
-        self.desk.has_changed()
+    pub(super) fn has_changed(&self) -> bool {
+        self.router.has_changed()
     }
 
     /// The tools as they were last listed.
@@ -287,7 +297,7 @@ impl Connection {
         server: &ServerConfig,
         limits: &Limits,
     ) -> Result<(Arc<Listing>, bool), String> {
-        if !self.desk.has_changed() && self.listing_again.try_lock().is_ok() {
+        if !self.router.has_changed() && self.listing_again.try_lock().is_ok() {
             return Ok((self.listing(), false));
         }
         // What is large and rare stands apart: every call carries the rest.
@@ -300,13 +310,13 @@ impl Connection {
         limits: &Limits,
     ) -> Result<(Arc<Listing>, bool), String> {
         let _turn = self.listing_again.lock().await;
-        if !self.desk.take_changed() {
+        if !self.router.take_changed() {
             return Ok((self.listing(), false));
         }
         match self.list(server, limits).await {
             Ok(listing) => self.set_listing(listing),
             Err(why) => {
-                self.desk.mark_changed();
+                self.router.mark_changed();
                 return Err(why);
             }
         }
@@ -315,56 +325,58 @@ impl Connection {
 
     /// What a person was asked for, and declined, since this was last asked.
     pub(super) fn take_declined(&self) -> Option<String> {
-        self.desk.take_declined()
+        self.router.take_declined()
     }
 
     /// Calls a tool once.
     pub(super) async fn call(
         &self,
-        calling: &Calling<'_>,
-        patience: Patience,
-    ) -> Result<Arc<Slot>, Lost> {
-        let past = match &self.way {
-            Way::Http(_) if calling.has_headers => None,
-            way => self.call_past(way, calling, patience).await?,
+        calling: &CallParams<'_>,
+        patience: Timeouts,
+    ) -> Result<Arc<PendingRequest>, RequestError> {
+        let past = match &self.transport {
+            CallTransport::Http(_) if calling.has_headers => None,
+            way => self.call_direct(way, calling, patience).await?,
         };
         match past {
             Some(slot) => Ok(slot),
-            None => Box::pin(self.call_through(calling, patience)).await,
+            None => Box::pin(self.call_with_library(calling, patience)).await,
         }
     }
 
     /// Calls a tool past the library. Nothing when that cannot be, and nobody has heard it.
-    async fn call_past(
+    async fn call_direct(
         &self,
-        way: &Way,
-        calling: &Calling<'_>,
-        patience: Patience,
-    ) -> Result<Option<Arc<Slot>>, Lost> {
-        let slot = Slot::own(calling.asker.clone());
-        let Some(id) = self.desk.enlist(&slot) else {
-            let why = Box::pin(said("the connection was lost", &self.traces, &self.desk)).await;
-            return Err(Lost::Unsent(why));
+        way: &CallTransport,
+        calling: &CallParams<'_>,
+        patience: Timeouts,
+    ) -> Result<Option<Arc<PendingRequest>>, RequestError> {
+        let slot = PendingRequest::own(calling.asker.clone());
+        let Some(id) = self.router.register(&slot) else {
+            let why =
+                Box::pin(with_final_output("the connection was lost", &self.traces, &self.router))
+                    .await;
+            return Err(RequestError::Unsent(why));
         };
-        let text = line::call(id, calling, self.desk.manner());
-        let asked = self.asked(RequestId::Number(id), &slot);
+        let text = request_line::call(id, calling, self.router.client_meta());
+        let asked = self.cancel_guard(RequestId::Number(id), &slot);
         let mut is_heard = true;
         match way {
-            Way::Pipes(input) => {
+            CallTransport::Pipes(input) => {
                 let answered = pin!(async {
                     let written = input.write(text, Some(&slot)).await;
                     written.map_err(|error| error.to_string())?;
-                    self.desk.settled(&slot).await
+                    self.router.settled(&slot).await
                 });
                 self.wait(asked, answered, patience).await?;
             }
-            Way::Http(post) => {
+            CallTransport::Http(post) => {
                 let mut answered = Box::pin(async {
                     tokio::select! {
                         biased;
                         heard = post.call(calling.tool, id, text, &slot) => is_heard = heard,
                         // An answer may come in another stream.
-                        settled = self.desk.settled(&slot) => settled?,
+                        settled = self.router.settled(&slot) => settled?,
                     }
                     Ok(())
                 });
@@ -373,7 +385,7 @@ impl Connection {
                 if is_heard {
                     waited?;
                 } else {
-                    self.desk.forget(&RequestId::Number(id));
+                    self.router.remove(&RequestId::Number(id));
                 }
             }
         }
@@ -381,11 +393,11 @@ impl Connection {
     }
 
     /// Calls a tool through the library, which makes headers of some arguments.
-    async fn call_through(
+    async fn call_with_library(
         &self,
-        calling: &Calling<'_>,
-        patience: Patience,
-    ) -> Result<Arc<Slot>, Lost> {
+        calling: &CallParams<'_>,
+        patience: Timeouts,
+    ) -> Result<Arc<PendingRequest>, RequestError> {
         let mut params = CallToolRequestParams::new(calling.tool.to_owned());
         if let serde_json::Value::Object(map) = serde_json::Value::from(&calling.args) {
             params = params.with_arguments(map);
@@ -394,7 +406,8 @@ impl Connection {
             params.input_responses = Some(responses);
             params.request_state = state;
         }
-        let slot = Slot::of_task(calling.args.clone(), calling.asker.clone(), calling.task_ms);
+        let slot =
+            PendingRequest::of_task(calling.args.clone(), calling.asker.clone(), calling.task_ms);
         let mut request = Request::new(params);
         request.extensions.insert(slot.clone());
         let mut meta = RequestMetaObject::new();
@@ -403,13 +416,13 @@ impl Connection {
             meta.insert(TRACEPARENT.to_owned(), traceparent.into());
         }
         let request = ClientRequest::CallToolRequest(request);
-        self.ask(request, &slot, meta, patience).await?;
+        self.request(request, &slot, meta, patience).await?;
         Ok(slot)
     }
 
     /// Whether the server takes calls as tasks, in the era where the caller decides.
     pub(super) fn takes_tasks(&self) -> bool {
-        self.desk.takes_tasks()
+        self.router.takes_tasks()
     }
 
     /// Tells the server to stop with a task.
@@ -437,16 +450,17 @@ impl Connection {
     }
 
     /// Sends a request and waits until its slot has an answer.
-    pub(super) async fn ask(
+    pub(super) async fn request(
         &self,
         request: ClientRequest,
-        slot: &Arc<Slot>,
+        slot: &Arc<PendingRequest>,
         meta: RequestMetaObject,
-        patience: Patience,
-    ) -> Result<(), Lost> {
+        patience: Timeouts,
+    ) -> Result<(), RequestError> {
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer.send_request_with_option(request, options).await;
-        let RequestHandle { id, rx, .. } = handle.map_err(|error| Lost::Unsent(failure(&error)))?;
+        let RequestHandle { id, rx, .. } =
+            handle.map_err(|error| RequestError::Unsent(failure(&error)))?;
         let answered = pin!(async {
             match rx.await {
                 Ok(Ok(_)) => Ok(()),
@@ -454,36 +468,36 @@ impl Connection {
                 Err(_) => Err("the connection was lost".to_owned()),
             }
         });
-        self.wait(self.asked(id, slot), answered, patience).await
+        self.wait(self.cancel_guard(id, slot), answered, patience).await
     }
 
     /// How a server ended is known once the library has let go of it.
-    async fn let_go(&self) {
-        let until = Instant::now() + LET_GO_MAX;
-        while self.desk.is_over() && !self.peer.is_transport_closed() && Instant::now() < until {
+    async fn close_lost(&self) {
+        let until = Instant::now() + CLOSE_MAX;
+        while self.router.is_over() && !self.peer.is_transport_closed() && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
     /// What went wrong, with what the server said about it in the end.
-    async fn last_words(&self, why: &str) -> String {
-        self.let_go().await;
-        said(why, &self.traces, &self.desk).await
+    async fn with_process_output(&self, why: &str) -> String {
+        self.close_lost().await;
+        with_final_output(why, &self.traces, &self.router).await
     }
 
-    fn asked(&self, id: RequestId, slot: &Arc<Slot>) -> Asked {
-        let (peer, desk) = (self.peer.clone(), self.desk.clone());
+    fn cancel_guard(&self, id: RequestId, slot: &Arc<PendingRequest>) -> CancelGuard {
+        let (peer, router) = (self.peer.clone(), self.router.clone());
         let cancelling = self.cancelling.clone();
-        Asked { id: Some(id), slot: slot.clone(), peer, desk, cancelling }
+        CancelGuard { id: Some(id), slot: slot.clone(), peer, router, cancelling }
     }
 
     /// Waits until a request is answered; what the answer is, its slot knows.
     async fn wait(
         &self,
-        mut asked: Asked,
+        mut asked: CancelGuard,
         mut answered: Pin<&mut impl Future<Output = Result<(), String>>>,
-        patience: Patience,
-    ) -> Result<(), Lost> {
+        patience: Timeouts,
+    ) -> Result<(), RequestError> {
         let slot = asked.slot.clone();
         let begun = Instant::now();
         let (until, mut idle) = (begun + patience.total, begun + patience.idle);
@@ -493,7 +507,7 @@ impl Connection {
                 outcome = &mut answered => break outcome,
                 () = slot.progressed() => {
                     idle = Instant::now() + patience.idle;
-                    slot.tell_progress();
+                    slot.send_progress();
                 }
                 () = tokio::time::sleep_until(idle.min(until)) => {
                     if slot.is_asking() && Instant::now() < until {
@@ -503,22 +517,28 @@ impl Connection {
                     Box::pin(asked.cancel()).await;
                     let time = if until <= idle { patience.total } else { patience.idle };
                     return Err(if slot.was_sent() {
-                        Lost::Late(time)
+                        RequestError::TimedOut(time)
                     } else {
-                        Lost::Unsent(format!("not sent within {} ms", time.as_millis()))
+                        RequestError::Unsent(format!("not sent within {} ms", time.as_millis()))
                     });
                 }
             }
         };
         asked.id = None;
         match (slot.answer(), outcome) {
-            (Some(Answer::Lost(why)), _) if slot.was_sent() => Err(Lost::Silent(why.clone())),
-            (Some(Answer::Lost(why)), _) => Err(Lost::Unsent(why.clone())),
+            (Some(RpcAnswer::Lost(why)), _) if slot.was_sent() => {
+                Err(RequestError::NoAnswer(why.clone()))
+            }
+            (Some(RpcAnswer::Lost(why)), _) => Err(RequestError::Unsent(why.clone())),
             (Some(_), _) => Ok(()),
-            (None, Ok(())) => Err(Lost::Silent("there is no answer".to_owned())),
+            (None, Ok(())) => Err(RequestError::NoAnswer("there is no answer".to_owned())),
             (None, Err(why)) => {
-                let why = Box::pin(self.last_words(&why)).await;
-                Err(if slot.was_sent() { Lost::Silent(why) } else { Lost::Unsent(why) })
+                let why = Box::pin(self.with_process_output(&why)).await;
+                Err(if slot.was_sent() {
+                    RequestError::NoAnswer(why)
+                } else {
+                    RequestError::Unsent(why)
+                })
             }
         }
     }
@@ -528,51 +548,51 @@ impl Connection {
         let mut pages = Pages::default();
         let patience = {
             let time = Duration::from_millis(limits.mcp_start_ms);
-            Patience { idle: time, total: time }
+            Timeouts { idle: time, total: time }
         };
         let mut cursor: Option<String> = None;
         loop {
-            let slot = Slot::new(None, None);
+            let slot = PendingRequest::new(None, None);
             let params = PaginatedRequestParams::default().with_cursor(cursor.take());
             let mut request = ListToolsRequest::with_param(params);
             request.extensions.insert(slot.clone());
             let request = ClientRequest::ListToolsRequest(request);
-            let asked = self.ask(request, &slot, RequestMetaObject::new(), patience).await;
+            let asked = self.request(request, &slot, RequestMetaObject::new(), patience).await;
             match (asked, slot.answer()) {
-                (Ok(()), Some(Answer::Result(raw))) => {
+                (Ok(()), Some(RpcAnswer::Result(raw))) => {
                     cursor = pages.add(raw, limits)?;
                     if cursor.is_none() {
                         break;
                     }
                 }
                 // A server without tools need not know the question.
-                (Ok(()), Some(Answer::Error { code: -32601, .. })) => break,
-                (Ok(()), Some(Answer::Error { message, .. })) => {
+                (Ok(()), Some(RpcAnswer::Error { code: -32601, .. })) => break,
+                (Ok(()), Some(RpcAnswer::Error { message, .. })) => {
                     return Err(format!("it does not list its tools: {message}"));
                 }
-                (Ok(()), Some(Answer::TooLarge)) => {
+                (Ok(()), Some(RpcAnswer::TooLarge)) => {
                     let bytes_max = limits.mcp_message_bytes_max;
                     return Err(format!(
                         "its list of tools is over the limit of {bytes_max} bytes"
                     ));
                 }
-                (Ok(()), Some(Answer::Malformed(why))) => {
+                (Ok(()), Some(RpcAnswer::Malformed(why))) => {
                     return Err(format!("its list of tools cannot be read: {why}"));
                 }
-                (Ok(()), Some(Answer::Lost(_)) | None) => {
+                (Ok(()), Some(RpcAnswer::Lost(_)) | None) => {
                     return Err("it does not list its tools".to_owned());
                 }
-                (Err(Lost::Late(time)), _) => {
+                (Err(RequestError::TimedOut(time)), _) => {
                     let time = time.as_millis();
                     return Err(format!("it did not list its tools within {time} ms"));
                 }
-                (Err(Lost::Unsent(why) | Lost::Silent(why)), _) => {
+                (Err(RequestError::Unsent(why) | RequestError::NoAnswer(why)), _) => {
                     return Err(format!("it does not list its tools: {why}"));
                 }
             }
         }
         // Before anybody sees them: what is shown, pinned and kept of a tool is one and the same.
-        let tools = self.secrets.clean_all(pages.tools);
+        let tools = self.secrets.redact_all(pages.tools);
         let mut listing = Listing::read(&server.name, &server.identity, tools);
         listing.notes.append(&mut pages.notes);
         Ok(listing)
@@ -583,7 +603,7 @@ impl Connection {
         let capable = self.peer.peer_info().is_some_and(|info| {
             info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true))
         });
-        if self.era == Era::Legacy || !capable {
+        if self.era == ProtocolEra::Legacy || !capable {
             return;
         }
         let peer = self.peer.clone();
@@ -603,7 +623,7 @@ impl Connection {
         if let Some(service) = self.service.lock().await.take() {
             let _ = service.cancel().await;
         }
-        self.desk.end();
+        self.router.end();
     }
 }
 
@@ -611,15 +631,15 @@ impl Connection {
 async fn serve<T>(
     us: Client,
     transport: T,
-    known: Option<Era>,
+    known: Option<ProtocolEra>,
 ) -> Result<RunningService<RoleClient, Client>, ClientInitializeError>
 where
     T: Transport<RoleClient> + 'static,
 {
     let lifecycle = match known {
         // Asked and answered before.
-        Some(Era::Legacy) => ClientLifecycleMode::Initialize,
-        Some(Era::Modern) => ClientLifecycleMode::Discover {
+        Some(ProtocolEra::Legacy) => ClientLifecycleMode::Initialize,
+        Some(ProtocolEra::Modern) => ClientLifecycleMode::Discover {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         },
         None => ClientLifecycleMode::Auto {
@@ -631,16 +651,16 @@ where
 }
 
 /// A request that is waited for. Dropping it tells the server to stop.
-struct Asked {
+struct CancelGuard {
     /// Nothing when it is not waited for any longer.
     id: Option<RequestId>,
-    slot: Arc<Slot>,
+    slot: Arc<PendingRequest>,
     peer: Peer<RoleClient>,
-    desk: Arc<Desk>,
+    router: Arc<MessageRouter>,
     cancelling: Arc<RwLock<()>>,
 }
 
-impl Asked {
+impl CancelGuard {
     async fn cancel(&mut self) {
         if let Some(cancelling) = self.cancellation("the caller has stopped waiting") {
             let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
@@ -651,7 +671,7 @@ impl Asked {
     fn cancellation(&mut self, why: &str) -> Option<impl Future<Output = ()> + Send + 'static> {
         let id = self.id.take()?;
         if self.slot.is_own() {
-            self.desk.forget(&id);
+            self.router.remove(&id);
             if !self.slot.was_sent() {
                 return None;
             }
@@ -664,7 +684,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for CancelGuard {
     // Work in `Drop`, because a call ends by being dropped and there is no later moment.
     fn drop(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

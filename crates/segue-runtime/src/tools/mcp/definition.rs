@@ -13,7 +13,7 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec, hex_digest};
 use segue_core::value::Value;
 
-use super::task::Support;
+use super::task::TaskSupport;
 
 /// Length of a name.
 const NAME_BYTES_MAX: usize = 128;
@@ -23,20 +23,20 @@ const DESCRIPTION_CHARS_MAX: usize = 4_096;
 
 /// A tool of a server.
 #[derive(Clone, Debug)]
-pub struct Definition {
+pub struct ToolDefinition {
     /// What is known of it.
     pub spec: Arc<ToolSpec>,
     /// The hash of its definition as it came, and of where it came from.
     pub pin: Arc<str>,
     /// Whether it is called as a task.
-    pub task: Support,
+    pub task: TaskSupport,
 }
 
 /// The tools of a server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// By their names.
-    pub tools: BTreeMap<Arc<str>, Definition>,
+    pub tools: BTreeMap<Arc<str>, ToolDefinition>,
     /// What is wrong with others, for people.
     pub notes: Vec<String>,
     /// Everything as it came.
@@ -58,7 +58,7 @@ impl Listing {
             let name: Arc<str> = match definition.get("name").and_then(Value::as_str) {
                 Some(name) if is_plain(name) => name.into(),
                 Some(name) => {
-                    let shown = visible(name, 64);
+                    let shown = strip_invisible(name, 64);
                     listing.notes.push(format!("the name `{shown}` is not letters, digits, `_.-`"));
                     continue;
                 }
@@ -67,7 +67,7 @@ impl Listing {
                     continue;
                 }
             };
-            looks.entry(look(&name)).or_default().push(name.clone());
+            looks.entry(confusable_form(&name)).or_default().push(name.clone());
             match read_one(server, identity, &name, definition) {
                 Ok(tool) => {
                     listing.tools.insert(name, tool);
@@ -90,7 +90,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// What a name looks like: names that people take for each other look the same.
-pub fn look(name: &str) -> String {
+pub fn confusable_form(name: &str) -> String {
     let mut look = String::with_capacity(name.len());
     for character in name.chars() {
         match character {
@@ -110,7 +110,7 @@ fn read_one(
     identity: &str,
     name: &str,
     definition: &Value,
-) -> Result<Definition, String> {
+) -> Result<ToolDefinition, String> {
     let schema = |key: &str| match definition.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(json @ (Value::Object(_) | Value::Bool(_))) => {
@@ -142,11 +142,11 @@ fn read_one(
         backend: Backend::Mcp,
         ..ToolSpec::new(
             ToolId::new(server, name),
-            visible(description, DESCRIPTION_CHARS_MAX),
+            strip_invisible(description, DESCRIPTION_CHARS_MAX),
             schema("inputSchema")?.unwrap_or_else(Schema::any_object),
         )
     };
-    Ok(Definition { spec: Arc::new(spec), pin, task: Support::of(definition) })
+    Ok(ToolDefinition { spec: Arc::new(spec), pin, task: TaskSupport::of(definition) })
 }
 
 /// Parameters that a server wants to see in headers too have names of headers, each one once, and
@@ -187,7 +187,7 @@ fn readable(schema: &Value) -> Value {
         Value::Object(members) => Value::object(members.iter().map(|(key, value)| {
             let value = match (&**key, value) {
                 ("description" | "title" | "$comment", Value::String(text)) => {
-                    Value::from(visible(text, DESCRIPTION_CHARS_MAX))
+                    Value::from(strip_invisible(text, DESCRIPTION_CHARS_MAX))
                 }
                 ("enum" | "const" | "default" | "examples", value) => value.clone(),
                 (_, value) => readable(value),
@@ -199,7 +199,7 @@ fn readable(schema: &Value) -> Value {
 }
 
 /// A text without what cannot be seen: controls, marks of direction, joiners, tags, private use.
-pub(super) fn visible(text: &str, chars_max: usize) -> String {
+pub(super) fn strip_invisible(text: &str, chars_max: usize) -> String {
     let seen = text.chars().filter(|character| match character {
         '\n' | '\t' => true,
         character if character.is_control() => false,
@@ -235,7 +235,7 @@ pub(super) fn visible(text: &str, chars_max: usize) -> String {
 mod tests {
     use segue_core::value::Value;
 
-    use super::{Listing, look, visible};
+    use super::{Listing, confusable_form, strip_invisible};
 
     fn listing(json: &str) -> Listing {
         let raw: serde_json::Value = serde_json::from_str(json).unwrap();
@@ -246,8 +246,8 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_taken_out() {
         let hidden = "read\u{200b} a\u{202e}\u{1b}[31m file\u{e0041}\u{e0042}\nnow";
-        assert_eq!(visible(hidden, 100), "read a[31m file\nnow");
-        assert_eq!(visible("abcdef", 3), "abc…");
+        assert_eq!(strip_invisible(hidden, 100), "read a[31m file\nnow");
+        assert_eq!(strip_invisible("abcdef", 3), "abc…");
     }
 
     #[test]
@@ -259,13 +259,13 @@ mod tests {
             ("a-b", "a_b"),
             ("modern", "rnodern"),
         ] {
-            assert_eq!(look(one), look(other));
+            assert_eq!(confusable_form(one), confusable_form(other));
             let json = format!(r#"[{{"name":"{one}"}},{{"name":"{other}"}},{{"name":"fine"}}]"#);
             let listing = listing(&json);
             assert_eq!(listing.tools.keys().map(|k| &**k).collect::<Vec<_>>(), ["fine"]);
             assert_eq!(listing.notes.len(), 1);
         }
-        assert_ne!(look("tail"), look("tall"));
+        assert_ne!(confusable_form("tail"), confusable_form("tall"));
         assert_eq!(
             listing(r#"[{"name":"p\u0430y"},{"name":"a b"},{"title":"none"}]"#).notes.len(),
             3

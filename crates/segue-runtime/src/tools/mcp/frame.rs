@@ -16,7 +16,7 @@ const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Frame {
+pub enum LineFrame {
     /// A line, without its end.
     Line(Vec<u8>),
     /// A line has just become longer than the bound; this is its beginning.
@@ -28,7 +28,7 @@ pub enum Frame {
 }
 
 /// Reads lines.
-pub struct Frames<R> {
+pub struct LineFrames<R> {
     from: R,
     bytes_max: usize,
     line: Vec<u8>,
@@ -36,21 +36,21 @@ pub struct Frames<R> {
     skipped: Option<usize>,
 }
 
-impl<R: AsyncBufRead + Unpin> Frames<R> {
+impl<R: AsyncBufRead + Unpin> LineFrames<R> {
     /// Reads lines of at most so many bytes.
-    pub fn new(from: R, bytes_max: usize) -> Frames<R> {
-        Frames { from, bytes_max, line: Vec::new(), skipped: None }
+    pub fn new(from: R, bytes_max: usize) -> LineFrames<R> {
+        LineFrames { from, bytes_max, line: Vec::new(), skipped: None }
     }
 
     /// The next frame. Empty lines are none.
-    pub async fn next(&mut self) -> Frame {
+    pub async fn next(&mut self) -> LineFrame {
         loop {
             let (used, ended) = match self.from.fill_buf().await {
-                Err(error) => return Frame::End(Some(error.to_string())),
+                Err(error) => return LineFrame::End(Some(error.to_string())),
                 Ok([]) => {
                     let rest = std::mem::take(&mut self.line);
                     let unfinished = !rest.is_empty() && self.skipped.is_none();
-                    return Frame::End(unfinished.then(|| "the last line is cut".to_owned()));
+                    return LineFrame::End(unfinished.then(|| "the last line is cut".to_owned()));
                 }
                 Ok(chunk) => {
                     let end = chunk.iter().position(|byte| *byte == b'\n');
@@ -66,17 +66,17 @@ impl<R: AsyncBufRead + Unpin> Frames<R> {
         }
     }
 
-    fn frame(&mut self, used: usize, ended: bool) -> Option<Frame> {
+    fn frame(&mut self, used: usize, ended: bool) -> Option<LineFrame> {
         if let Some(skipped) = &mut self.skipped {
             *skipped += used;
             let excess = self.line.len().saturating_sub(ENDS_BYTES_MAX);
             self.line.drain(..excess);
             if ended {
                 self.skipped = None;
-                return Some(Frame::TooLongEnded(std::mem::take(&mut self.line)));
+                return Some(LineFrame::TooLongEnded(std::mem::take(&mut self.line)));
             }
             let endless = *skipped > self.bytes_max.saturating_mul(SKIP_FACTOR);
-            return endless.then(|| Frame::End(Some("a line does not end".to_owned())));
+            return endless.then(|| LineFrame::End(Some("a line does not end".to_owned())));
         }
         if self.line.len() > self.bytes_max {
             let head = self.line[..self.line.len().min(ENDS_BYTES_MAX)].to_vec();
@@ -86,11 +86,11 @@ impl<R: AsyncBufRead + Unpin> Frames<R> {
                 self.line = Vec::new();
                 let mut both = head;
                 both.extend_from_slice(&tail);
-                return Some(Frame::TooLongEnded(both));
+                return Some(LineFrame::TooLongEnded(both));
             }
             self.line = Vec::new();
             self.skipped = Some(0);
-            return Some(Frame::TooLong(head));
+            return Some(LineFrame::TooLong(head));
         }
         if !ended {
             return None;
@@ -100,13 +100,13 @@ impl<R: AsyncBufRead + Unpin> Frames<R> {
         if line.starts_with(MARK) {
             line.drain(..MARK.len());
         }
-        (!line.iter().all(u8::is_ascii_whitespace)).then_some(Frame::Line(line))
+        (!line.iter().all(u8::is_ascii_whitespace)).then_some(LineFrame::Line(line))
     }
 }
 
 /// The id that a message seems to have, as far as its beginning or its end shows it: the JSON text
 /// of a number or a string.
-pub fn seeming_id(piece: &[u8]) -> Option<String> {
+pub fn guess_id(piece: &[u8]) -> Option<String> {
     top_level_id(piece).or_else(|| last_id(piece))
 }
 
@@ -167,16 +167,16 @@ fn scalar(piece: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, Frames, seeming_id};
+    use super::{LineFrame, LineFrames, guess_id};
 
-    async fn frames(bytes: &[u8], bytes_max: usize) -> Vec<Frame> {
+    async fn frames(bytes: &[u8], bytes_max: usize) -> Vec<LineFrame> {
         // Small chunks, so that every state is left and entered again.
         let reader = tokio::io::BufReader::with_capacity(7, bytes);
-        let mut frames = Frames::new(reader, bytes_max);
+        let mut frames = LineFrames::new(reader, bytes_max);
         let mut found = Vec::new();
         loop {
             let frame = frames.next().await;
-            let over = matches!(frame, Frame::End(_));
+            let over = matches!(frame, LineFrame::End(_));
             found.push(frame);
             if over {
                 return found;
@@ -188,9 +188,9 @@ mod tests {
     async fn lines_end_as_they_do_anywhere() {
         let found = frames("\u{feff}{\"a\":1}\r\n\n  \nx\ncut".as_bytes(), 100).await;
         let expected = [
-            Frame::Line(b"{\"a\":1}".to_vec()),
-            Frame::Line(b"x".to_vec()),
-            Frame::End(Some("the last line is cut".to_owned())),
+            LineFrame::Line(b"{\"a\":1}".to_vec()),
+            LineFrame::Line(b"x".to_vec()),
+            LineFrame::End(Some("the last line is cut".to_owned())),
         ];
         assert_eq!(found, expected);
     }
@@ -200,21 +200,21 @@ mod tests {
         let mut bytes = vec![b'x'; 200];
         bytes.extend_from_slice(b"\nnext\n");
         let found = frames(&bytes, 50).await;
-        assert!(matches!(&found[0], Frame::TooLong(head) if head.len() <= 60));
-        assert!(matches!(&found[1], Frame::TooLongEnded(_)));
-        assert_eq!(found[2], Frame::Line(b"next".to_vec()));
-        assert_eq!(found[3], Frame::End(None));
+        assert!(matches!(&found[0], LineFrame::TooLong(head) if head.len() <= 60));
+        assert!(matches!(&found[1], LineFrame::TooLongEnded(_)));
+        assert_eq!(found[2], LineFrame::Line(b"next".to_vec()));
+        assert_eq!(found[3], LineFrame::End(None));
     }
 
     #[tokio::test]
     async fn a_line_without_an_end_ends_the_stream() {
         let found = frames(&vec![b'x'; 5_000], 50).await;
-        assert_eq!(found.last(), Some(&Frame::End(Some("a line does not end".to_owned()))));
+        assert_eq!(found.last(), Some(&LineFrame::End(Some("a line does not end".to_owned()))));
     }
 
     #[test]
     fn an_id_is_found_at_either_end() {
-        let id = |text: &str| seeming_id(text.as_bytes());
+        let id = |text: &str| guess_id(text.as_bytes());
         assert_eq!(id(r#"{"jsonrpc":"2.0","id":7,"result":{"id":9"#).as_deref(), Some("7"));
         assert_eq!(id(r#"xxx"},"jsonrpc":"2.0","id" : "a-1"}"#).as_deref(), Some("\"a-1\""));
         assert_eq!(id(r#"{"result":"\"id\":3"#), None);

@@ -27,10 +27,12 @@ use sse_stream::{Sse, SseStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::PROBE_MAX;
-use super::bounded::{Bounded, TOO_LARGE, body};
-use super::desk::{Answer, Desk, Slot, not_known, says_nothing, stand_in};
-use super::line::encode;
-use super::plain::Posting as Plain;
+use super::body_limit::{EventLimit, TOO_LARGE, read_limited};
+use super::first_post::FirstPost as Plain;
+use super::request_line::encode;
+use super::router::{
+    MessageRouter, PendingRequest, RpcAnswer, is_placeholder, not_known, placeholder,
+};
 use crate::tools::http::connect::{trusting, trusting_nobody};
 
 /// Requests of one server that may be under way at once.
@@ -50,14 +52,14 @@ const INBOX_MAX: usize = 64;
 /// Where a server is.
 // No `Debug`: headers hold secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct HttpConfig {
+pub struct McpHttpConfig {
     /// The address.
     pub url: String,
     /// What is sent with every request, already expanded.
     pub headers: BTreeMap<String, String>,
 }
 
-impl HttpConfig {
+impl McpHttpConfig {
     /// Whether its configuration says who we are.
     pub(super) fn has_credentials(&self) -> bool {
         self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
@@ -66,11 +68,11 @@ impl HttpConfig {
 
 /// The transport to a server; the error says what is wrong with its configuration.
 pub(super) async fn transport(
-    config: &HttpConfig,
+    config: &McpHttpConfig,
     login: Option<Arc<AuthorizationManager>>,
-    desk: Arc<Desk>,
+    router: Arc<MessageRouter>,
     bytes_max: usize,
-) -> Result<(Posting, Post), String> {
+) -> Result<(HttpTransport, HttpPoster), String> {
     let https = config.url.starts_with("https://");
     let tls = if https {
         // The first time takes milliseconds of reading files.
@@ -102,19 +104,19 @@ pub(super) async fn transport(
     settings.max_sse_event_size = bytes_max;
     let (library, inbox) = mpsc::channel(INBOX_MAX);
     let (address, turns) = (Arc::default(), Arc::new(Semaphore::new(REQUESTS_MAX)));
-    let post = Post { client, login, desk, bytes_max, address, turns, library };
+    let post = HttpPoster { client, login, router, bytes_max, address, turns, library };
     let inner = StreamableHttpClientTransport::with_client(post.clone(), settings);
-    Ok((Posting { inner, inbox }, post))
+    Ok((HttpTransport { inner, inbox }, post))
 }
 
 /// The library's transport, and what calls that go past it are asked by the server.
-pub(super) struct Posting {
-    inner: StreamableHttpClientTransport<Post>,
+pub(super) struct HttpTransport {
+    inner: StreamableHttpClientTransport<HttpPoster>,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
 }
 
-impl Transport<RoleClient> for Posting {
-    type Error = <StreamableHttpClientTransport<Post> as Transport<RoleClient>>::Error;
+impl Transport<RoleClient> for HttpTransport {
+    type Error = <StreamableHttpClientTransport<HttpPoster> as Transport<RoleClient>>::Error;
 
     fn send(
         &mut self,
@@ -176,11 +178,11 @@ fn is_plain(tool: &str) -> bool {
 
 /// The client that the library sends through.
 #[derive(Clone)]
-pub(super) struct Post {
+pub(super) struct HttpPoster {
     client: Client,
     /// What gives tokens, where somebody has logged in.
     login: Option<Arc<AuthorizationManager>>,
-    desk: Arc<Desk>,
+    router: Arc<MessageRouter>,
     bytes_max: usize,
     address: Arc<Mutex<Option<Arc<Address>>>>,
     /// For calls that go past the library.
@@ -189,10 +191,11 @@ pub(super) struct Post {
     library: mpsc::Sender<ServerJsonRpcMessage>,
 }
 
-pub(super) type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
+pub(super) type PostResult =
+    Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-impl Post {
+impl HttpPoster {
     /// The token that a request brings along.
     async fn token(&self) -> Result<Option<String>, AuthError> {
         match &self.login {
@@ -211,13 +214,19 @@ impl Post {
 
     /// Posts a call past the library and waits until its slot has an answer. False when nobody has
     /// heard it, because the session is over or the library has to find the words.
-    pub(super) async fn call(&self, tool: &str, id: i64, body: String, slot: &Arc<Slot>) -> bool {
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        id: i64,
+        body: String,
+        slot: &Arc<PendingRequest>,
+    ) -> bool {
         let Some(address) = self.address().filter(|_| is_plain(tool)) else { return false };
         let exchange = Exchange { post: self, id: RequestId::Number(id), slot: slot.clone() };
         let token = match self.token().await {
             Ok(token) => token,
             Err(error) => {
-                exchange.settle(Answer::Lost(error.to_string()));
+                exchange.settle(RpcAnswer::Lost(error.to_string()));
                 return true;
             }
         };
@@ -244,7 +253,7 @@ impl Post {
     }
 }
 
-impl StreamableHttpClient for Post {
+impl StreamableHttpClient for HttpPoster {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -254,8 +263,8 @@ impl StreamableHttpClient for Post {
         session_id: Option<Arc<str>>,
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Posted {
-        let slot = self.desk.outgoing(&message);
+    ) -> PostResult {
+        let slot = self.router.outgoing(&message);
         let auth_header = self.token().await;
         if let (Some(slot), ClientJsonRpcMessage::Request(request)) = (slot, &message) {
             self.set_address(Address::new(&uri, session_id.clone(), &custom_headers));
@@ -263,7 +272,7 @@ impl StreamableHttpClient for Post {
             return match auth_header {
                 Ok(token) => exchange.run(&uri, &message, session_id, token, custom_headers).await,
                 Err(error) => {
-                    exchange.settle(Answer::Lost(error.to_string()));
+                    exchange.settle(RpcAnswer::Lost(error.to_string()));
                     Ok(exchange.stand_in())
                 }
             };
@@ -271,7 +280,7 @@ impl StreamableHttpClient for Post {
         let auth_header = auth_header?;
         let posting = Plain {
             client: &self.client,
-            desk: &self.desk,
+            router: &self.router,
             uri: &uri,
             session: session_id.as_deref(),
             token: auth_header.as_deref(),
@@ -299,7 +308,7 @@ impl StreamableHttpClient for Post {
         );
         let Some(id) = probe else { return posting.await };
         match tokio::time::timeout(PROBE_MAX, posting).await {
-            Ok(Ok(StreamableHttpPostResponse::Json(message, _))) if says_nothing(&message) => {
+            Ok(Ok(StreamableHttpPostResponse::Json(message, _))) if is_placeholder(&message) => {
                 Ok(StreamableHttpPostResponse::Json(not_known(id), None))
             }
             Ok(posted) => posted,
@@ -342,10 +351,10 @@ impl StreamableHttpClient for Post {
                 self.bytes_max,
             )
             .await?;
-        let desk = self.desk.clone();
+        let router = self.router.clone();
         let sorted = events.flat_map(move |event| {
             futures_util::stream::iter(match event {
-                Ok(event) => sort(&desk, event).into_iter().map(Ok).collect(),
+                Ok(event) => sort(&router, event).into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],
             })
         });
@@ -354,20 +363,20 @@ impl StreamableHttpClient for Post {
 }
 
 /// An event → what of it goes on to the library.
-fn sort(desk: &Desk, mut event: Sse) -> Vec<Sse> {
+fn sort(router: &MessageRouter, mut event: Sse) -> Vec<Sse> {
     let Some(data) = event.data.take_if(|data| !data.trim().is_empty()) else {
         return vec![event];
     };
-    let messages = desk.incoming(data.as_bytes()).unwrap_or_default();
+    let messages = router.incoming(data.as_bytes()).unwrap_or_default();
     let texts = messages.iter().filter_map(|message| serde_json::to_string(message).ok());
     texts.map(|text| Sse { data: Some(text), ..event.clone() }).collect()
 }
 
 /// One request whose answer is taken raw.
 struct Exchange<'a> {
-    post: &'a Post,
+    post: &'a HttpPoster,
     id: RequestId,
-    slot: Arc<Slot>,
+    slot: Arc<PendingRequest>,
 }
 
 /// What became of a request.
@@ -387,7 +396,7 @@ impl Exchange<'_> {
         session_id: Option<Arc<str>>,
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Posted {
+    ) -> PostResult {
         let body = encode(message, Some(&self.slot))?;
         let mut request = self.post.client.post(uri);
         for (name, value) in headers {
@@ -425,7 +434,7 @@ impl Exchange<'_> {
                 if error.is_connect() || error.is_builder() {
                     self.slot.mark_unsent();
                 }
-                self.settle(Answer::Lost(reason(&error)));
+                self.settle(RpcAnswer::Lost(reason(&error)));
                 return Sent::Settled;
             }
         };
@@ -437,13 +446,13 @@ impl Exchange<'_> {
     }
 
     /// Ends the exchange with an answer of our own.
-    fn settle(&self, answer: Answer) {
-        self.slot.settle(answer);
-        self.post.desk.forget(&self.id);
+    fn settle(&self, answer: RpcAnswer) {
+        self.slot.set_answer(answer);
+        self.post.router.remove(&self.id);
     }
 
     fn stand_in(&self) -> StreamableHttpPostResponse {
-        StreamableHttpPostResponse::Json(stand_in(self.id.clone()), None)
+        StreamableHttpPostResponse::Json(placeholder(self.id.clone()), None)
     }
 
     async fn read(self, response: Response, typed: bool) -> StreamableHttpPostResponse {
@@ -460,34 +469,34 @@ impl Exchange<'_> {
     async fn take(&self, response: Response) -> Option<Vec<u8>> {
         let status = response.status();
         let is_json = has_kind(&response, b"application/json");
-        let body = match body(response, self.post.bytes_max).await {
+        let body = match read_limited(response, self.post.bytes_max).await {
             Ok(Some(body)) => body,
             Ok(None) => {
-                self.settle(Answer::TooLarge);
+                self.settle(RpcAnswer::TooLarge);
                 return None;
             }
             Err(error) => {
-                self.settle(Answer::Lost(reason(&error)));
+                self.settle(RpcAnswer::Lost(reason(&error)));
                 return None;
             }
         };
         if is_json {
             // Unless it is the answer, what comes is of no use to a request that waits for one.
-            let _ = self.post.desk.incoming(&body);
+            let _ = self.post.router.incoming(&body);
             if self.slot.answer().is_some() {
                 return Some(body);
             }
         }
         let said = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_owned();
         self.settle(match status {
-            status if status.is_client_error() => Answer::Error {
+            status if status.is_client_error() => RpcAnswer::Error {
                 code: i64::from(status.as_u16()),
                 message: format!("the server answers {status}: {said}"),
             },
             status if status.is_success() => {
-                Answer::Malformed(format!("it is no message: `{said}`"))
+                RpcAnswer::Malformed(format!("it is no message: `{said}`"))
             }
-            status => Answer::Lost(format!("the server answers {status}: {said}")),
+            status => RpcAnswer::Lost(format!("the server answers {status}: {said}")),
         });
         None
     }
@@ -495,7 +504,7 @@ impl Exchange<'_> {
     /// Reads events until one of them is the answer. A stream that ends before is taken up again, if
     /// the server said how: whoever waits has patience, or has not.
     async fn follow(&self, response: Response, address: &Address) {
-        let desk = &self.post.desk;
+        let router = &self.post.router;
         let mut events = self.raw_events(response).boxed();
         let (mut last, mut pause) = (None, RESUME_PAUSE.0);
         loop {
@@ -507,7 +516,7 @@ impl Exchange<'_> {
                     if data.trim().is_empty() {
                         continue;
                     }
-                    for message in desk.incoming(data.as_bytes()).unwrap_or_default() {
+                    for message in router.incoming(data.as_bytes()).unwrap_or_default() {
                         // Without the library there is nobody to answer.
                         let _ = self.post.library.send(message).await;
                     }
@@ -516,21 +525,21 @@ impl Exchange<'_> {
                     }
                 }
                 Some(Err(error)) if error.to_string().contains(TOO_LARGE) => {
-                    return self.settle(Answer::TooLarge);
+                    return self.settle(RpcAnswer::TooLarge);
                 }
                 ended => {
                     let why = match ended {
                         Some(Err(error)) => error.to_string(),
                         _ => "the answer ended early".to_owned(),
                     };
-                    let Some(last) = &last else { return self.settle(Answer::Lost(why)) };
+                    let Some(last) = &last else { return self.settle(RpcAnswer::Lost(why)) };
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(RESUME_PAUSE.1);
                     match self.resumed(last, address).await {
                         Ok(resumed) => events = resumed,
                         // Nobody is there just now.
                         Err(StreamableHttpError::Client(_)) => {}
-                        Err(_) => return self.settle(Answer::Lost(why)),
+                        Err(_) => return self.settle(RpcAnswer::Lost(why)),
                     }
                 }
             }
@@ -560,7 +569,7 @@ impl Exchange<'_> {
         &self,
         response: Response,
     ) -> impl Stream<Item = Result<Sse, SseError>> + Send + 'static {
-        let bounded = Bounded::new(self.post.bytes_max);
+        let bounded = EventLimit::new(self.post.bytes_max);
         let bytes = response.bytes_stream().scan(bounded, |bounded, chunk| {
             let chunk = match chunk {
                 Ok(chunk) if bounded.admits(&chunk) => Some(Ok(chunk)),
@@ -575,10 +584,10 @@ impl Exchange<'_> {
     /// The events of an answer. When they end without it and cannot be taken up again, it is lost.
     fn events(self, response: Response, typed: bool) -> Events {
         let events = self.raw_events(response).boxed();
-        let (desk, slot, id) = (self.post.desk.clone(), self.slot, self.id);
-        let state = (events, desk, slot, id, false, false);
+        let (router, slot, id) = (self.post.router.clone(), self.slot, self.id);
+        let state = (events, router, slot, id, false, false);
         let sorted = futures_util::stream::unfold(state, move |state| async move {
-            let (mut events, desk, slot, id, mut resumable, over) = state;
+            let (mut events, router, slot, id, mut resumable, over) = state;
             if over {
                 return None;
             }
@@ -588,7 +597,7 @@ impl Exchange<'_> {
                     let before = slot.answer().is_some();
                     // The library looks into lists itself, for headers that arguments go into.
                     let list = (typed && !before).then(|| event.clone());
-                    let sorted = sort(&desk, event);
+                    let sorted = sort(&router, event);
                     let list = list.filter(|_| slot.answer().is_some());
                     (list.map_or(sorted, |list| vec![list]), false)
                 }
@@ -601,18 +610,18 @@ impl Exchange<'_> {
                     if !lost {
                         return None;
                     }
-                    desk.forget(&id);
-                    slot.settle(if why.contains(TOO_LARGE) {
-                        Answer::TooLarge
+                    router.remove(&id);
+                    slot.set_answer(if why.contains(TOO_LARGE) {
+                        RpcAnswer::TooLarge
                     } else {
-                        Answer::Lost(why)
+                        RpcAnswer::Lost(why)
                     });
-                    let text = serde_json::to_string(&stand_in(id.clone())).unwrap_or_default();
+                    let text = serde_json::to_string(&placeholder(id.clone())).unwrap_or_default();
                     (vec![Sse { data: Some(text), ..Sse::default() }], true)
                 }
             };
             let sorted: Vec<Result<Sse, SseError>> = sorted.into_iter().map(Ok).collect();
-            let next = (events, desk, slot, id, resumable, over);
+            let next = (events, router, slot, id, resumable, over);
             Some((futures_util::stream::iter(sorted), next))
         });
         sorted.flatten().boxed()

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Reach, ServerConfig};
+use super::{ServerConfig, ServerTransport};
 
 /// How long a person may take.
 const PERSON_MAX: Duration = Duration::from_mins(10);
@@ -31,31 +31,31 @@ const REQUEST_BYTES_MAX: usize = 16 * 1024;
 const CALLBACK: &str = "/callback";
 
 /// Where the tokens for a server are kept.
-pub(super) struct Tokens {
+pub(super) struct TokenFile {
     file: PathBuf,
     url: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SavedTokens {
     url: String,
     credentials: StoredCredentials,
 }
 
-impl Tokens {
-    pub(super) fn new(file: &Path, url: &str) -> Tokens {
-        Tokens { file: file.to_owned(), url: url.to_owned() }
+impl TokenFile {
+    pub(super) fn new(file: &Path, url: &str) -> TokenFile {
+        TokenFile { file: file.to_owned(), url: url.to_owned() }
     }
 
     fn read(&self) -> Option<StoredCredentials> {
         let text = std::fs::read_to_string(&self.file).ok()?;
-        let kept: Kept = serde_json::from_str(&text).ok()?;
+        let kept: SavedTokens = serde_json::from_str(&text).ok()?;
         (kept.url == self.url).then_some(kept.credentials)
     }
 
     /// Writes beside the file and puts it in place, so that nobody ever reads half of it.
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
-        let kept = Kept { url: self.url.clone(), credentials };
+        let kept = SavedTokens { url: self.url.clone(), credentials };
         let text = serde_json::to_string(&kept)?;
         if let Some(folder) = self.file.parent() {
             std::fs::create_dir_all(folder)?;
@@ -71,7 +71,7 @@ impl Tokens {
 }
 
 #[async_trait]
-impl CredentialStore for Tokens {
+impl CredentialStore for TokenFile {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(self.read())
     }
@@ -89,11 +89,11 @@ impl CredentialStore for Tokens {
 }
 
 /// What gives tokens for an address, if somebody has logged in there.
-pub(super) async fn kept(
+pub(super) async fn saved_login(
     file: &Path,
     url: &str,
 ) -> Result<Option<Arc<AuthorizationManager>>, String> {
-    let tokens = Tokens::new(file, url);
+    let tokens = TokenFile::new(file, url);
     if tokens.read().is_none() {
         return Ok(None);
     }
@@ -105,8 +105,9 @@ pub(super) async fn kept(
 }
 
 /// The tokens that are kept for an address: what nobody may see.
-pub(super) fn told(file: &Path, url: &str) -> Vec<String> {
-    let Some(response) = Tokens::new(file, url).read().and_then(|kept| kept.token_response) else {
+pub(super) fn secrets_in(file: &Path, url: &str) -> Vec<String> {
+    let Some(response) = TokenFile::new(file, url).read().and_then(|kept| kept.token_response)
+    else {
         return Vec::new();
     };
     let response = serde_json::to_value(response).unwrap_or_default();
@@ -128,14 +129,14 @@ pub(super) async fn login(
     file: &Path,
     tell: impl FnOnce(&str),
 ) -> Result<(), String> {
-    let Reach::Http(http) = &server.reach else {
+    let ServerTransport::Http(http) = &server.reach else {
         return Err("it is a program that is started here, and has no login".to_owned());
     };
     let failed = |error: AuthError| error.to_string();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let mut manager = manager(&http.url).await?;
-    manager.set_credential_store(Tokens::new(file, &http.url));
+    manager.set_credential_store(TokenFile::new(file, &http.url));
     let found = manager.resolve_metadata().await.map_err(failed)?;
     manager.set_metadata(found.metadata);
     let request = AuthorizationRequest::new(format!("http://127.0.0.1:{port}{CALLBACK}"))
@@ -144,24 +145,24 @@ pub(super) async fn login(
     let session = AuthorizationSession::new(manager, request).await;
     let session = session.map_err(|(_, error)| failed(error))?;
     tell(session.get_authorization_url());
-    let target = tokio::time::timeout(PERSON_MAX, called_back(&listener)).await;
+    let target = tokio::time::timeout(PERSON_MAX, wait_for_callback(&listener)).await;
     let target = target.map_err(|_| "nobody came back from the page in time".to_owned())??;
     let url = format!("http://127.0.0.1:{port}{target}");
     session.handle_callback_url(&url).await.map(drop).map_err(failed)
 }
 
 /// Waits for the person's browser, and returns what it was sent back with.
-async fn called_back(listener: &TcpListener) -> Result<String, String> {
+async fn wait_for_callback(listener: &TcpListener) -> Result<String, String> {
     loop {
         let (stream, _) = listener.accept().await.map_err(|error| error.to_string())?;
-        if let Some(target) = answered(stream).await {
+        if let Some(target) = read_callback(stream).await {
             return Ok(target);
         }
     }
 }
 
 /// Answers one request; nothing when it is none of ours.
-async fn answered(mut stream: TcpStream) -> Option<String> {
+async fn read_callback(mut stream: TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < REQUEST_BYTES_MAX {
         let count = stream.read_buf(&mut head).await.ok()?;

@@ -16,52 +16,52 @@
 //! Not here: which servers may start at all (trust is the command line's), what a refusal leads to
 //! (the core's).
 
-mod answer;
-mod bounded;
+mod body_limit;
+mod call_result;
 mod connection;
 mod definition;
-mod desk;
-mod digits;
+mod error_text;
+mod exact_numbers;
+mod first_post;
 mod frame;
 mod http;
-mod line;
 mod login;
 mod pages;
-mod plain;
 mod progress;
-mod record;
+mod request_line;
+mod router;
 mod server;
+mod server_record;
 mod stdio;
 mod tail;
 mod task;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use definition::{Definition, Listing, look};
-pub use digits::{marked, unmarked};
-pub use frame::{Frame, Frames, seeming_id};
-pub use http::HttpConfig;
-pub use record::Era;
-pub use server::{Change, Server, ServerFigures, Unusable};
+pub use definition::{Listing, ToolDefinition, confusable_form};
+pub use error_text::NO_MESSAGES;
+pub use exact_numbers::{mark_numbers, unmark_numbers};
+pub use frame::{LineFrame, LineFrames, guess_id};
+pub use http::McpHttpConfig;
+pub use server::{DefinitionChange, ServerFigures, ServerUnavailable, UpstreamServer};
+pub use server_record::ProtocolEra;
 pub(crate) use stdio::STDIO_END_MAX;
-pub use stdio::{Local, StdioConfig};
-pub use task::Support;
-pub use words::NO_MESSAGES;
+pub use stdio::{InProcess, StdioConfig};
+pub use task::TaskSupport;
 
 /// How long the question which era a server is of waits for its answer.
 const PROBE_MAX: Duration = Duration::from_millis(2_500);
 
 /// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum ServerTransport {
     /// A process that is started here.
     Stdio(StdioConfig),
     /// A server in this process.
-    Local(Local),
+    Local(InProcess),
     /// An address.
-    Http(HttpConfig),
+    Http(McpHttpConfig),
 }
 
 /// A server, as it is configured.
@@ -70,7 +70,7 @@ pub struct ServerConfig {
     /// Its name, which its tools' ids begin with.
     pub name: Arc<str>,
     /// How it is reached.
-    pub reach: Reach,
+    pub reach: ServerTransport,
     /// The hash of how it is configured: what its tools are pinned to beside their definitions.
     pub identity: Arc<str>,
     /// How long a call may take without a sign of progress.

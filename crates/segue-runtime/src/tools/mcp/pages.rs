@@ -8,7 +8,7 @@ use segue_core::value::Value;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::desk::object;
+use super::router::object;
 
 /// Pages of one list.
 const PAGES_MAX: usize = 1_000;

@@ -6,7 +6,7 @@ use rmcp::model::ProgressToken;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::definition::visible;
+use super::definition::strip_invisible;
 use crate::tools::Progress;
 
 /// Length of what a server says of its progress.
@@ -17,7 +17,7 @@ const PROGRESS_MIN: Duration = Duration::from_millis(200);
 
 /// A notification of progress.
 #[derive(Deserialize)]
-pub(super) struct Progressed {
+pub(super) struct ProgressNotice {
     #[serde(rename = "progressToken")]
     pub(super) token: ProgressToken,
     progress: f64,
@@ -29,7 +29,7 @@ pub(super) struct Progressed {
 
 /// What was heard of how far a call has got.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ProgressState {
     /// How far it had got last.
     last: Option<f64>,
     /// What nobody was told yet.
@@ -37,15 +37,15 @@ pub(super) struct Heard {
     told_at: Option<Instant>,
 }
 
-impl Heard {
+impl ProgressState {
     /// Whether it is more than before: a server that repeats itself gets no further.
-    pub(super) fn note(&mut self, said: &Progressed) -> bool {
+    pub(super) fn note(&mut self, said: &ProgressNotice) -> bool {
         if self.last.is_some_and(|last| said.progress <= last) {
             return false;
         }
         self.last = Some(said.progress);
         let message = said.message.as_deref();
-        let message = message.map(|message| visible(message, PROGRESS_CHARS_MAX).into());
+        let message = message.map(|message| strip_invisible(message, PROGRESS_CHARS_MAX).into());
         self.untold = Some(Progress { progress: self.last, total: said.total, message });
         true
     }

@@ -14,16 +14,16 @@ use segue_core::value::Value;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::answer::{self, Called, Forms};
-use super::connection::{Calling, Connection, Lost, Patience};
-use super::definition::{Definition, Listing};
-use super::desk::{Answer, Slot};
-use super::digits::marked;
-use super::record::{self, Era, Record};
-use super::task::{self, Support, Task, Unended};
-use super::{Reach, ServerConfig, login};
-use crate::tools::secret::Secrets;
-use crate::tools::{Call, Tool, ToolError, ToolRunner};
+use super::call_result::{self, Forms, ParsedResult};
+use super::connection::{CallParams, Connection, RequestError, Timeouts};
+use super::definition::{Listing, ToolDefinition};
+use super::exact_numbers::mark_numbers;
+use super::router::{PendingRequest, RpcAnswer};
+use super::server_record::{self, ProtocolEra, ServerRecord};
+use super::task::{self, Task, TaskError, TaskSupport};
+use super::{ServerConfig, ServerTransport, login};
+use crate::tools::redact::Secrets;
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// The first pause before a server is started again, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
@@ -38,20 +38,20 @@ const ROUNDS_MAX: usize = 8;
 const HEADER: &str = "x-mcp-header";
 
 /// A server, running or not.
-pub struct Server {
+pub struct UpstreamServer {
     config: ServerConfig,
     limits: Limits,
     /// Where its definitions are kept.
     record: Option<PathBuf>,
     /// What it may echo and nobody may see.
     secrets: RwLock<Secrets>,
-    life: Mutex<Life>,
-    counts: Counts,
+    life: Mutex<ConnectionState>,
+    counts: ServerCounts,
 }
 
 /// How it does, for those who look after it.
 #[derive(Default)]
-struct Counts {
+struct ServerCounts {
     starts: AtomicU64,
     failures: AtomicU64,
 }
@@ -68,9 +68,9 @@ pub struct ServerFigures {
 }
 
 #[derive(Default)]
-struct Life {
+struct ConnectionState {
     connection: Option<Arc<Connection>>,
-    era: Option<Era>,
+    era: Option<ProtocolEra>,
     /// Starts in a row that failed, or whose connection was soon lost.
     failures: u32,
     rest: Option<(Instant, String)>,
@@ -78,7 +78,7 @@ struct Life {
 
 /// A tool that is not what was accepted of it.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct DefinitionChange {
     /// Its name at the server.
     pub tool: Arc<str>,
     /// Its definition as it was accepted.
@@ -90,7 +90,7 @@ pub struct Change {
 /// A server that cannot be used now.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the MCP server `{server}` cannot be used: {why}")]
-pub struct Unusable {
+pub struct ServerUnavailable {
     /// Which.
     pub server: Arc<str>,
     /// In words for people.
@@ -99,30 +99,35 @@ pub struct Unusable {
     pub retry_after: Option<Duration>,
 }
 
-impl From<Unusable> for ToolError {
-    fn from(unusable: Unusable) -> ToolError {
+impl From<ServerUnavailable> for ToolError {
+    fn from(unusable: ServerUnavailable) -> ToolError {
         let message = unusable.to_string();
         ToolError::Unreachable { message, retry_after: unusable.retry_after }
     }
 }
 
-impl Server {
+impl UpstreamServer {
     /// A server that nobody has started yet. Its definitions are kept in a folder, if there is one.
-    pub fn new(config: ServerConfig, limits: &Limits, folder: Option<&std::path::Path>) -> Server {
-        let record = folder.map(|folder| record::file(folder, &config.name, &config.identity));
+    pub fn new(
+        config: ServerConfig,
+        limits: &Limits,
+        folder: Option<&std::path::Path>,
+    ) -> UpstreamServer {
+        let record =
+            folder.map(|folder| server_record::file(folder, &config.name, &config.identity));
         let (limits, secrets) = (limits.clone(), RwLock::default());
-        let (life, counts) = (Mutex::default(), Counts::default());
-        Server { config, limits, record, secrets, life, counts }
+        let (life, counts) = (Mutex::default(), ServerCounts::default());
+        UpstreamServer { config, limits, record, secrets, life, counts }
     }
 
     /// The same, which tells nothing of these when it cannot be used.
     #[must_use]
-    pub fn discreet(self, secrets: Secrets) -> Server {
-        Server { secrets: RwLock::new(secrets), ..self }
+    pub fn redacting(self, secrets: Secrets) -> UpstreamServer {
+        UpstreamServer { secrets: RwLock::new(secrets), ..self }
     }
 
     /// Tells nothing of these either, from now on: it outlives the configuration that it was made of.
-    pub fn learn(&self, secrets: &Secrets) {
+    pub fn add_secrets(&self, secrets: &Secrets) {
         let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
         *known = known.with(secrets);
     }
@@ -132,7 +137,7 @@ impl Server {
     }
 
     /// Whether it is configured just so.
-    pub fn is_of(&self, config: &ServerConfig, limits: &Limits) -> bool {
+    pub fn has_config(&self, config: &ServerConfig, limits: &Limits) -> bool {
         self.config == *config && self.limits == *limits
     }
 
@@ -164,8 +169,8 @@ impl Server {
     }
 
     /// Whether it runs and said that its tools changed, and nobody has looked yet.
-    pub fn has_news(&self) -> bool {
-        self.running().is_some_and(|connection| connection.has_news())
+    pub fn has_changed(&self) -> bool {
+        self.running().is_some_and(|connection| connection.has_changed())
     }
 
     /// Whether somebody waited for it in vain, and it was not seen since.
@@ -200,22 +205,22 @@ impl Server {
 
     /// What was last seen of it, without what it may not tell: it may have been kept before that was
     /// taken out, or before it was a secret.
-    fn seen(&self) -> Option<Record> {
-        let Record { era, tools, accepted } = record::read(self.record.as_deref()?)?;
+    fn seen(&self) -> Option<ServerRecord> {
+        let ServerRecord { era, tools, accepted } = server_record::read(self.record.as_deref()?)?;
         let secrets = self.all_secrets();
-        let clean = |(name, tool)| (name, secrets.clean_value(tool));
+        let clean = |(name, tool)| (name, secrets.redact_value(tool));
         let accepted = accepted.into_iter().map(clean).collect();
-        Some(Record { era, tools: secrets.clean_all(tools), accepted })
+        Some(ServerRecord { era, tools: secrets.redact_all(tools), accepted })
     }
 
     /// Tools that are not what was accepted of them, as far as was last seen. A tool that is gone
     /// has no definition now.
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn changes(&self) -> Vec<DefinitionChange> {
         let Some(seen) = self.seen() else { return Vec::new() };
-        let mut now = record::by_name(&seen.tools);
+        let mut now = server_record::by_name(&seen.tools);
         let change = |(tool, before): (Arc<str>, Value)| {
             let now = now.remove(&tool);
-            Change { tool, before, now }
+            DefinitionChange { tool, before, now }
         };
         seen.accepted.into_iter().map(change).collect()
     }
@@ -225,12 +230,12 @@ impl Server {
         let Some(file) = &self.record else { return };
         if let Some(mut seen) = self.seen() {
             seen.accepted.retain(|name, _| !tools.contains(name));
-            record::write(file, &seen);
+            server_record::write(file, &seen);
         }
     }
 
     /// Its tools now; starts it if need be.
-    pub async fn listing(&self) -> Result<Arc<Listing>, Unusable> {
+    pub async fn listing(&self) -> Result<Arc<Listing>, ServerUnavailable> {
         let connection = self.connection().await?;
         self.current(&connection).await
     }
@@ -257,8 +262,8 @@ impl Server {
     /// What it may echo and nobody may see, its tokens included.
     fn all_secrets(&self) -> Secrets {
         match (&self.config.reach, self.tokens()) {
-            (Reach::Http(http), Some(file)) => {
-                let tokens = login::told(&file, &http.url);
+            (ServerTransport::Http(http), Some(file)) => {
+                let tokens = login::secrets_in(&file, &http.url);
                 if tokens.is_empty() { self.secrets() } else { self.secrets().and(tokens) }
             }
             _ => self.secrets(),
@@ -273,8 +278,8 @@ impl Server {
     }
 
     /// The tools of a listing, each with what calls it.
-    pub fn tools(self: &Arc<Server>, listing: &Listing) -> Vec<Tool> {
-        let tools = listing.tools.iter().map(|(name, Definition { spec, pin, task })| Tool {
+    pub fn tools(self: &Arc<UpstreamServer>, listing: &Listing) -> Vec<Tool> {
+        let tools = listing.tools.iter().map(|(name, ToolDefinition { spec, pin, task })| Tool {
             spec: spec.clone(),
             runner: Arc::new(McpTool {
                 server: self.clone(),
@@ -288,13 +293,13 @@ impl Server {
         tools.collect()
     }
 
-    fn unusable(&self, why: impl Into<String>, retry_after: Option<Duration>) -> Unusable {
-        let why = self.all_secrets().clean(&why.into());
-        Unusable { server: self.config.name.clone(), why, retry_after }
+    fn unusable(&self, why: impl Into<String>, retry_after: Option<Duration>) -> ServerUnavailable {
+        let why = self.all_secrets().redact(&why.into());
+        ServerUnavailable { server: self.config.name.clone(), why, retry_after }
     }
 
     /// The connection, made if there is none. Whoever comes meanwhile waits for the same one.
-    async fn connection(&self) -> Result<Arc<Connection>, Unusable> {
+    async fn connection(&self) -> Result<Arc<Connection>, ServerUnavailable> {
         let life = self.life.lock().await;
         if let Some(connection) = &life.connection
             && !connection.is_closed()
@@ -305,7 +310,10 @@ impl Server {
         Box::pin(self.connected(life)).await
     }
 
-    async fn connected(&self, mut life: MutexGuard<'_, Life>) -> Result<Arc<Connection>, Unusable> {
+    async fn connected(
+        &self,
+        mut life: MutexGuard<'_, ConnectionState>,
+    ) -> Result<Arc<Connection>, ServerUnavailable> {
         if let Some(connection) = &life.connection {
             // It has died. The next start is at once, a pause comes only after that fails too.
             connection.close().await;
@@ -328,12 +336,12 @@ impl Server {
             Ok(connection) => {
                 self.counts.starts.fetch_add(1, Ordering::Relaxed);
                 let connection = Arc::new(connection);
-                *life = Life {
+                *life = ConnectionState {
                     connection: Some(connection.clone()),
                     era: Some(connection.era),
-                    ..Life::default()
+                    ..ConnectionState::default()
                 };
-                self.keep(&connection, &connection.listing());
+                self.save_record(&connection, &connection.listing());
                 Ok(connection)
             }
             Err(why) => {
@@ -350,7 +358,7 @@ impl Server {
 
     /// Opens a connection. What was known of the era may be wrong by now, or become known too late:
     /// then once more.
-    async fn open(&self, known: Option<Era>, until: Instant) -> Result<Connection, String> {
+    async fn open(&self, known: Option<ProtocolEra>, until: Instant) -> Result<Connection, String> {
         let tokens = self.tokens();
         let open = |era| {
             let (config, secrets) = (&self.config, self.all_secrets());
@@ -359,56 +367,56 @@ impl Server {
         let again = match open(known).await {
             Ok(connection) => return Ok(connection),
             Err(unopened) if Instant::now() >= until => return Err(unopened.why),
-            Err(unopened) if unopened.is_modern => Some(Era::Modern),
+            Err(unopened) if unopened.is_modern => Some(ProtocolEra::Modern),
             Err(_) if known.is_some() => None,
             // Some programs know no first message but `initialize`.
-            Err(unopened) if unopened.is_startled => Some(Era::Legacy),
+            Err(unopened) if unopened.is_startled => Some(ProtocolEra::Legacy),
             Err(unopened) => return Err(unopened.why),
         };
         open(again).await.map_err(|unopened| unopened.why)
     }
 
     /// The tools of a connection, listed again if the server said that they changed.
-    async fn current(&self, connection: &Connection) -> Result<Arc<Listing>, Unusable> {
+    async fn current(&self, connection: &Connection) -> Result<Arc<Listing>, ServerUnavailable> {
         let fresh = connection.fresh_listing(&self.config, &self.limits).await;
         let (listing, is_new) = fresh.map_err(|why| self.unusable(why, None))?;
         if is_new {
-            self.keep(connection, &listing);
+            self.save_record(connection, &listing);
         }
         Ok(listing)
     }
 
-    fn keep(&self, connection: &Connection, listing: &Listing) {
+    fn save_record(&self, connection: &Connection, listing: &Listing) {
         if let Some(file) = &self.record {
-            let seen = Record::seen(self.seen(), connection.era, &listing.raw);
-            record::write(file, &seen);
+            let seen = ServerRecord::seen(self.seen(), connection.era, &listing.raw);
+            server_record::write(file, &seen);
             self.late_file().into_iter().for_each(|late| drop(std::fs::remove_file(late)));
         }
     }
 
-    fn patience(&self) -> Patience {
+    fn timeouts(&self) -> Timeouts {
         let idle = self.config.timeout;
         let idle = idle.unwrap_or(Duration::from_millis(self.limits.mcp_idle_ms));
-        Patience { idle, total: idle.max(Duration::from_millis(self.limits.mcp_call_ms)) }
+        Timeouts { idle, total: idle.max(Duration::from_millis(self.limits.mcp_call_ms)) }
     }
 }
 
 /// A tool of a server.
 struct McpTool {
-    server: Arc<Server>,
+    server: Arc<UpstreamServer>,
     name: Arc<str>,
     pin: Arc<str>,
     read_only: bool,
     /// Whether its schema says that some arguments go into headers.
     has_headers: bool,
-    task: Support,
+    task: TaskSupport,
 }
 
 #[async_trait]
 impl ToolRunner for McpTool {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let outcome = self.called_once(call).await;
-        self.server.all_secrets().clean_outcome(outcome)
+        self.server.all_secrets().redact_outcome(outcome)
     }
 
     fn may_ask(&self) -> bool {
@@ -417,19 +425,19 @@ impl ToolRunner for McpTool {
 }
 
 impl McpTool {
-    async fn called_once(&self, call: Call) -> Result<Value, ToolError> {
+    async fn called_once(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let connection = self.server.connection().await?;
         if let Some(handle) = &call.follows {
-            return match task::Begun::found(handle) {
+            return match task::TaskHandle::found(handle) {
                 Some(begun) => Box::pin(self.followed(&call, connection, begun)).await,
-                None => Err(ToolError::Silent { message: format!("{handle} is no task") }),
+                None => Err(ToolError::NoAnswer { message: format!("{handle} is no task") }),
             };
         }
         let listing = self.server.current(&connection).await?;
         self.check_pin(&call, &listing)?;
         let mut answers = None;
         for _ in 0..ROUNDS_MAX {
-            let calling = Calling {
+            let calling = CallParams {
                 tool: &self.name,
                 args: call.args.clone(),
                 has_headers: self.has_headers,
@@ -440,24 +448,24 @@ impl McpTool {
                 task_ms: self.task_ms(&connection),
             };
             let slot = self.called(&call, &connection, &calling).await?;
-            let Some(Answer::Result(raw)) = slot.answer() else {
+            let Some(RpcAnswer::Result(raw)) = slot.answer() else {
                 return self.value(slot.answer(), &connection);
             };
-            let Ok(called) = Called::read(raw) else {
+            let Ok(called) = ParsedResult::read(raw) else {
                 return self.value(slot.answer(), &connection);
             };
             if called.may_be_task()
                 && let Some(begun) = task::begun(raw)
             {
                 if let Some(asker) = &call.asker {
-                    asker.tell_handle(begun.handle());
+                    asker.send_handle(begun.handle());
                 }
                 return Box::pin(self.followed(&call, connection, begun)).await;
             }
             // In the modern era a server asks by answering; then it is called again with the word.
             answers = match called.forms() {
                 None => None,
-                Some(forms) => Box::pin(self.word_of_a_person(&slot, forms)).await,
+                Some(forms) => Box::pin(self.ask_person(&slot, forms)).await,
             };
             if answers.is_none() {
                 return self.result(&called, &connection);
@@ -469,37 +477,40 @@ impl McpTool {
 
     async fn called(
         &self,
-        call: &Call,
+        call: &ToolRequest,
         connection: &Connection,
-        calling: &Calling<'_>,
-    ) -> Result<Arc<Slot>, ToolError> {
-        match connection.call(calling, self.server.patience()).await {
+        calling: &CallParams<'_>,
+    ) -> Result<Arc<PendingRequest>, ToolError> {
+        match connection.call(calling, self.server.timeouts()).await {
             Ok(slot) => Ok(slot),
-            Err(Lost::Unsent(why)) => Err(self.server.unusable(why, None).into()),
-            Err(Lost::Silent(why)) => Err(ToolError::Silent {
+            Err(RequestError::Unsent(why)) => Err(self.server.unusable(why, None).into()),
+            Err(RequestError::NoAnswer(why)) => Err(ToolError::NoAnswer {
                 message: format!("`{}` was called and did not answer: {why}", call.tool),
             }),
-            Err(Lost::Late(time)) => Err(self.late(time)),
+            Err(RequestError::TimedOut(time)) => Err(self.timed_out(time)),
         }
     }
 
     /// What people answer to what a server asks in place of an answer; nothing when it asks for what
     /// nobody gives.
-    async fn word_of_a_person(
+    async fn ask_person(
         &self,
-        slot: &Slot,
+        slot: &PendingRequest,
         (forms, state): Forms,
     ) -> Option<(InputResponses, Option<String>)> {
         let mut words = InputResponses::new();
         for (name, form) in forms {
             let data = slot.ask_person(&self.server.config.name, &form).await?;
-            words.insert(name, serde_json::json!({ "action": "accept", "content": marked(&data) }));
+            words.insert(
+                name,
+                serde_json::json!({ "action": "accept", "content": mark_numbers(&data) }),
+            );
         }
         Some((words, state))
     }
 
     /// A tool is what it was when it was planned, or it is not called.
-    fn check_pin(&self, call: &Call, listing: &Listing) -> Result<(), ToolError> {
+    fn check_pin(&self, call: &ToolRequest, listing: &Listing) -> Result<(), ToolError> {
         let message = match listing.tools.get(&self.name) {
             Some(now) if now.pin == self.pin => return Ok(()),
             Some(_) => format!(
@@ -515,51 +526,55 @@ impl McpTool {
     /// For how long a call is wanted as a task, if it is. Where that is left to us, it is when a call
     /// may take long: a request that is open for minutes is easily lost.
     fn task_ms(&self, connection: &Connection) -> Option<u64> {
-        let patience = self.server.patience();
+        let patience = self.server.timeouts();
         let wanted = match self.task {
-            Support::Forbidden => false,
-            Support::Optional => connection.takes_tasks() && patience.idle > TASK_FROM,
-            Support::Required => true,
+            TaskSupport::Forbidden => false,
+            TaskSupport::Optional => connection.takes_tasks() && patience.idle > TASK_FROM,
+            TaskSupport::Required => true,
         };
-        (wanted && connection.era == Era::Legacy)
+        (wanted && connection.era == ProtocolEra::Legacy)
             .then(|| u64::try_from(patience.total.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// What a call gives that the server made into a task.
     async fn followed(
         &self,
-        call: &Call,
+        call: &ToolRequest,
         connection: Arc<Connection>,
-        begun: task::Begun,
+        begun: task::TaskHandle,
     ) -> Result<Value, ToolError> {
         let server = self.server.config.name.clone();
-        let (asker, patience) = (call.asker.clone(), self.server.patience());
+        let (asker, patience) = (call.asker.clone(), self.server.timeouts());
         let task = Task::new(connection.clone(), server.clone(), asker, patience, begun);
-        match task.end().await {
+        match task.wait_for_end().await {
             Ok(answer) => self.value(Some(&answer), &connection),
-            Err(Unended::Late(time)) => Err(self.late(time)),
-            Err(Unended::Silent(why)) => Err(ToolError::Silent {
+            Err(TaskError::TimedOut(time)) => Err(self.timed_out(time)),
+            Err(TaskError::NoAnswer(why)) => Err(ToolError::NoAnswer {
                 message: format!("`{}` began a task that did not end: {why}", call.tool),
             }),
-            Err(Unended::Unknown(why)) => Err(ToolError::Silent {
+            Err(TaskError::Unknown(why)) => Err(ToolError::NoAnswer {
                 message: format!("the server knows nothing of its task any more: {why}"),
             }),
-            Err(Unended::Declined(wanted)) => Err(answer::declined(&server, &wanted)),
-            Err(Unended::Cancelled) => {
-                Err(self.unsure(Code::ToolError, format!("`{server}` cancelled its task")))
+            Err(TaskError::Declined(wanted)) => Err(call_result::declined(&server, &wanted)),
+            Err(TaskError::Cancelled) => {
+                Err(self.unknown_outcome(Code::ToolError, format!("`{server}` cancelled its task")))
             }
         }
     }
 
     /// What an answer gives.
-    fn result(&self, called: &Called<'_>, connection: &Connection) -> Result<Value, ToolError> {
+    fn result(
+        &self,
+        called: &ParsedResult<'_>,
+        connection: &Connection,
+    ) -> Result<Value, ToolError> {
         let server = &self.server.config.name;
         let value = called.value(server, &self.server.limits);
         // A tool that failed after its question was declined failed because of that.
         match (value, connection.take_declined()) {
             (Err(ToolError::Refused { message, code: Code::ToolError, .. }), Some(asked)) => {
                 let ToolError::Refused { code, message: why, retryable } =
-                    answer::declined(server, &asked)
+                    call_result::declined(server, &asked)
                 else {
                     return Err(ToolError::failed(message));
                 };
@@ -570,51 +585,56 @@ impl McpTool {
         }
     }
 
-    fn value(&self, answer: Option<&Answer>, connection: &Connection) -> Result<Value, ToolError> {
+    fn value(
+        &self,
+        answer: Option<&RpcAnswer>,
+        connection: &Connection,
+    ) -> Result<Value, ToolError> {
         let server = &self.server.config.name;
         let limits = &self.server.limits;
-        if let Some(Answer::Result(raw)) = answer {
-            let called = Called::read(raw).map_err(|error| answer::malformed(server, &error))?;
+        if let Some(RpcAnswer::Result(raw)) = answer {
+            let called =
+                ParsedResult::read(raw).map_err(|error| call_result::malformed(server, &error))?;
             return self.result(&called, connection);
         }
         // Nobody asks for what a call before this one was asked.
         connection.take_declined();
         match answer {
-            Some(Answer::Error { code, message }) => {
+            Some(RpcAnswer::Error { code, message }) => {
                 // Wrong parameters and unknown tools stay wrong.
                 let retryable = !matches!(code, -32602 | -32601 | -32600 | 400..=499);
                 let message = format!("{message} ({code})");
                 Err(ToolError::Refused { code: Code::ToolError, message, retryable })
             }
-            Some(Answer::TooLarge) => Err(ToolError::refused(
+            Some(RpcAnswer::TooLarge) => Err(ToolError::refused(
                 Code::Limit,
                 format!("the answer is over the limit of {} bytes", limits.mcp_message_bytes_max),
             )),
-            Some(Answer::Malformed(why)) => Err(answer::malformed(server, why)),
-            Some(Answer::Lost(why)) => Err(ToolError::Silent { message: why.clone() }),
-            Some(Answer::Result(_)) | None => {
-                Err(ToolError::Silent { message: "there is no answer".to_owned() })
+            Some(RpcAnswer::Malformed(why)) => Err(call_result::malformed(server, why)),
+            Some(RpcAnswer::Lost(why)) => Err(ToolError::NoAnswer { message: why.clone() }),
+            Some(RpcAnswer::Result(_)) | None => {
+                Err(ToolError::NoAnswer { message: "there is no answer".to_owned() })
             }
         }
     }
 
     /// What stopping a call in the middle leads to.
-    fn late(&self, time: Duration) -> ToolError {
-        self.unsure(Code::Timeout, format!("no answer within {} ms", time.as_millis()))
+    fn timed_out(&self, time: Duration) -> ToolError {
+        self.unknown_outcome(Code::Timeout, format!("no answer within {} ms", time.as_millis()))
     }
 
     /// A call that ended before its end: who only reads has done nothing.
-    fn unsure(&self, code: Code, message: String) -> ToolError {
+    fn unknown_outcome(&self, code: Code, message: String) -> ToolError {
         if self.read_only {
             return ToolError::Refused { code, message, retryable: true };
         }
-        ToolError::Silent { message }
+        ToolError::NoAnswer { message }
     }
 }
 
 impl ServerConfig {
     /// Whether it is a program that is started.
     pub fn is_started(&self) -> bool {
-        matches!(self.reach, Reach::Stdio(_))
+        matches!(self.reach, ServerTransport::Stdio(_))
     }
 }

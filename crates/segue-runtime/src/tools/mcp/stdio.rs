@@ -34,11 +34,11 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use super::PROBE_MAX;
-use super::desk::{Desk, Slot};
-use super::frame::{Frame, Frames};
-use super::line::encode;
+use super::error_text::TRACE_MAX;
+use super::frame::{LineFrame, LineFrames};
+use super::request_line::encode;
+use super::router::{MessageRouter, PendingRequest};
 use super::tail::Tail;
-use super::words::TRACE_MAX;
 use crate::tools::command::{ENV_KEPT, Group, describe};
 use crate::tools::orphans;
 
@@ -68,34 +68,34 @@ pub struct StdioConfig {
 
 /// A server in this process.
 #[derive(Clone)]
-pub struct Local(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
+pub struct InProcess(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
 
-impl Local {
+impl InProcess {
     /// A server that `open` starts, every time that there is no connection to it. What is returned
     /// is our end of the stream between us. It is called within a runtime.
-    pub fn new(open: impl Fn() -> DuplexStream + Send + Sync + 'static) -> Local {
-        Local(Arc::new(open))
+    pub fn new(open: impl Fn() -> DuplexStream + Send + Sync + 'static) -> InProcess {
+        InProcess(Arc::new(open))
     }
 }
 
-impl PartialEq for Local {
-    fn eq(&self, other: &Local) -> bool {
+impl PartialEq for InProcess {
+    fn eq(&self, other: &InProcess) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Local {}
+impl Eq for InProcess {}
 
 /// What is known of a process beside its messages.
 #[derive(Default)]
-pub(super) struct Traces {
+pub(super) struct ProcessOutput {
     pub(super) stderr: Tail,
     /// Whether nothing more comes on standard error.
     is_silent: AtomicBool,
     end: BlockingMutex<Option<String>>,
 }
 
-impl Traces {
+impl ProcessOutput {
     fn note_end(&self, how: String) {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(how);
     }
@@ -119,7 +119,11 @@ pub(super) struct Input(Arc<Mutex<Option<Sink>>>);
 
 impl Input {
     /// Writes a line. One that was begun is finished, even when nobody waits for that any longer.
-    pub(super) async fn write(&self, mut line: String, slot: Option<&Slot>) -> io::Result<()> {
+    pub(super) async fn write(
+        &self,
+        mut line: String,
+        slot: Option<&PendingRequest>,
+    ) -> io::Result<()> {
         line.push('\n');
         let mut sink = self.0.clone().lock_owned().await;
         let Some(open) = sink.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
@@ -167,29 +171,29 @@ fn write_on(
 }
 
 /// A server at the end of two pipes.
-pub(super) struct Pipes {
+pub(super) struct StdioTransport {
     /// The process behind them, if it is not this one. The group stands first: it is ended while
     /// its first process is still ours.
     process: Option<(Group, Child)>,
     input: Input,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
-    desk: Arc<Desk>,
-    traces: Arc<Traces>,
+    router: Arc<MessageRouter>,
+    traces: Arc<ProcessOutput>,
     /// Whether the era of the server is not known, so that it may well ignore the question.
     is_guess: bool,
     /// That question, and until when its answer is waited for.
     probe: Option<(RequestId, Instant)>,
 }
 
-impl Pipes {
+impl StdioTransport {
     /// To a process that is started here.
     pub(super) fn start(
         config: &StdioConfig,
-        desk: Arc<Desk>,
-        traces: Arc<Traces>,
+        router: Arc<MessageRouter>,
+        traces: Arc<ProcessOutput>,
         bytes_max: usize,
         is_guess: bool,
-    ) -> io::Result<Pipes> {
+    ) -> io::Result<StdioTransport> {
         let mut command = Command::new(&config.command);
         command.args(&config.args).env_clear();
         for name in ENV_KEPT.iter().chain(ENV_KEPT_TOO) {
@@ -220,41 +224,41 @@ impl Pipes {
         let Some(input) = child.stdin.take() else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let mut pipes = Pipes::between(input, output, desk, traces, bytes_max, is_guess);
+        let mut pipes = StdioTransport::between(input, output, router, traces, bytes_max, is_guess);
         pipes.process = Some((group, child));
         Ok(pipes)
     }
 
     /// To a server in this process.
     pub(super) fn open(
-        local: &Local,
-        desk: Arc<Desk>,
-        traces: Arc<Traces>,
+        local: &InProcess,
+        router: Arc<MessageRouter>,
+        traces: Arc<ProcessOutput>,
         bytes_max: usize,
         is_guess: bool,
-    ) -> Pipes {
+    ) -> StdioTransport {
         let (output, input) = tokio::io::split((local.0)());
-        Pipes::between(input, output, desk, traces, bytes_max, is_guess)
+        StdioTransport::between(input, output, router, traces, bytes_max, is_guess)
     }
 
     fn between(
         input: impl AsyncWrite + Send + Unpin + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
-        desk: Arc<Desk>,
-        traces: Arc<Traces>,
+        router: Arc<MessageRouter>,
+        traces: Arc<ProcessOutput>,
         bytes_max: usize,
         is_guess: bool,
-    ) -> Pipes {
+    ) -> StdioTransport {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
-        let reading = read(output, desk.clone(), traces.clone(), sender, bytes_max);
-        let ended = desk.clone();
+        let reading = read(output, router.clone(), traces.clone(), sender, bytes_max);
+        let ended = router.clone();
         tokio::spawn(async move {
             reading.await;
             ended.end();
         });
         let sink: Sink = Box::new(input);
         let input = Input(Arc::new(Mutex::new(Some(sink))));
-        Pipes { process: None, input, inbox, desk, traces, is_guess, probe: None }
+        StdioTransport { process: None, input, inbox, router, traces, is_guess, probe: None }
     }
 
     /// Where calls are written, which go past the library.
@@ -278,7 +282,7 @@ impl Pipes {
     }
 }
 
-impl Drop for Pipes {
+impl Drop for StdioTransport {
     /// A handshake that fails drops the process; how it ended may be the reason. One that has closed
     /// its output is about to end, and is given a moment to.
     fn drop(&mut self) {
@@ -305,12 +309,12 @@ impl Drop for Pipes {
 /// Reads messages until there are no more, until somebody talks too much, or until nobody listens.
 async fn read(
     output: impl AsyncRead + Unpin,
-    desk: Arc<Desk>,
-    traces: Arc<Traces>,
+    router: Arc<MessageRouter>,
+    traces: Arc<ProcessOutput>,
     inbox: mpsc::Sender<ServerJsonRpcMessage>,
     bytes_max: usize,
 ) {
-    let mut frames = Frames::new(BufReader::with_capacity(64 * 1024, output), bytes_max);
+    let mut frames = LineFrames::new(BufReader::with_capacity(64 * 1024, output), bytes_max);
     let mut settled = false;
     loop {
         let frame = tokio::select! {
@@ -319,18 +323,18 @@ async fn read(
             () = inbox.closed() => return,
         };
         let sorted = match frame {
-            Frame::Line(line) => desk.incoming(&line),
-            Frame::TooLong(head) => {
-                let message = desk.too_long(&head);
+            LineFrame::Line(line) => router.incoming(&line),
+            LineFrame::TooLong(head) => {
+                let message = router.too_long(&head);
                 settled = message.is_some();
                 Ok(Vec::from_iter(message))
             }
-            Frame::TooLongEnded(_) if std::mem::take(&mut settled) => Ok(Vec::new()),
-            Frame::TooLongEnded(end) => {
-                Ok(Vec::from_iter(desk.too_long(&end).or_else(|| desk.too_long_for_all())))
+            LineFrame::TooLongEnded(_) if std::mem::take(&mut settled) => Ok(Vec::new()),
+            LineFrame::TooLongEnded(end) => {
+                Ok(Vec::from_iter(router.too_long(&end).or_else(|| router.too_long_for_all())))
             }
-            Frame::End(None) => return,
-            Frame::End(Some(why)) => Err(why),
+            LineFrame::End(None) => return,
+            LineFrame::End(Some(why)) => Err(why),
         };
         match sorted {
             Ok(messages) => {
@@ -349,7 +353,7 @@ async fn read(
 }
 
 /// Keeps the end of what is said.
-async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<Traces>) {
+async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<ProcessOutput>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         traces.stderr.push(&buffer[..count]);
@@ -357,7 +361,7 @@ async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<Traces>) {
     traces.is_silent.store(true, Ordering::Release);
 }
 
-impl Transport<RoleClient> for Pipes {
+impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(
@@ -370,7 +374,7 @@ impl Transport<RoleClient> for Pipes {
         {
             self.probe = Some((request.id.clone(), Instant::now() + PROBE_MAX));
         }
-        let slot = self.desk.outgoing(&message);
+        let slot = self.router.outgoing(&message);
         let line = encode(&message, slot.as_deref());
         let input = self.input.clone();
         async move { input.write(line?, slot.as_deref()).await }
@@ -395,7 +399,7 @@ impl Transport<RoleClient> for Pipes {
             }
             Err(_) => {
                 self.probe = None;
-                self.desk.give_up_probe(&id);
+                self.router.give_up_probe(&id);
                 let error = ErrorData::new(
                     rmcp::model::ErrorCode::METHOD_NOT_FOUND,
                     "server/discover was not answered",

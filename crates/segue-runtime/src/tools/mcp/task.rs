@@ -19,13 +19,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::answer::forms_in;
-use super::connection::{CANCEL_MAX, Connection, Lost, Patience};
-use super::definition::visible;
-use super::desk::{Answer, Form, Slot, WireError, object};
-use super::digits::marked;
+use super::call_result::forms_in;
+use super::connection::{CANCEL_MAX, Connection, RequestError, Timeouts};
+use super::definition::strip_invisible;
+use super::exact_numbers::mark_numbers;
 use super::progress::PROGRESS_CHARS_MAX;
-use crate::tools::{Asker, Progress};
+use super::router::{ElicitationForm, PendingRequest, RpcAnswer, WireError, object};
+use crate::tools::{CallChannel, Progress};
 
 /// How long to wait between two looks at a task: at least, when the server does not say, at most.
 const POLL: [Duration; 3] =
@@ -36,7 +36,7 @@ const QUESTIONS_MAX: usize = 32;
 
 /// Whether a tool is called as a task, in the generation where the caller decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Support {
+pub enum TaskSupport {
     /// Never.
     #[default]
     Forbidden,
@@ -46,14 +46,14 @@ pub enum Support {
     Required,
 }
 
-impl Support {
+impl TaskSupport {
     /// What a definition says.
-    pub(super) fn of(definition: &Value) -> Support {
+    pub(super) fn of(definition: &Value) -> TaskSupport {
         let said = definition.get("execution").and_then(|execution| execution.get("taskSupport"));
         match said.and_then(Value::as_str) {
-            Some("required") => Support::Required,
-            Some("optional") => Support::Optional,
-            _ => Support::Forbidden,
+            Some("required") => TaskSupport::Required,
+            Some("optional") => TaskSupport::Optional,
+            _ => TaskSupport::Forbidden,
         }
     }
 }
@@ -69,7 +69,7 @@ enum Generation {
 
 /// What a server says of a task.
 #[derive(Deserialize)]
-struct State<'a> {
+struct TaskState<'a> {
     #[serde(rename = "taskId")]
     id: String,
     status: String,
@@ -85,7 +85,7 @@ struct State<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl State<'_> {
+impl TaskState<'_> {
     fn pause(&self) -> Duration {
         let said = self.poll_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1_000.0).ok());
         said.unwrap_or(POLL[1]).clamp(POLL[0], POLL[2])
@@ -94,13 +94,13 @@ impl State<'_> {
 
 /// A task that a server has begun in place of an answer.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct TaskHandle {
     generation: Generation,
     id: String,
     pause: Duration,
 }
 
-impl Begun {
+impl TaskHandle {
     /// What finds it again.
     pub(super) fn handle(&self) -> Value {
         let generation = match self.generation {
@@ -111,19 +111,19 @@ impl Begun {
     }
 
     /// The task that such a handle finds; it is looked at soon.
-    pub(super) fn found(handle: &Value) -> Option<Begun> {
+    pub(super) fn found(handle: &Value) -> Option<TaskHandle> {
         let text = |name: &str| handle.get(name).and_then(Value::as_str);
         let generation = match text("generation")? {
             "core" => Generation::Core,
             "extension" => Generation::Extension,
             _ => return None,
         };
-        Some(Begun { generation, id: text("task")?.to_owned(), pause: POLL[0] })
+        Some(TaskHandle { generation, id: text("task")?.to_owned(), pause: POLL[0] })
     }
 }
 
 /// The task that an answer is, if it is one.
-pub(super) fn begun(raw: &RawValue) -> Option<Begun> {
+pub(super) fn begun(raw: &RawValue) -> Option<TaskHandle> {
     #[derive(Deserialize)]
     struct Created<'a> {
         #[serde(rename = "resultType")]
@@ -139,16 +139,16 @@ pub(super) fn begun(raw: &RawValue) -> Option<Begun> {
         (None, Some(task), None) => (Generation::Core, task),
         _ => return None,
     };
-    let state: State<'_> = object(state).ok()?;
-    Some(Begun { generation, pause: state.pause(), id: state.id })
+    let state: TaskState<'_> = object(state).ok()?;
+    Some(TaskHandle { generation, pause: state.pause(), id: state.id })
 }
 
 /// Why a task has no answer.
-pub(super) enum Unended {
+pub(super) enum TaskError {
     /// It took too long, and was cancelled.
-    Late(Duration),
+    TimedOut(Duration),
     /// Nobody knows what became of it.
-    Silent(String),
+    NoAnswer(String),
     /// Its server does not know it.
     Unknown(String),
     /// It asked for what nobody gave, and was cancelled.
@@ -161,9 +161,9 @@ pub(super) enum Unended {
 pub(super) struct Task {
     connection: Arc<Connection>,
     server: Arc<str>,
-    asker: Option<Asker>,
-    patience: Patience,
-    begun: Begun,
+    asker: Option<CallChannel>,
+    patience: Timeouts,
+    begun: TaskHandle,
     /// Questions that were answered: a server may show them a while longer.
     answered: BTreeSet<String>,
     /// What the server said last of how far it is.
@@ -172,11 +172,11 @@ pub(super) struct Task {
 }
 
 /// What one look at a task showed.
-enum Seen {
+enum TaskUpdate {
     Working(Duration),
-    Asking(BTreeMap<String, Form>, Duration),
+    Asking(BTreeMap<String, ElicitationForm>, Duration),
     AskingInResult,
-    Ended(Answer),
+    Ended(RpcAnswer),
     EndedElsewhere,
 }
 
@@ -184,20 +184,20 @@ impl Task {
     pub(super) fn new(
         connection: Arc<Connection>,
         server: Arc<str>,
-        asker: Option<Asker>,
-        patience: Patience,
-        begun: Begun,
+        asker: Option<CallChannel>,
+        patience: Timeouts,
+        begun: TaskHandle,
     ) -> Task {
         let answered = BTreeSet::new();
         Task { connection, server, asker, patience, begun, answered, said: None, is_over: false }
     }
 
     /// What the call gives in the end.
-    pub(super) async fn end(mut self) -> Result<Answer, Unended> {
+    pub(super) async fn wait_for_end(mut self) -> Result<RpcAnswer, TaskError> {
         let until = Instant::now() + self.patience.total;
         let ended = tokio::time::timeout_at(until, self.followed()).await;
-        let ended = ended.unwrap_or(Err(Unended::Late(self.patience.total)));
-        if matches!(ended, Err(Unended::Late(_) | Unended::Declined(_))) {
+        let ended = ended.unwrap_or(Err(TaskError::TimedOut(self.patience.total)));
+        if matches!(ended, Err(TaskError::TimedOut(_) | TaskError::Declined(_))) {
             let cancelling = self.connection.cancel_task(self.cancellation());
             let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
         }
@@ -205,24 +205,26 @@ impl Task {
         ended
     }
 
-    async fn followed(&mut self) -> Result<Answer, Unended> {
+    async fn followed(&mut self) -> Result<RpcAnswer, TaskError> {
         let mut pause = self.begun.pause;
         let mut heard = Instant::now();
         loop {
             tokio::time::sleep(pause).await;
-            match self.look().await {
-                Ok(Seen::Working(next)) => pause = next,
-                Ok(Seen::Asking(forms, next)) => {
-                    self.put(forms).await?;
+            match self.poll().await {
+                Ok(TaskUpdate::Working(next)) => pause = next,
+                Ok(TaskUpdate::Asking(forms, next)) => {
+                    self.answer_forms(forms).await?;
                     pause = next;
                 }
-                Ok(Seen::Ended(answer)) => return Ok(answer),
-                Ok(Seen::AskingInResult | Seen::EndedElsewhere) => return self.result().await,
+                Ok(TaskUpdate::Ended(answer)) => return Ok(answer),
+                Ok(TaskUpdate::AskingInResult | TaskUpdate::EndedElsewhere) => {
+                    return self.result().await;
+                }
                 // A look changes nothing, so that it can be repeated for as long as the server may
                 // be silent.
-                Err(Unended::Silent(why)) => {
+                Err(TaskError::NoAnswer(why)) => {
                     if self.connection.is_closed() || heard.elapsed() > self.patience.idle {
-                        return Err(Unended::Silent(why));
+                        return Err(TaskError::NoAnswer(why));
                     }
                     continue;
                 }
@@ -233,48 +235,56 @@ impl Task {
     }
 
     /// Looks once.
-    async fn look(&mut self) -> Result<Seen, Unended> {
+    async fn poll(&mut self) -> Result<TaskUpdate, TaskError> {
         let mut request = GetTaskRequest::new(GetTaskParams::new(self.begun.id.clone()));
-        let slot = Slot::new(None, None);
+        let slot = PendingRequest::new(None, None);
         request.extensions.insert(slot.clone());
         let request = ClientRequest::GetTaskRequest(request);
-        self.asked(request, &slot, Patience { total: self.patience.idle, ..self.patience }).await?;
+        self.asked(request, &slot, Timeouts { total: self.patience.idle, ..self.patience }).await?;
         let raw = match slot.answer() {
-            Some(Answer::Result(raw)) => raw,
-            Some(Answer::Error { code: -32602 | -32601, message }) => {
-                return Err(Unended::Unknown(message.clone()));
+            Some(RpcAnswer::Result(raw)) => raw,
+            Some(RpcAnswer::Error { code: -32602 | -32601, message }) => {
+                return Err(TaskError::Unknown(message.clone()));
             }
-            Some(Answer::Error { message, .. }) => return Err(Unended::Silent(message.clone())),
-            _ => return Err(Unended::Silent("the state of the task cannot be read".to_owned())),
+            Some(RpcAnswer::Error { message, .. }) => {
+                return Err(TaskError::NoAnswer(message.clone()));
+            }
+            _ => {
+                return Err(TaskError::NoAnswer("the state of the task cannot be read".to_owned()));
+            }
         };
-        let unread = |why: String| Unended::Silent(format!("the state of the task: {why}"));
-        let state: State<'_> = object(raw).map_err(unread)?;
+        let unread = |why: String| TaskError::NoAnswer(format!("the state of the task: {why}"));
+        let state: TaskState<'_> = object(raw).map_err(unread)?;
         let core = self.begun.generation == Generation::Core;
         self.tell_progress(state.message.as_deref());
         Ok(match state.status.as_str() {
-            "working" | "submitted" => Seen::Working(state.pause()),
-            "input_required" if core => Seen::AskingInResult,
+            "working" | "submitted" => TaskUpdate::Working(state.pause()),
+            "input_required" if core => TaskUpdate::AskingInResult,
             "input_required" => {
                 let forms = state.questions.and_then(forms_in);
                 let Some(mut forms) = forms else {
-                    return Err(Unended::Declined("something that is no form".to_owned()));
+                    return Err(TaskError::Declined("something that is no form".to_owned()));
                 };
                 forms.retain(|name, _| !self.answered.contains(name));
-                Seen::Asking(forms, state.pause())
+                TaskUpdate::Asking(forms, state.pause())
             }
-            "cancelled" => return Err(Unended::Cancelled),
-            "completed" | "failed" if core => Seen::EndedElsewhere,
+            "cancelled" => return Err(TaskError::Cancelled),
+            "completed" | "failed" if core => TaskUpdate::EndedElsewhere,
             "completed" => match state.result {
-                Some(result) => Seen::Ended(Answer::Result(result.to_owned())),
-                None => Seen::Ended(Answer::Malformed("a task that ended has no result".into())),
+                Some(result) => TaskUpdate::Ended(RpcAnswer::Result(result.to_owned())),
+                None => TaskUpdate::Ended(RpcAnswer::Malformed(
+                    "a task that ended has no result".into(),
+                )),
             },
             "failed" => match state.error.map(object::<WireError>) {
-                Some(Ok(error)) => Seen::Ended(error.into()),
-                _ => Seen::Ended(Answer::Malformed("a task that failed does not say why".into())),
+                Some(Ok(error)) => TaskUpdate::Ended(error.into()),
+                _ => TaskUpdate::Ended(RpcAnswer::Malformed(
+                    "a task that failed does not say why".into(),
+                )),
             },
             other => {
-                let other = visible(other, 64);
-                Seen::Ended(Answer::Malformed(format!("its task is `{other}`")))
+                let other = strip_invisible(other, 64);
+                TaskUpdate::Ended(RpcAnswer::Malformed(format!("its task is `{other}`")))
             }
         })
     }
@@ -286,39 +296,42 @@ impl Task {
         };
         self.said = Some(message.to_owned());
         if let Some(asker) = &self.asker {
-            let message = visible(message, PROGRESS_CHARS_MAX).into();
-            asker.tell_progress(Progress { progress: None, total: None, message: Some(message) });
+            let message = strip_invisible(message, PROGRESS_CHARS_MAX).into();
+            asker.send_progress(Progress { progress: None, total: None, message: Some(message) });
         }
     }
 
     /// Asks people what the task wants to know, and passes on what they say.
-    async fn put(&mut self, forms: BTreeMap<String, Form>) -> Result<(), Unended> {
-        let person = Slot::new(None, self.asker.clone());
+    async fn answer_forms(
+        &mut self,
+        forms: BTreeMap<String, ElicitationForm>,
+    ) -> Result<(), TaskError> {
+        let person = PendingRequest::new(None, self.asker.clone());
         let mut words = InputResponses::new();
         for (name, form) in forms {
             let wanted = form.message.clone();
             let said = person.ask_person(&self.server, &form).await;
-            let data = said.ok_or(Unended::Declined(wanted))?;
-            let data = marked(&data);
+            let data = said.ok_or(TaskError::Declined(wanted))?;
+            let data = mark_numbers(&data);
             words.insert(name.clone(), serde_json::json!({ "action": "accept", "content": data }));
             self.answered.insert(name);
         }
         if self.answered.len() > QUESTIONS_MAX {
-            return Err(Unended::Declined(format!("more than {QUESTIONS_MAX} things")));
+            return Err(TaskError::Declined(format!("more than {QUESTIONS_MAX} things")));
         }
         if words.is_empty() {
             return Ok(());
         }
         let params = UpdateTaskParams::new(self.begun.id.clone(), words);
         let mut request = UpdateTaskRequest::new(params);
-        let slot = Slot::new(None, None);
+        let slot = PendingRequest::new(None, None);
         request.extensions.insert(slot.clone());
         let request = ClientRequest::UpdateTaskRequest(request);
-        let patience = Patience { total: self.patience.idle, ..self.patience };
+        let patience = Timeouts { total: self.patience.idle, ..self.patience };
         self.asked(request, &slot, patience).await?;
         match slot.answer() {
-            Some(Answer::Error { message, .. }) => {
-                Err(Unended::Silent(format!("the server does not take the answer: {message}")))
+            Some(RpcAnswer::Error { message, .. }) => {
+                Err(TaskError::NoAnswer(format!("the server does not take the answer: {message}")))
             }
             _ => Ok(()),
         }
@@ -326,28 +339,29 @@ impl Task {
 
     /// The result, in the generation where it is fetched. It comes when the task is over; until
     /// then the server may ask.
-    async fn result(&self) -> Result<Answer, Unended> {
+    async fn result(&self) -> Result<RpcAnswer, TaskError> {
         let params = serde_json::json!({ "taskId": self.begun.id });
         let mut request = CustomRequest::new("tasks/result", Some(params));
-        let slot = Slot::new(None, self.asker.clone());
+        let slot = PendingRequest::new(None, self.asker.clone());
         request.extensions.insert(slot.clone());
         let request = ClientRequest::CustomRequest(request);
-        let patience = Patience { idle: self.patience.total, total: self.patience.total };
+        let patience = Timeouts { idle: self.patience.total, total: self.patience.total };
         self.asked(request, &slot, patience).await?;
-        slot.answer().cloned().ok_or_else(|| Unended::Silent("there is no answer".to_owned()))
+        slot.answer().cloned().ok_or_else(|| TaskError::NoAnswer("there is no answer".to_owned()))
     }
 
     async fn asked(
         &self,
         request: ClientRequest,
-        slot: &Arc<Slot>,
-        patience: Patience,
-    ) -> Result<(), Unended> {
-        let asked = self.connection.ask(request, slot, RequestMetaObject::new(), patience).await;
+        slot: &Arc<PendingRequest>,
+        patience: Timeouts,
+    ) -> Result<(), TaskError> {
+        let asked =
+            self.connection.request(request, slot, RequestMetaObject::new(), patience).await;
         asked.map_err(|lost| match lost {
-            Lost::Unsent(why) | Lost::Silent(why) => Unended::Silent(why),
-            Lost::Late(time) => {
-                Unended::Silent(format!("no word of its task within {} ms", time.as_millis()))
+            RequestError::Unsent(why) | RequestError::NoAnswer(why) => TaskError::NoAnswer(why),
+            RequestError::TimedOut(time) => {
+                TaskError::NoAnswer(format!("no word of its task within {} ms", time.as_millis()))
             }
         })
     }
@@ -361,7 +375,7 @@ impl Task {
 impl Drop for Task {
     // Work in `Drop`, because a call ends by being dropped and there is no later moment.
     fn drop(&mut self) {
-        if self.is_over || self.asker.as_ref().is_some_and(Asker::is_findable) {
+        if self.is_over || self.asker.as_ref().is_some_and(CallChannel::is_findable) {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -29,13 +29,13 @@ fn work() -> MutexGuard<'static, Work> {
 }
 
 /// A call that counts as given up when this is dropped, unless it was answered.
-pub(crate) struct Abandoned {
+pub(crate) struct AbandonedCall {
     key: Option<Arc<str>>,
 }
 
-impl Abandoned {
-    pub(crate) fn unless_answered(key: Arc<str>) -> Abandoned {
-        Abandoned { key: Some(key) }
+impl AbandonedCall {
+    pub(crate) fn unless_answered(key: Arc<str>) -> AbandonedCall {
+        AbandonedCall { key: Some(key) }
     }
 
     /// It was answered: what its command left behind on purpose stays.
@@ -51,7 +51,7 @@ impl Abandoned {
     }
 }
 
-impl Drop for Abandoned {
+impl Drop for AbandonedCall {
     fn drop(&mut self) {
         // Work in `Drop`, because a call ends by being dropped and there is no later moment.
         let Some(key) = self.key.take() else { return };

@@ -24,7 +24,7 @@ const LINES_MAX: usize = 1_024;
 
 /// A process that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct ProcessEntry {
     number: i32,
     began: String,
     /// The key of the call that it is for; a server has none.
@@ -33,7 +33,7 @@ pub(super) struct Line {
     pub(super) owner: Arc<str>,
 }
 
-impl Line {
+impl ProcessEntry {
     fn is_alive(&self) -> bool {
         is_alive(self.number, &self.began)
     }
@@ -45,20 +45,20 @@ impl Line {
 
 /// Everything that was written down.
 #[derive(Default)]
-pub(super) struct Ledger(BTreeMap<i32, Line>);
+pub(super) struct ProcessLedger(BTreeMap<i32, ProcessEntry>);
 
-impl Ledger {
-    pub(super) fn read() -> Ledger {
+impl ProcessLedger {
+    pub(super) fn read() -> ProcessLedger {
         let files = folder().and_then(|folder| std::fs::read_dir(folder).ok());
         let texts = files.into_iter().flatten().flatten();
         let texts = texts.filter_map(|file| std::fs::read_to_string(file.path()).ok());
         let texts = texts.filter(|text| is_of_here(text));
-        let lines = texts.flat_map(|text| lines(&text)).filter(Line::is_alive);
-        Ledger(lines.map(|line| (line.number, line)).collect())
+        let lines = texts.flat_map(|text| lines(&text)).filter(ProcessEntry::is_alive);
+        ProcessLedger(lines.map(|line| (line.number, line)).collect())
     }
 
     /// What was written of a process, if it is still that one.
-    pub(super) fn line_of(&self, pid: Pid) -> Option<&Line> {
+    pub(super) fn line_of(&self, pid: Pid) -> Option<&ProcessEntry> {
         self.0.get(&pid.as_raw_nonzero().get()).filter(|line| line.is_alive())
     }
 }
@@ -69,49 +69,49 @@ fn is_of_here(text: &str) -> bool {
 }
 
 /// What a file says. A line that is not whole is left out.
-fn lines(text: &str) -> Vec<Line> {
+fn lines(text: &str) -> Vec<ProcessEntry> {
     let Some((owner, rest)) = text.split_once('\n') else { return Vec::new() };
     let owner: Arc<str> = owner.into();
     let line = |text: &str| {
         let mut parts = text.strip_suffix('\n')?.splitn(3, ' ');
         let (number, began) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
         let key = Some(parts.next()?).filter(|key| *key != "-").map(str::to_owned);
-        Some(Line { number, began, key, owner: owner.clone() })
+        Some(ProcessEntry { number, began, key, owner: owner.clone() })
     };
     rest.split_inclusive('\n').filter_map(line).collect()
 }
 
 /// The file of this process.
-struct Own {
+struct OwnLedger {
     owner: Arc<str>,
     path: PathBuf,
     file: File,
-    lines: Vec<Line>,
+    lines: Vec<ProcessEntry>,
     /// How many are written before those of processes that have ended are left out.
     lines_max: usize,
 }
 
-impl Own {
-    fn begin() -> Option<Own> {
+impl OwnLedger {
+    fn begin() -> Option<OwnLedger> {
         let (folder, owner) = (folder()?, owner()?);
         tidy(&folder);
         let path = folder.join(owner.replace(['/', ' '], "-"));
         let file = written(&path, &format!("{owner}\n"))?;
-        Some(Own { owner: owner.into(), path, file, lines: Vec::new(), lines_max: LINES_MAX })
+        Some(OwnLedger { owner: owner.into(), path, file, lines: Vec::new(), lines_max: LINES_MAX })
     }
 
     fn add(&mut self, number: i32, began: String, key: Option<&str>) -> Option<()> {
         if self.lines.len() >= self.lines_max {
-            self.lines.retain(Line::is_alive);
+            self.lines.retain(ProcessEntry::is_alive);
             self.lines_max = LINES_MAX.max(self.lines.len() * 2);
             // Beside it first: somebody may come at any time.
             let other = self.path.with_extension("new");
-            let lines: String = self.lines.iter().map(Line::text).collect();
+            let lines: String = self.lines.iter().map(ProcessEntry::text).collect();
             self.file = written(&other, &format!("{}\n{lines}", self.owner))?;
             std::fs::rename(other, &self.path).ok()?;
         }
         let (key, owner) = (key.map(str::to_owned), self.owner.clone());
-        let line = Line { number, began, key, owner };
+        let line = ProcessEntry { number, began, key, owner };
         self.file.write_all(line.text().as_bytes()).ok()?;
         self.lines.push(line);
         Some(())
@@ -121,8 +121,8 @@ impl Own {
 /// Writes down that this process started another. What cannot be written can only be found by its
 /// environment.
 pub(super) fn note(number: i32, key: Option<&str>) {
-    static OWN: OnceLock<Option<Mutex<Own>>> = OnceLock::new();
-    let Some(own) = OWN.get_or_init(|| Own::begin().map(Mutex::new)) else { return };
+    static OWN: OnceLock<Option<Mutex<OwnLedger>>> = OnceLock::new();
+    let Some(own) = OWN.get_or_init(|| OwnLedger::begin().map(Mutex::new)) else { return };
     if let Some(began) = began(number) {
         own.lock().unwrap_or_else(PoisonError::into_inner).add(number, began, key);
     }
@@ -183,7 +183,7 @@ pub(super) fn forget_ended() {
 /// Throws away what others wrote down when all of it has ended, whoever wrote it as well.
 fn tidy(folder: &Path) {
     for (file, text) in of_ended(folder) {
-        if !lines(&text).iter().any(Line::is_alive) {
+        if !lines(&text).iter().any(ProcessEntry::is_alive) {
             let _ = std::fs::remove_file(file);
         }
     }
@@ -199,11 +199,11 @@ mod tests {
         let owner: Arc<str> = "pid:[1] 7 99 0".into();
         let line = |number, began: &str, key: Option<&str>| {
             let (began, key) = (began.to_owned(), key.map(str::to_owned));
-            Line { number, began, key, owner: owner.clone() }
+            ProcessEntry { number, began, key, owner: owner.clone() }
         };
         let expected = [line(8, "100", Some("key of a call")), line(9, "101", None)];
         assert_eq!(lines(text), expected);
-        let written: String = expected.iter().map(Line::text).collect();
+        let written: String = expected.iter().map(ProcessEntry::text).collect();
         assert_eq!(lines(&format!("{owner}\n{written}")), expected);
     }
 
@@ -213,7 +213,8 @@ mod tests {
         let path = folder.path().join("own");
         let file = written(&path, "me\n").unwrap();
         let owner = "me".into();
-        let mut own = Own { owner, path: path.clone(), file, lines: Vec::new(), lines_max: 4 };
+        let mut own =
+            OwnLedger { owner, path: path.clone(), file, lines: Vec::new(), lines_max: 4 };
         let me = std::process::id().cast_signed();
         own.add(me, began(me).unwrap(), None).unwrap();
         for number in 0..4 {

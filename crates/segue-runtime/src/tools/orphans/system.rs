@@ -11,22 +11,22 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open, pidfd_send_signal,
 };
 
-use super::ledger::{self, Ledger};
-use super::{KEY, Left, OWNER};
+use super::ledger::{self, ProcessLedger};
+use super::{KEY, LeftProcesses, OWNER};
 use crate::tools::mcp::STDIO_END_MAX;
 
 /// The time between two looks for what is left of calls, and for servers alone.
-const BETWEEN_LOOKS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
 
 /// How long processes are looked for that do not end although they were killed.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// What processes carry.
-pub(super) fn left() -> Left {
-    let mut left = Left::default();
-    let ledger = Ledger::read();
+pub(super) fn left() -> LeftProcesses {
+    let mut left = LeftProcesses::default();
+    let ledger = ProcessLedger::read();
     for pid in processes() {
-        let carried = Carried::of(pid, &ledger);
+        let carried = ProcessMark::of(pid, &ledger);
         left.has_servers |= carried.is_left_server(pid);
         left.keys.extend(carried.key);
     }
@@ -37,12 +37,12 @@ pub(super) fn left() -> Left {
 /// until none is left. A server whose input was closed by the death of its owner may be about to end: it
 /// has the time for that which it has when its owner lives.
 pub(super) fn end(keys: &[Arc<str>]) {
-    let ledger = Ledger::read();
+    let ledger = ProcessLedger::read();
     let is_of_call = |pid: &Pid| {
-        let key = Carried::of(*pid, &ledger).key;
+        let key = ProcessMark::of(*pid, &ledger).key;
         key.is_some_and(|key| keys.iter().any(|meant| **meant == *key))
     };
-    let is_server = |pid: &Pid| Carried::of(*pid, &ledger).is_left_server(*pid);
+    let is_server = |pid: &Pid| ProcessMark::of(*pid, &ledger).is_left_server(*pid);
     let begun = Instant::now();
     let mut known: HashMap<Pid, LeftServer> = HashMap::new();
     loop {
@@ -58,7 +58,7 @@ pub(super) fn end(keys: &[Arc<str>]) {
         if !calls_end && !servers_end {
             return;
         }
-        std::thread::sleep(BETWEEN_LOOKS[usize::from(!calls_end)]);
+        std::thread::sleep(POLL_INTERVALS[usize::from(!calls_end)]);
     }
 }
 
@@ -134,25 +134,25 @@ fn processes() -> impl Iterator<Item = Pid> {
 
 /// What a process was started with. One that has ended has nothing any more.
 #[derive(Default)]
-struct Carried {
+struct ProcessMark {
     key: Option<String>,
     owner: Option<String>,
 }
 
-impl Carried {
+impl ProcessMark {
     /// What its environment says, and else the ledger.
-    fn of(pid: Pid, ledger: &Ledger) -> Carried {
-        let Carried { key, owner } = Carried::inside(pid).unwrap_or_default();
+    fn of(pid: Pid, ledger: &ProcessLedger) -> ProcessMark {
+        let ProcessMark { key, owner } = ProcessMark::inside(pid).unwrap_or_default();
         match ledger.line_of(pid) {
             Some(noted) if key.is_none() && owner.is_none() => {
                 let owner = noted.key.is_none().then(|| noted.owner.to_string());
-                Carried { key: noted.key.clone(), owner }
+                ProcessMark { key: noted.key.clone(), owner }
             }
-            _ => Carried { key, owner },
+            _ => ProcessMark { key, owner },
         }
     }
 
-    fn inside(pid: Pid) -> Option<Carried> {
+    fn inside(pid: Pid) -> Option<ProcessMark> {
         let path = format!("/proc/{}/environ", pid.as_raw_nonzero());
         let environment = std::fs::read(path).ok()?;
         let value_of = |name: &str| {
@@ -161,7 +161,7 @@ impl Carried {
             let value = variables.find(|v| is_it(v).is_some())?.get(name.len() + 1..)?;
             String::from_utf8(value.to_vec()).ok()
         };
-        Some(Carried { key: value_of(KEY), owner: value_of(OWNER) })
+        Some(ProcessMark { key: value_of(KEY), owner: value_of(OWNER) })
     }
 
     /// Whether it is a server whose Segue has ended, or a part of one. What a server has sent into a session

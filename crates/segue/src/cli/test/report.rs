@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::DiagnosticView;
-use segue_core::testing::{Miss, Test};
+use segue_core::testing::{Test, UnmetExpectation};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use serde::Serialize;
 use similar::TextDiff;
 
 use super::super::{Exit, to_json};
-use crate::print::clean;
+use crate::print::escape_control;
 
 /// Everything that was tested.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct TestsReport {
     ok: bool,
     passed: usize,
     failed: usize,
@@ -71,10 +71,10 @@ impl TestReport {
         source: &Source,
         test: &Test,
         view: &RunView,
-        misses: &[Miss],
+        misses: &[UnmetExpectation],
         took: Duration,
     ) -> TestReport {
-        let miss = |miss: &Miss| {
+        let miss = |miss: &UnmetExpectation| {
             let place = source.position(miss.span.start);
             let (expected, actual) = match &miss.difference {
                 Some(values) => (Some(values.expected.clone()), Some(values.actual.clone())),
@@ -90,7 +90,7 @@ impl TestReport {
             }
         };
         TestReport {
-            name: test.name.what.to_string(),
+            name: test.name.value.to_string(),
             line: source.position(test.name.span.start).line,
             ok: misses.is_empty(),
             status: view.status,
@@ -100,9 +100,9 @@ impl TestReport {
     }
 
     /// One line, and one for each thing that is not as expected.
-    pub(super) fn told(&self, file: &Path) -> String {
+    pub(super) fn summary_line(&self, file: &Path) -> String {
         let word = if self.ok { "ok  " } else { "FAIL" };
-        let mut text = format!("{word}  {} · {}", file.display(), clean(&self.name));
+        let mut text = format!("{word}  {} · {}", file.display(), escape_control(&self.name));
         text.push_str(&self.details(&file.display().to_string(), "      "));
         text
     }
@@ -110,13 +110,14 @@ impl TestReport {
     fn details(&self, file: &str, indent: &str) -> String {
         let mut text = String::new();
         for miss in &self.misses {
-            let _ = write!(text, "\n{indent}{file}:{}: {}", miss.line, clean(&miss.message));
+            let _ =
+                write!(text, "\n{indent}{file}:{}: {}", miss.line, escape_control(&miss.message));
             if let Some(help) = &miss.help {
-                let _ = write!(text, "\n{indent}help: {}", clean(help));
+                let _ = write!(text, "\n{indent}help: {}", escape_control(help));
             }
             if let (Some(expected), Some(actual)) = (&miss.expected, &miss.actual) {
                 for line in difference(expected, actual).lines() {
-                    let _ = write!(text, "\n{indent}  {}", clean(line));
+                    let _ = write!(text, "\n{indent}  {}", escape_control(line));
                 }
             }
         }
@@ -133,13 +134,13 @@ fn difference(expected: &Value, actual: &Value) -> String {
     diff.context_radius(2).header("expected", "actual").to_string()
 }
 
-impl Report {
-    pub(super) fn of(files: Vec<FileReport>) -> Report {
+impl TestsReport {
+    pub(super) fn of(files: Vec<FileReport>) -> TestsReport {
         let tests = || files.iter().flat_map(|file| &file.tests);
         let passed = tests().filter(|test| test.ok).count();
         let failed = tests().count() - passed;
         let broken = files.iter().filter(|file| !file.diagnostics.is_empty()).count();
-        Report { ok: failed + broken == 0, passed, failed, broken, files }
+        TestsReport { ok: failed + broken == 0, passed, failed, broken, files }
     }
 
     /// Whether nothing was tested and nothing is wrong.

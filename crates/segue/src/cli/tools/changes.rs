@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use segue_core::value::Value;
-use segue_runtime::tools::mcp::{Change, Server};
+use segue_runtime::tools::mcp::{DefinitionChange, UpstreamServer};
 use serde_json::json;
 use similar::TextDiff;
 
 use crate::cli::app::App;
-use crate::cli::{Exit, Global, complain, print_data, print_json, say};
-use crate::print::clean;
+use crate::cli::{Exit, Global, print_data, print_error, print_json, print_status};
+use crate::print::escape_control;
 
 /// Lines around a change that are shown.
 const CONTEXT_LINES: usize = 2;
 
 /// Every change of a tool that `what` names: a server, a tool of it, or everything.
-fn changes<'a>(app: &'a App, what: Option<&str>) -> Vec<(&'a Arc<Server>, Change)> {
+fn changes<'a>(
+    app: &'a App,
+    what: Option<&str>,
+) -> Vec<(&'a Arc<UpstreamServer>, DefinitionChange)> {
     let all = app.upstream.servers().flat_map(|server| {
         let changes = server.changes().into_iter();
         changes.map(move |change| (server, change))
     });
-    let is_meant = |(server, change): &(&Arc<Server>, Change)| match what {
+    let is_meant = |(server, change): &(&Arc<UpstreamServer>, DefinitionChange)| match what {
         None => true,
         Some(what) if what == &**server.name() => true,
         Some(what) => what == id(server, change) || what == &*change.tool,
@@ -28,7 +31,7 @@ fn changes<'a>(app: &'a App, what: Option<&str>) -> Vec<(&'a Arc<Server>, Change
     all.filter(is_meant).collect()
 }
 
-fn id(server: &Server, change: &Change) -> String {
+fn id(server: &UpstreamServer, change: &DefinitionChange) -> String {
     format!("{}:{}", server.name(), change.tool)
 }
 
@@ -49,7 +52,7 @@ pub(super) fn diff(global: &Global, app: &App, what: Option<&str>) -> Exit {
         return Exit::Success;
     }
     if found.is_empty() {
-        say("every tool is what was accepted of it");
+        print_status("every tool is what was accepted of it");
     }
     for (server, change) in &found {
         let id = id(server, change);
@@ -61,7 +64,7 @@ pub(super) fn diff(global: &Global, app: &App, what: Option<&str>) -> Exit {
         let diff = TextDiff::from_lines(&before, &now);
         print_data(&format!("{id} changed"));
         let shown = diff.unified_diff().context_radius(CONTEXT_LINES).to_string();
-        shown.lines().for_each(|line| print_data(&clean(line)));
+        shown.lines().for_each(|line| print_data(&escape_control(line)));
     }
     Exit::Success
 }
@@ -81,15 +84,15 @@ pub(super) fn accept(global: &Global, app: &App, what: &[String]) -> Exit {
             let known = app.upstream.servers().any(|server| &**server.name() == what)
                 || app.engine.tool(what).is_ok();
             if !known {
-                complain(&format!("there is no MCP server and no tool `{what}`"), None);
+                print_error(&format!("there is no MCP server and no tool `{what}`"), None);
                 return Exit::Usage;
             }
-            say(&format!("`{what}` is what was accepted of it"));
+            print_status(&format!("`{what}` is what was accepted of it"));
         }
         for (server, change) in found {
             server.accept(std::slice::from_ref(&change.tool));
             if !global.quiet {
-                say(&format!("accepted `{}` as it is now", id(server, &change)));
+                print_status(&format!("accepted `{}` as it is now", id(server, &change)));
             }
         }
     }

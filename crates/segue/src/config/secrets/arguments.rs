@@ -7,11 +7,11 @@
 use std::ops::Range;
 
 use super::is_secret_name;
-use super::parts::{parts, unlabelled};
+use super::parts::{secret_parts, unlabelled_parts};
 
 /// What of one word is secret.
 #[derive(Default)]
-pub(super) struct Secret {
+pub(super) struct SecretRanges {
     /// Where.
     pub(super) ranges: Vec<Range<usize>>,
     /// Whether all of it is.
@@ -64,7 +64,7 @@ const DEPTH_MAX: usize = 4;
 
 /// What a flag says of the word after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextWord {
     /// It has this as its name.
     Named,
     /// All of it is a secret.
@@ -78,13 +78,13 @@ enum Next {
 }
 
 /// The secrets of each word of a command line. Without a program, the first word is that.
-pub(super) fn secrets(program: &str, words: &[&str]) -> Vec<Secret> {
-    Line { program: base(program), next: None, depth: 0 }.read(words)
+pub(super) fn argument_secrets(program: &str, words: &[&str]) -> Vec<SecretRanges> {
+    CommandLine { program: base(program), next: None, depth: 0 }.read(words)
 }
 
 /// The secrets of a text; `name` is what it is the value of.
-pub(super) fn secrets_of(name: &str, text: &str) -> Vec<Range<usize>> {
-    let mut ranges: Vec<_> = parts(name, text).into_iter().map(|part| part.range).collect();
+pub(super) fn text_secrets(name: &str, text: &str) -> Vec<Range<usize>> {
+    let mut ranges: Vec<_> = secret_parts(name, text).into_iter().map(|part| part.range).collect();
     ranges.extend(of_address(text));
     // A command line that somebody wrote as one text.
     if matches!(name, "command" | "argv") {
@@ -94,30 +94,32 @@ pub(super) fn secrets_of(name: &str, text: &str) -> Vec<Range<usize>> {
 }
 
 /// A command line, as far as it was read.
-struct Line<'a> {
+struct CommandLine<'a> {
     program: &'a str,
-    next: Option<(&'a str, Next)>,
+    next: Option<(&'a str, NextWord)>,
     depth: usize,
 }
 
-impl<'a> Line<'a> {
-    fn read(mut self, words: &[&'a str]) -> Vec<Secret> {
+impl<'a> CommandLine<'a> {
+    fn read(mut self, words: &[&'a str]) -> Vec<SecretRanges> {
         words.iter().map(|word| self.word(word)).collect()
     }
 
-    fn word(&mut self, word: &'a str) -> Secret {
-        let (name, next) = self.next.take().unwrap_or(("", Next::Named));
+    fn word(&mut self, word: &'a str) -> SecretRanges {
+        let (name, next) = self.next.take().unwrap_or(("", NextWord::Named));
         let is_flag = is_flag(word);
         match next {
-            Next::Secret => return Secret { ranges: whole(word), is_all: true },
-            Next::SecretOrFlag if !is_flag => {
-                return Secret { ranges: whole(word), is_all: true };
+            NextWord::Secret => return SecretRanges { ranges: whole(word), is_all: true },
+            NextWord::SecretOrFlag if !is_flag => {
+                return SecretRanges { ranges: whole(word), is_all: true };
             }
-            Next::Script => return Secret { ranges: script(word, self.depth), is_all: false },
+            NextWord::Script => {
+                return SecretRanges { ranges: script(word, self.depth), is_all: false };
+            }
             _ => {}
         }
-        let mut ranges = secrets_of(name, word);
-        if next == Next::Login {
+        let mut ranges = text_secrets(name, word);
+        if next == NextWord::Login {
             ranges.extend(after_login(word, 0));
         }
         if word.starts_with('-') {
@@ -133,7 +135,7 @@ impl<'a> Line<'a> {
         if word.contains(char::is_whitespace) {
             ranges.extend(script(word, self.depth));
         }
-        Secret { ranges, is_all: false }
+        SecretRanges { ranges, is_all: false }
     }
 
     /// What is secret of a flag, where its value is in the same word.
@@ -143,15 +145,15 @@ impl<'a> Line<'a> {
         let value_at = word.len() - value.map_or(0, str::len);
         let is_long = word.starts_with("--");
         if LOGINS.contains(&name) {
-            self.expect(name, Next::Login, value);
+            self.expect(name, NextWord::Login, value);
             return value.and_then(|_| after_login(word, value_at));
         }
         if !is_long && P_SECRETS.contains(&name) {
-            self.expect(name, Next::Secret, value);
+            self.expect(name, NextWord::Secret, value);
             return value.map(|_| value_at..word.len());
         }
         if !is_long && SHELLS.contains(&self.program) && name.ends_with('c') && name.len() < 5 {
-            self.next = Some((name, Next::Script));
+            self.next = Some((name, NextWord::Script));
             return None;
         }
         let mut chars = name.chars();
@@ -165,29 +167,29 @@ impl<'a> Line<'a> {
                 }
                 let rest_at = 2;
                 match next {
-                    Next::Login => after_login(word, rest_at),
+                    NextWord::Login => after_login(word, rest_at),
                     _ => Some(rest_at..word.len()),
                 }
             }
             None => {
-                let next = if is_secret_name(name) { Next::Secret } else { Next::Named };
+                let next = if is_secret_name(name) { NextWord::Secret } else { NextWord::Named };
                 self.expect(name, next, value);
                 None
             }
         }
     }
 
-    fn expect(&mut self, name: &'a str, next: Next, value: Option<&str>) {
+    fn expect(&mut self, name: &'a str, next: NextWord, value: Option<&str>) {
         self.next = value.is_none().then_some((name, next));
     }
 
     /// What a short flag of the program is.
-    fn short(&self, flag: char) -> Option<Next> {
+    fn short(&self, flag: char) -> Option<NextWord> {
         if PASSWORD_FLAGS.contains(&(self.program, flag)) {
-            return Some(Next::SecretOrFlag);
+            return Some(NextWord::SecretOrFlag);
         }
         match flag {
-            'u' | 'U' => Some(Next::Login),
+            'u' | 'U' => Some(NextWord::Login),
             _ => None,
         }
     }
@@ -264,14 +266,14 @@ fn script(text: &str, depth: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for command in commands(text) {
         let words: Vec<&str> = command.iter().map(|range| &text[range.clone()]).collect();
-        let line = Line { program: "", next: None, depth: depth + 1 };
+        let line = CommandLine { program: "", next: None, depth: depth + 1 };
         for (secret, range) in line.read(&words).into_iter().zip(&command) {
             let shifted = |it: Range<usize>| it.start + range.start..it.end + range.start;
             ranges.extend(secret.ranges.into_iter().map(shifted));
         }
         // What words say of those after them, as `Bearer` does.
         if let (Some(first), Some(last)) = (command.first(), command.last()) {
-            let found = unlabelled(&text[first.start..last.end]).into_iter();
+            let found = unlabelled_parts(&text[first.start..last.end]).into_iter();
             ranges.extend(found.map(|it| it.range.start + first.start..it.range.end + first.start));
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use segue_core::value::Value;
 
-use super::arguments::{self, secrets_of};
+use super::arguments::{self, text_secrets};
 use super::is_secret_name;
 use super::parts::is_plain;
 
@@ -16,18 +16,18 @@ pub(super) const MASK: &str = "***";
 const GIVEN: &[&str] = &["env", "headers"];
 
 /// A value without secrets; `name` is what it is the value of. Variables are shown: they are names.
-pub(crate) fn masked(name: &str, value: &Value) -> Value {
+pub(crate) fn mask_value(name: &str, value: &Value) -> Value {
     if is_secret_place(name) {
         return all_masked(name, value);
     }
     match value {
-        Value::String(text) => Value::from(without(text, secrets_of(name, text))),
+        Value::String(text) => Value::from(without(text, text_secrets(name, text))),
         Value::Array(items) => list("", items),
         Value::Object(members) => {
             let program = members.get("command").and_then(Value::as_str).unwrap_or("");
             let member = |(name, it): (&Arc<str>, &Value)| match it {
                 Value::Array(items) if &**name == "args" => (name.clone(), list(program, items)),
-                it => (name.clone(), masked(name, it)),
+                it => (name.clone(), mask_value(name, it)),
             };
             Value::object(members.iter().map(member).collect::<Vec<_>>())
         }
@@ -43,11 +43,11 @@ pub(crate) fn is_secret_place(name: &str) -> bool {
 /// A list as a command line; its first word is the program where that is not given.
 fn list(program: &str, items: &[Value]) -> Value {
     let words: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or("")).collect();
-    let secrets = arguments::secrets(program, &words);
+    let secrets = arguments::argument_secrets(program, &words);
     let items = items.iter().zip(secrets).map(|(item, secrets)| match item {
         Value::String(text) => Value::from(without(text, secrets.ranges)),
         item if secrets.is_all => all_masked("", item),
-        item => masked("", item),
+        item => mask_value("", item),
     });
     items.collect::<Vec<_>>().into()
 }
@@ -55,7 +55,7 @@ fn list(program: &str, items: &[Value]) -> Value {
 /// A value of which every text may be a secret. The names of members are shown.
 fn all_masked(name: &str, value: &Value) -> Value {
     match value {
-        Value::String(text) => Value::from(veiled(text)),
+        Value::String(text) => Value::from(mask_text(text)),
         Value::Number(number) if !is_plain(name, &number.to_string()) => Value::from(MASK),
         Value::Array(items) => {
             items.iter().map(|it| all_masked(name, it)).collect::<Vec<_>>().into()
@@ -77,7 +77,7 @@ fn without(text: &str, mut secrets: Vec<Range<usize>>) -> String {
         let start = range.start.max(at);
         if start < range.end {
             shown.push_str(&text[at..start]);
-            shown.push_str(&veiled(&text[start..range.end]));
+            shown.push_str(&mask_text(&text[start..range.end]));
             at = range.end;
         }
     }
@@ -85,7 +85,7 @@ fn without(text: &str, mut secrets: Vec<Range<usize>>) -> String {
 }
 
 /// Only the variables of a text.
-pub(super) fn veiled(text: &str) -> String {
+pub(super) fn mask_text(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -110,7 +110,7 @@ mod tests {
             "args": ["--token", "abc", "-v", "--key=abc", "plain", "https://u:abc@h.example/?api_key=abc"],
             "api_key": "abc", "url": "https://h.example/mcp",
         });
-        let shown = masked("s", &Value::from(written)).to_json();
+        let shown = mask_value("s", &Value::from(written)).to_json();
         for secret in ["quiet", "abc", "fallback", "Bearer"] {
             assert!(!shown.contains(secret), "{secret}: {shown}");
         }

@@ -11,7 +11,7 @@ use super::is_secret_name;
 
 /// A part of a text that is a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct SecretPart {
     /// Where it is.
     pub(crate) range: Range<usize>,
     /// What it is called there, if anything.
@@ -59,32 +59,32 @@ const PERHAPS: &[&str] = &["npm_", "hf_", "gsk_", "r8_", "pypi-", "SG.", "fc-"];
 const RANDOM_CHARS_MIN: usize = 20;
 
 /// The parts of a text that are secrets; `name` is what the text is the value of.
-pub(crate) fn parts(name: &str, text: &str) -> Vec<Part> {
+pub(crate) fn secret_parts(name: &str, text: &str) -> Vec<SecretPart> {
     if text.trim().is_empty() || is_plain(name, text) {
         return Vec::new();
     }
     if is_secret_name(name) {
-        return vec![Part { range: after_scheme(text)..text.len(), name: None }];
+        return vec![SecretPart { range: after_scheme(text)..text.len(), name: None }];
     }
     if let Some((label, at)) = label(name, text) {
         if is_secret_name(label) && !is_plain(label, &text[at..]) {
             let at = at + after_scheme(&text[at..]);
-            let part = Part { range: at..text.len(), name: Some(label.to_owned()) };
+            let part = SecretPart { range: at..text.len(), name: Some(label.to_owned()) };
             return if at < text.len() { vec![part] } else { Vec::new() };
         }
         if text[..at].ends_with('=') {
-            let inner = parts(label, &text[at..]).into_iter();
+            let inner = secret_parts(label, &text[at..]).into_iter();
             return inner.map(|part| shifted(part, at, label)).collect();
         }
     }
-    unlabelled(text)
+    unlabelled_parts(text)
 }
 
 /// The same of a text that is not named as a whole.
-pub(super) fn unlabelled(text: &str) -> Vec<Part> {
+pub(super) fn unlabelled_parts(text: &str) -> Vec<SecretPart> {
     let mut parts = Vec::new();
     parts.extend(password(text));
-    Words { text, is_address: text.contains("://") }.scan(&mut parts);
+    WordScanner { text, is_address: text.contains("://") }.scan(&mut parts);
     parts
 }
 
@@ -96,9 +96,9 @@ pub(crate) fn ends_with_name(text: &str) -> bool {
     is_secret_name(text.rsplit(|c: char| !is_word(c)).next().unwrap_or(""))
 }
 
-fn shifted(part: Part, by: usize, label: &str) -> Part {
+fn shifted(part: SecretPart, by: usize, label: &str) -> SecretPart {
     let range = part.range.start + by..part.range.end + by;
-    Part { range, name: part.name.or_else(|| Some(label.to_owned())) }
+    SecretPart { range, name: part.name.or_else(|| Some(label.to_owned())) }
 }
 
 /// Switches, and how many tokens a model may use, are settings.
@@ -141,7 +141,7 @@ fn label<'a>(name: &str, text: &'a str) -> Option<(&'a str, usize)> {
 }
 
 /// The password of an address.
-fn password(text: &str) -> Option<Part> {
+fn password(text: &str) -> Option<SecretPart> {
     let start = text.find("://")? + 3;
     let rest = &text[start..];
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
@@ -156,7 +156,7 @@ fn password(text: &str) -> Option<Part> {
     };
     let at = start + login.find(':')? + 1;
     let range = at..start + login.len();
-    (!range.is_empty()).then(|| Part { range, name: Some("password".to_owned()) })
+    (!range.is_empty()).then(|| SecretPart { range, name: Some("password".to_owned()) })
 }
 
 /// What stands together.
@@ -165,18 +165,19 @@ fn is_word(character: char) -> bool {
 }
 
 /// A text, word by word.
-struct Words<'a> {
+struct WordScanner<'a> {
     text: &'a str,
     is_address: bool,
 }
 
-impl Words<'_> {
-    fn scan(&self, parts: &mut Vec<Part>) {
+impl WordScanner<'_> {
+    fn scan(&self, parts: &mut Vec<SecretPart>) {
         let mut at = 0;
         while let Some(start) = self.text[at..].find(is_word).map(|start| at + start) {
             let rest = &self.text[start..];
             let end = start + rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-            let is_known = |parts: &[Part]| parts.iter().any(|part| part.range.contains(&start));
+            let is_known =
+                |parts: &[SecretPart]| parts.iter().any(|part| part.range.contains(&start));
             at = end;
             if is_known(parts) {
                 continue;
@@ -190,7 +191,7 @@ impl Words<'_> {
     }
 
     /// What a word says of the words after it.
-    fn named(&self, start: usize, end: usize) -> Option<Part> {
+    fn named(&self, start: usize, end: usize) -> Option<SecretPart> {
         let (word, after) = (&self.text[start..end], &self.text[end..]);
         if word.eq_ignore_ascii_case("bearer") || word == "Basic" {
             let value = after.strip_prefix(' ')?.trim_start();
@@ -211,17 +212,17 @@ impl Words<'_> {
     }
 
     /// What stands at the beginning of a rest of the text, until something else begins.
-    fn value(&self, rest: &str, name: Option<&str>) -> Option<Part> {
+    fn value(&self, rest: &str, name: Option<&str>) -> Option<SecretPart> {
         // In a list of settings, blanks belong to their values.
         let is_list = self.text.contains(';');
         let is_end = |c: char| (c.is_whitespace() && !is_list) || "&;,\"'#\\}".contains(c);
         let start = self.text.len() - rest.len();
         let end = start + rest.find(is_end).unwrap_or(rest.len());
-        (start < end).then(|| Part { range: start..end, name: name.map(ToOwned::to_owned) })
+        (start < end).then(|| SecretPart { range: start..end, name: name.map(ToOwned::to_owned) })
     }
 
     /// A word that looks like a token.
-    fn looks(&self, start: usize, end: usize) -> Option<Part> {
+    fn looks(&self, start: usize, end: usize) -> Option<SecretPart> {
         let word = &self.text[start..end];
         let padding = self.text[end..].len() - self.text[end..].trim_start_matches('=').len();
         let after = &self.text[end + padding..];
@@ -232,7 +233,7 @@ impl Words<'_> {
         let is_token = begins_like_token(word)
             || (!self.is_path() && !self.is_pin(start, word) && is_random(word))
             || (self.is_address && is_uuid(word));
-        is_token.then_some(Part { range: start..end + padding, name: None })
+        is_token.then_some(SecretPart { range: start..end + padding, name: None })
     }
 
     /// Whether it says where something is on this machine, or what is to be installed.
@@ -271,12 +272,12 @@ fn is_uuid(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ends_with_name, parts};
+    use super::{ends_with_name, secret_parts};
 
     /// The text with every secret as `*`.
     fn shown(name: &str, text: &str) -> String {
         let mut out = text.to_owned();
-        for part in parts(name, text).iter().rev() {
+        for part in secret_parts(name, text).iter().rev() {
             out.replace_range(part.range.clone(), "*");
         }
         out

@@ -6,14 +6,14 @@
 
 use std::ops::Range;
 
-use segue_core::compile::document::{Budget, Node, NodeKind, read};
+use segue_core::compile::document::{Node, NodeKind, ReadLimits, read};
 use segue_core::compile::source::Source;
-use segue_core::diagnostic::{Diagnostic, nearest};
+use segue_core::diagnostic::{Diagnostic, nearest_name};
 use segue_core::limits::Limits;
 
-use super::arguments::{self, secrets_of};
+use super::arguments::{self, text_secrets};
 use super::is_secret_name;
-use super::masked::{MASK, is_secret_place, veiled};
+use super::masked::{MASK, is_secret_place, mask_text};
 
 /// Fields whose values may be quoted. A misspelled `token` is none of them.
 const QUOTED: &[&str] = &[
@@ -80,14 +80,14 @@ const SOUGHT_BYTES_MIN: usize = 8;
 const QUOTED_BYTES_MIN: usize = 4;
 
 /// The text and the findings without secrets; `given` is what the environment gave to the configuration.
-pub(crate) fn quoted(
+pub(crate) fn quote_redacted(
     source: &Source,
     mut findings: Vec<Diagnostic>,
     given: &[String],
 ) -> (Source, Vec<Diagnostic>) {
     let text = source.text();
-    let mut hidden = Hidden::default();
-    match read(source, Budget::for_documents(&Limits::default())) {
+    let mut hidden = HiddenRanges::default();
+    match read(source, ReadLimits::for_documents(&Limits::default())) {
         Ok(root) => {
             hidden.node("", &root, false);
             hidden.comments(text);
@@ -124,7 +124,7 @@ fn cleaned(message: &str, secrets: &[String]) -> String {
 
 /// What of a text is not quoted.
 #[derive(Default)]
-struct Hidden {
+struct HiddenRanges {
     ranges: Vec<Range<usize>>,
     /// The values that are hidden, which a message may hold.
     texts: Vec<String>,
@@ -132,7 +132,7 @@ struct Hidden {
     known: Vec<Range<usize>>,
 }
 
-impl Hidden {
+impl HiddenRanges {
     /// Hides the secrets of a value; `name` is the field that it is the value of.
     fn node(&mut self, name: &str, node: &Node, is_secret: bool) {
         let is_secret = is_secret || is_secret_place(name);
@@ -156,7 +156,7 @@ impl Hidden {
 
     fn list(&mut self, name: &str, program: &str, items: &[Node], is_secret: bool) {
         let words: Vec<&str> = items.iter().map(|it| it.as_str().map_or("", |it| &**it)).collect();
-        for (item, secret) in items.iter().zip(arguments::secrets(program, &words)) {
+        for (item, secret) in items.iter().zip(arguments::argument_secrets(program, &words)) {
             self.node(name, item, is_secret || secret.is_all || !secret.ranges.is_empty());
         }
     }
@@ -166,7 +166,7 @@ impl Hidden {
         let is_known = is_quoted(name);
         let is_shown = match &node.kind {
             NodeKind::Number(_) => is_known || name.ends_with("_max") || name.ends_with("_ms"),
-            NodeKind::String(text) if veiled(text) == **text => return,
+            NodeKind::String(text) if mask_text(text) == **text => return,
             NodeKind::String(_) => is_known,
             _ => return,
         };
@@ -221,7 +221,7 @@ impl Hidden {
 /// Whether the values of a field may be quoted: one of ours, or what is meant as such.
 fn is_quoted(name: &str) -> bool {
     let all = NOT_QUOTED.iter().chain(QUOTED).copied();
-    let is_meant = || nearest(name, all).is_some_and(|near| QUOTED.contains(&near));
+    let is_meant = || nearest_name(name, all).is_some_and(|near| QUOTED.contains(&near));
     QUOTED.contains(&name) || (name.len() >= MISSPELLED_BYTES_MIN && is_meant())
 }
 
@@ -229,7 +229,7 @@ fn is_quoted(name: &str) -> bool {
 fn holds_secret(name: &str, kind: &NodeKind) -> bool {
     let NodeKind::String(text) = kind else { return false };
     let is_word = |c: char| c.is_alphanumeric() || "_-".contains(c);
-    text.split(|c| !is_word(c)).any(is_secret_name) || !secrets_of(name, text).is_empty()
+    text.split(|c| !is_word(c)).any(is_secret_name) || !text_secrets(name, text).is_empty()
 }
 
 /// The text with `*` in the place of each byte in these ranges. Lines and blanks stay.

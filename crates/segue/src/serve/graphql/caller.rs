@@ -10,7 +10,7 @@ use segue_core::diagnostic::Code;
 use segue_core::value::{Map, Value};
 
 use super::json::written;
-use crate::observe::Origin;
+use crate::observe::RequestOrigin;
 use crate::serve::audit;
 use crate::serve::hall::{Hall, Served};
 use crate::serve::listing::page;
@@ -27,7 +27,7 @@ pub(super) struct Caller {
     pub(super) rest: Arc<Rest>,
     pub(super) who: Principal,
     /// Where what they ask for comes from.
-    pub(super) origin: Origin,
+    pub(super) origin: RequestOrigin,
 }
 
 impl Caller {
@@ -108,7 +108,7 @@ impl Guard for May {
         let who = ctx.data::<Principal>()?;
         rest::may(who, self.0).map_err(|problem| {
             // Who tried to change something is said, as REST does.
-            if let (true, Ok(caller)) = (self.0 != Right::Look, Caller::of(ctx)) {
+            if let (true, Ok(caller)) = (self.0 != Right::Read, Caller::of(ctx)) {
                 caller.audit(ctx.field().name(), None, problem.status());
             }
             fault(problem)

@@ -304,19 +304,19 @@ mod tests {
     #[tokio::test]
     async fn no_field_is_open_to_who_may_not() {
         let all = [
-            ("query", &QUERIES[..], Right::Look),
+            ("query", &QUERIES[..], Right::Read),
             ("mutation", &COMPOSES, Right::Compose),
             ("mutation", &RUNS, Right::Run),
             ("mutation", &APPROVES, Right::Approve),
-            ("mutation", &CHANGES, Right::Change),
-            ("subscription", &["runEvents(runId:1){seq}"], Right::Look),
+            ("mutation", &CHANGES, Right::Write),
+            ("subscription", &["runEvents(runId:1){seq}"], Right::Read),
         ];
         let mut known = Vec::new();
         for (kind, fields, right) in all {
             for field in fields {
                 known.push(field.split(['(', '{']).next().unwrap_or_default().to_owned());
                 let others =
-                    [Right::Look, Right::Run, Right::Compose, Right::Approve, Right::Change];
+                    [Right::Read, Right::Run, Right::Compose, Right::Approve, Right::Write];
                 let others = others.into_iter().filter(|other| *other != right).collect();
                 let own = [right].into_iter().collect();
                 assert_eq!(code(kind, field, others).await, "unauthorized", "{field}");

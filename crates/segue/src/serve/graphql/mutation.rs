@@ -188,12 +188,12 @@ impl Mutation {
     }
 
     /// Throws a plan away. The answer is its id.
-    #[graphql(guard = "May(Right::Change)")]
+    #[graphql(guard = "May(Right::Write)")]
     async fn delete_plan(&self, ctx: &Context<'_>, plan_id: ID) -> Result<Option<ID>> {
         let caller = Caller::of(ctx)?;
         let (hall, who) = (caller.hall(), &caller.who);
         let record = hall.plan_record(who, &plan_id.as_str().into()).await.map_err(fault)?;
-        let gone = caller.served().engine.forget_plan(&record.plan_id).await.map_err(Problem::from);
+        let gone = caller.served().engine.delete_plan(&record.plan_id).await.map_err(Problem::from);
         told(caller, "deletePlan", gone, |()| None)?;
         Ok(Some(plan_id))
     }
@@ -286,7 +286,7 @@ impl Mutation {
     }
 
     /// Keeps a template, after checking its composition.
-    #[graphql(guard = "May(Right::Change)")]
+    #[graphql(guard = "May(Right::Write)")]
     async fn create_template(
         &self,
         ctx: &Context<'_>,
@@ -309,7 +309,7 @@ impl Mutation {
     }
 
     /// Forgets a template. The answer is its id.
-    #[graphql(guard = "May(Right::Change)")]
+    #[graphql(guard = "May(Right::Write)")]
     async fn delete_template(&self, ctx: &Context<'_>, id: ID) -> Result<Option<ID>> {
         let caller = Caller::of(ctx)?;
         let gone = caller.served().library.remove(&id).await.map_err(Problem::from);

@@ -23,7 +23,7 @@ pub(super) struct Query;
 #[Object]
 impl Query {
     /// A plan that was made of words: by its id, or the last one of a request.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn plan(
         &self,
         ctx: &Context<'_>,
@@ -38,7 +38,7 @@ impl Query {
 
     /// Plans that were made of words, newest first; those of a request are its versions, the first one
     /// first.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn plans(
         &self,
         ctx: &Context<'_>,
@@ -57,7 +57,7 @@ impl Query {
     }
 
     /// A run: steps, attempts, inputs, outputs, timings.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn run(&self, ctx: &Context<'_>, run_id: ID) -> Result<Option<Run>> {
         let caller = Caller::of(ctx)?;
         let stored = caller.hall().stored(&caller.who, &run_id).await.map_err(fault)?;
@@ -65,7 +65,7 @@ impl Query {
     }
 
     /// Runs, newest first.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn runs(
         &self,
         ctx: &Context<'_>,
@@ -89,7 +89,7 @@ impl Query {
     }
 
     /// The tools that may be used, by id.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn tools(
         &self,
         ctx: &Context<'_>,
@@ -111,14 +111,14 @@ impl Query {
     }
 
     /// Everything that is known of one tool.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn tool(&self, ctx: &Context<'_>, id: ID) -> Result<Option<Tool>> {
         let engine = Caller::of(ctx)?.served().engine;
         Ok(Some(Tool::from(&**engine.usable_tool(&id).map_err(fault)?)))
     }
 
     /// The templates: compositions to start from.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn templates(
         &self,
         ctx: &Context<'_>,
@@ -134,14 +134,14 @@ impl Query {
     }
 
     /// A template, with its composition.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn template(&self, ctx: &Context<'_>, id: ID) -> Result<Option<Template>> {
         let library = Caller::of(ctx)?.served().library;
         Ok(Some(library.get(&id).await.map_err(fault)?.into()))
     }
 
     /// The compositions that are served, by name.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn compositions(
         &self,
         ctx: &Context<'_>,

@@ -18,7 +18,7 @@ pub(super) struct Subscription;
 #[Following]
 impl Subscription {
     /// What happens in a run, as it happens, from its beginning. The last event, `run`, has the whole run.
-    #[graphql(guard = "May(Right::Look)")]
+    #[graphql(guard = "May(Right::Read)")]
     async fn run_events(
         &self,
         ctx: &Context<'_>,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::response::Response;
-use segue_core::run::Trace;
+use segue_core::run::TraceContext;
 use tokio::time::Instant;
 
-use crate::observe::Origin;
+use crate::observe::RequestOrigin;
 use crate::observe::metrics::Metrics;
 use crate::serve::rest::Answered;
 use crate::serve::rest::problem;
@@ -25,7 +25,7 @@ const NO_ROUTE: &str = "none";
 /// A request that was asked.
 pub(super) struct Asked {
     /// What it is called, and the trace that it is a part of.
-    pub(super) origin: Origin,
+    pub(super) origin: RequestOrigin,
     at: Instant,
     method: Method,
 }
@@ -34,8 +34,8 @@ impl Asked {
     pub(super) fn of(request: &Request) -> Asked {
         let headers = request.headers();
         let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-        let (request_id, trace) = (Some(named(headers)), traceparent.and_then(Trace::parse));
-        let origin = Origin { request_id, trace, session_id: None };
+        let (request_id, trace) = (Some(named(headers)), traceparent.and_then(TraceContext::parse));
+        let origin = RequestOrigin { request_id, trace, session_id: None };
         Asked { origin, at: Instant::now(), method: request.method().clone() }
     }
 
@@ -46,7 +46,7 @@ impl Asked {
         let route = route.map_or(NO_ROUTE, |Answered(route)| route.name);
         let status = response.status().as_u16();
         if let Some(metrics) = metrics {
-            metrics.answered(route, status, took);
+            metrics.count_request(route, status, took);
         }
         let http_request_id = self.origin.request_id.as_deref().unwrap_or_default();
         tracing::debug!(

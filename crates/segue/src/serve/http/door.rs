@@ -23,7 +23,7 @@ use super::asked::Asked;
 use super::oidc::METADATA;
 use super::pass::{Pass, Stay};
 use super::token::{Keyring, Refusal};
-use crate::observe::Origin as Asker;
+use crate::observe::RequestOrigin as Asker;
 use crate::observe::metrics::Metrics;
 use crate::serve::audit::Knocks;
 use crate::serve::hall::Hall;
@@ -114,7 +114,7 @@ impl Door {
         let path = request.uri.path();
         // A browser sends no token with it; and what is the same everywhere needs none.
         if is_preflight(request) || self.open.contains(&path) {
-            return Ok(Pass::lasting(Principal::stranger()));
+            return Ok(Pass::lasting(Principal::anonymous()));
         }
         let keyring = self.keyring.borrow().clone();
         let who = keyring.who(headers, now_ms()).await;

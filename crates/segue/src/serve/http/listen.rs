@@ -121,7 +121,7 @@ impl Host {
             match crowd.enter() {
                 Some(guest) => drop(connections.spawn(self.clone().welcome(stream, guest))),
                 None => {
-                    self.metrics.iter().for_each(|metrics| metrics.refused());
+                    self.metrics.iter().for_each(|metrics| metrics.count_refused());
                     drop(connections.spawn(refuse(stream)));
                 }
             }

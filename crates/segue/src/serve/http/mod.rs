@@ -87,7 +87,7 @@ impl House {
         let (hosts, origins) = self.names();
         let is_encrypted = self.tls.is_some();
         let House { hall, keyring, .. } = self;
-        let open = ROUTES.iter().filter(|route| route.right == Right::Anybody);
+        let open = ROUTES.iter().filter(|route| route.right == Right::Public);
         let door = Door {
             keyring: keyring.clone(),
             is_encrypted,
@@ -128,7 +128,7 @@ impl House {
 
 /// Holds a request of another door against its row of the table.
 async fn with_right(request: Request, next: Next) -> Response {
-    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::stranger);
+    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::anonymous);
     let route = match rest::row(request.uri().path(), request.method()) {
         Err(problem) => return problem.into_response(),
         Ok(route) => route,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
-use segue_core::access::{Clash, Principal, Rights, combined};
+use segue_core::access::{GrantConflict, Principal, Rights, combine_grants};
 use segue_runtime::tools::http::fetch;
 use serde::Deserialize;
 use tokio::sync::{Mutex, watch};
@@ -168,12 +168,12 @@ impl Issuer {
         let grants = scopes.filter_map(|scope| self.config.scopes.get(scope));
         // No configured principal has a colon in its name.
         let name = format!("oidc:{subject}");
-        match combined(grants) {
+        match combine_grants(grants) {
             Ok(grant) => {
                 Ok(Principal { toolset: grant.toolset, ..Principal::new(name, grant.rights) })
             }
-            Err(Clash::Nothing) => Ok(Principal::new(name, Rights::NONE)),
-            Err(Clash::Toolsets) => {
+            Err(GrantConflict::Nothing) => Ok(Principal::new(name, Rights::NONE)),
+            Err(GrantConflict::Toolsets) => {
                 Err(Refusal::Insufficient("its scopes speak of different toolsets".to_owned()))
             }
         }

@@ -125,7 +125,7 @@ mod tests {
     /// A stream ends when its token expires; what is not one is left alone.
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_when_its_token_expires() {
-        let keyring = watch::Sender::new(keyring("ada", Right::Look, Some(now_ms() + 60_000)));
+        let keyring = watch::Sender::new(keyring("ada", Right::Read, Some(now_ms() + 60_000)));
         let begun = tokio::time::Instant::now();
         let response = stay(&keyring).await.bound(answer("text/event-stream"));
         assert!(response.into_body().into_data_stream().next().await.is_none());
@@ -139,9 +139,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_when_its_token_is_taken_back() {
         for (token, right, ends) in
-            [("ada", Right::Look, false), ("ada", Right::Run, true), ("eve", Right::Look, true)]
+            [("ada", Right::Read, false), ("ada", Right::Run, true), ("eve", Right::Read, true)]
         {
-            let sender = watch::Sender::new(keyring("ada", Right::Look, None));
+            let sender = watch::Sender::new(keyring("ada", Right::Read, None));
             let stay = stay(&sender).await;
             let over = tokio::spawn(stay.over());
             tokio::task::yield_now().await;

@@ -64,7 +64,7 @@ pub(super) async fn hold(
     request: Request,
     next: Next,
 ) -> Response {
-    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::stranger);
+    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::anonymous);
     if !sessions.are_of(&who, request.headers()) {
         return Problem::not_found("there is no such session").into_response();
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
-use segue_core::access::{Principal, THIS_MACHINE, TOKEN_BEARER, stands};
+use segue_core::access::{Principal, THIS_MACHINE, TOKEN_BEARER, is_unexpired};
 use segue_core::tool::hex_digest;
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
@@ -153,7 +153,7 @@ impl Keyring {
         }
         let key = usize::try_from(found).ok().and_then(|at| self.keys.get(at));
         let key = key.ok_or(Refusal::Unknown)?;
-        if stands(key.expires_ms, now_ms) {
+        if is_unexpired(key.expires_ms, now_ms) {
             Ok(Pass { who: key.principal.clone(), expires_ms: key.expires_ms })
         } else {
             Err(Refusal::Expired)
@@ -242,7 +242,7 @@ mod tests {
     fn each_token_is_one_principal_s() {
         let key = |name: &str, expires_ms| Key {
             hash: hex_digest(name.as_bytes()).into(),
-            principal: Principal::new(name, [Right::Look].into_iter().collect()),
+            principal: Principal::new(name, [Right::Read].into_iter().collect()),
             expires_ms,
         };
         let keyring = Keyring::of("root").with([key("ada", None), key("bob", Some(1_000))]);

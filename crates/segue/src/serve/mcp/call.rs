@@ -18,8 +18,8 @@ use segue_core::plan::Plan;
 use segue_core::run::{Options, Question, admit};
 use segue_core::value::Value;
 use segue_core::view::rfc3339;
-use segue_runtime::driver::{Confirmer as _, Decision, Nobody, now_ms};
-use segue_runtime::engine::{Engine, EngineError, Wish};
+use segue_runtime::driver::{Confirmer as _, Decision, DenyAll, now_ms};
+use segue_runtime::engine::{Engine, EngineError, RunCommand};
 use segue_runtime::store::StoreError;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::seal::{State, bound_to};
 use super::server::{OFFERS_NEED, Server};
 use super::wire;
-use crate::print::clean;
+use crate::print::escape_control;
 use crate::serve::acting::{self, Unacted};
 use crate::serve::active::{Active, Asked, Asking, Standing};
 use crate::serve::hall::{Hall, Wanted};
@@ -111,14 +111,14 @@ impl Caller<'_> {
     ) -> Answer {
         let limits = self.hall.limits();
         if let Err(errors) = admit(&job.plan, job.input.clone(), &job.context, &limits) {
-            let refused = Ok(Engine::refused(&job.plan, errors));
+            let refused = Ok(Engine::refused_view(&job.plan, errors));
             return Ok(told(Told::outcome(&refused, self.telling(job.shape))));
         }
         let responses = responses.unwrap_or_default();
         let Some(sealed) = state else {
             let takes_back = job.options.strategy == Some(Strategy::Rollback);
             // Whoever may not consent begins it, and it waits for somebody who may.
-            if self.who.may(Right::Approve) && job.plan.asks_once_within(takes_back) {
+            if self.who.may(Right::Approve) && job.plan.needs_run_consent_within(takes_back) {
                 return self.ask_once(job).await;
             }
             return self.begin(job).await;
@@ -139,7 +139,8 @@ impl Caller<'_> {
 
     /// The one question of an atomic composition, before anything is called.
     async fn ask_once(&self, job: Job) -> Answer {
-        let form = question::consent(&job.plan.composition.name, &job.input, &job.plan.declared());
+        let form =
+            question::consent(&job.plan.composition.name, &job.input, &job.plan.declared_calls());
         match self.way() {
             Way::None => {
                 Ok(self.unasked(&job, "this host cannot ask (it does not declare elicitation)"))
@@ -157,7 +158,8 @@ impl Caller<'_> {
                     Ok(reply) => self.consented(job, reply).await,
                     // It said that it can ask, and it cannot.
                     Err(error) => {
-                        let why = format!("nobody could be asked ({})", clean(&error.message));
+                        let why =
+                            format!("nobody could be asked ({})", escape_control(&error.message));
                         Ok(self.unasked(&job, &why))
                     }
                 }
@@ -287,7 +289,7 @@ impl Caller<'_> {
             let Some(Decision { granted, by, data }) = decision else { continue };
             let misfit = question::misfit(&asked, &data, &stored.plan).filter(|_| granted);
             misfit.map_or(Ok(()), |misfit| Err(invalid(misfit)))?;
-            wishes.push(Wish::Decide { question: asked.id, granted, by, data });
+            wishes.push(RunCommand::Decide { question: asked.id, granted, by, data });
         }
         for wish in wishes {
             self.record(&stored.row.run_id, wish).await?;
@@ -303,12 +305,12 @@ impl Caller<'_> {
         if stored.run.is_finished() {
             return Ok(());
         }
-        let wish = Wish::Cancel { by: self.who.name.clone() };
+        let wish = RunCommand::Cancel { by: self.who.name.clone() };
         self.record(&stored.row.run_id, wish).await
     }
 
     /// Has what is wanted of a run written down. What comes of it is seen by looking at the task.
-    async fn record(&self, run_id: &Arc<str>, wish: Wish) -> Result<(), ErrorData> {
+    async fn record(&self, run_id: &Arc<str>, wish: RunCommand) -> Result<(), ErrorData> {
         match acting::record(&self.hall, self.who, run_id, wish).await {
             // One that has ended meanwhile is left as it is.
             Ok(_) | Err(Unacted::Engine(EngineError::Store(StoreError::Ended { .. }))) => Ok(()),
@@ -410,7 +412,7 @@ impl Caller<'_> {
                     Err(why) => unfit = Some(why),
                 },
                 // It said that it can ask, and it cannot.
-                Err(_) => return Nobody.confirm(&asked.question).await,
+                Err(_) => return DenyAll.confirm(&asked.question).await,
             }
         }
         None

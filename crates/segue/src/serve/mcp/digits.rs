@@ -13,7 +13,7 @@ use rmcp::model::ClientJsonRpcMessage;
 use segue_core::compile::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::{Number, Value};
-use segue_runtime::tools::mcp::{marked, unmarked};
+use segue_runtime::tools::mcp::{mark_numbers, unmark_numbers};
 
 use super::stdio::{Raw, no_message};
 
@@ -35,7 +35,7 @@ pub(super) fn with_marks(message: &[u8]) -> Option<Vec<u8>> {
     if !has_digits(exact) {
         return None;
     }
-    *json.pointer_mut(at)? = marked(exact);
+    *json.pointer_mut(at)? = mark_numbers(exact);
     serde_json::to_vec(&json).ok()
 }
 
@@ -83,6 +83,8 @@ pub(super) async fn exactly(
         return (StatusCode::BAD_REQUEST, kind, answer).into_response();
     }
     response.map(|body| {
-        Body::new(body.map_frame(|frame| frame.map_data(|data| unmarked(data.to_vec()).into())))
+        Body::new(
+            body.map_frame(|frame| frame.map_data(|data| unmark_numbers(data.to_vec()).into())),
+        )
     })
 }

@@ -58,7 +58,7 @@ pub struct Guests {
 pub fn router(hall: Arc<Hall>, guests: Guests) -> axum::Router {
     let limits = hall.limits();
     let (_, opening) = watch::channel(Some(hall));
-    let server = Server::new(Principal::stranger(), opening, &limits, Line::default(), true);
+    let server = Server::new(Principal::anonymous(), opening, &limits, Line::default(), true);
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(guests.hosts)
         .with_allowed_origins(guests.origins)

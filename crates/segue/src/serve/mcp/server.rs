@@ -83,7 +83,7 @@ impl Server {
             None => self.shared.local.clone(),
             Some(parts) => {
                 let who = parts.extensions.get::<Principal>().cloned();
-                who.unwrap_or_else(Principal::stranger)
+                who.unwrap_or_else(Principal::anonymous)
             }
         }
     }
@@ -135,7 +135,7 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let (who, tool) = (self.who(&context), params.name.clone());
         let answer = self.called(&who, params, &context).await;
-        let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Look);
+        let only_looks = own::find(&tool).is_some_and(|own| own.right == Right::Read);
         if self.shared.is_audited && !only_looks {
             let origin = wire::origin(&context);
             wire::tell(&who, &tool, &answer, origin.request_id.as_deref());

@@ -12,7 +12,7 @@ use rmcp::model::{
     RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::Transport;
-use segue_runtime::tools::mcp::{Frame, Frames, seeming_id, unmarked};
+use segue_runtime::tools::mcp::{LineFrame, LineFrames, guess_id, unmark_numbers};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -43,7 +43,7 @@ impl Line {
 
 /// A way to a client.
 pub(super) struct Pipe<R> {
-    frames: Frames<BufReader<R>>,
+    frames: LineFrames<BufReader<R>>,
     bytes_max: usize,
     write: Option<mpsc::Sender<Unwritten>>,
     writer: Option<JoinHandle<()>>,
@@ -69,7 +69,7 @@ impl<R: AsyncRead + Send + Unpin> Pipe<R> {
     ) -> Pipe<R> {
         let (sender, receiver) = mpsc::channel(UNWRITTEN_MAX);
         Pipe {
-            frames: Frames::new(BufReader::with_capacity(64 * 1024, read), bytes_max),
+            frames: LineFrames::new(BufReader::with_capacity(64 * 1024, read), bytes_max),
             bytes_max,
             write: Some(sender),
             writer: Some(tokio::spawn(write_all(write, receiver))),
@@ -108,7 +108,7 @@ impl<R: AsyncRead + Send + Unpin> Pipe<R> {
 
     fn refuse_too_long(&self, piece: &[u8]) {
         let what = format!("a message has at most {} bytes", self.bytes_max);
-        self.refuse(ErrorCode::INVALID_REQUEST, what, seeming_id(piece));
+        self.refuse(ErrorCode::INVALID_REQUEST, what, guess_id(piece));
     }
 
     fn refuse(&self, code: ErrorCode, what: String, id: Option<String>) {
@@ -134,7 +134,7 @@ pub(super) fn no_message(text: &[u8], error: &serde_json::Error) -> ServerJsonRp
     };
     // A list has ids inside, and none of its own.
     let is_one = is_json && text.trim_ascii_start().starts_with(b"{");
-    refusal(code, what, is_one.then(|| seeming_id(text)).flatten())
+    refusal(code, what, is_one.then(|| guess_id(text)).flatten())
 }
 
 fn refusal(code: ErrorCode, what: String, id: Option<String>) -> ServerJsonRpcMessage {
@@ -178,7 +178,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Pipe<R> {
         let write = self.write.clone();
         async move {
             let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            let message = unmarked(serde_json::to_vec(&item)?);
+            let message = unmark_numbers(serde_json::to_vec(&item)?);
             let (written, is_written) = oneshot::channel();
             let unwritten = Unwritten { message, written: Some(written) };
             write.ok_or_else(gone)?.send(unwritten).await.map_err(|_| gone())?;
@@ -189,21 +189,21 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Pipe<R> {
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             match self.frames.next().await {
-                Frame::Line(line) => {
+                LineFrame::Line(line) => {
                     if let Some(message) = self.message(line) {
                         return Some(message);
                     }
                 }
-                Frame::TooLong(head) => {
+                LineFrame::TooLong(head) => {
                     self.is_refused = true;
                     self.refuse_too_long(&head);
                 }
-                Frame::TooLongEnded(ends) => {
+                LineFrame::TooLongEnded(ends) => {
                     if !std::mem::take(&mut self.is_refused) {
                         self.refuse_too_long(&ends);
                     }
                 }
-                Frame::End(_) => {
+                LineFrame::End(_) => {
                     self.line.close();
                     return None;
                 }

@@ -13,15 +13,15 @@ use rmcp::{RoleServer, model::CallToolRequestParams};
 use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
 use segue_core::limits::Limits;
-use segue_core::run::Trace;
+use segue_core::run::TraceContext;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
-use segue_runtime::tools::mcp::{marked, unmarked};
+use segue_runtime::tools::mcp::{mark_numbers, unmark_numbers};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::stdio::Raw;
-use crate::observe::Origin;
+use crate::observe::RequestOrigin;
 use crate::serve::audit;
 use crate::serve::content::Piece;
 use crate::serve::offer::Offer;
@@ -77,7 +77,7 @@ pub(super) fn result(told: Told) -> CallToolResult {
         None => CallToolResult::error(content),
         Some(value) => {
             let mut result = CallToolResult::success(content);
-            result.structured_content = Some(marked(&value));
+            result.structured_content = Some(mark_numbers(&value));
             result
         }
     };
@@ -157,14 +157,14 @@ pub(super) fn arguments(
 }
 
 /// Where a run comes from: the metadata of the request says it, or the HTTP request that it came by.
-pub(super) fn origin(context: &RequestContext<RoleServer>) -> Origin {
+pub(super) fn origin(context: &RequestContext<RoleServer>) -> RequestOrigin {
     let parts = context.extensions.get::<Parts>();
-    let by_http = parts.and_then(|parts| parts.extensions.get::<Origin>());
+    let by_http = parts.and_then(|parts| parts.extensions.get::<RequestOrigin>());
     let mut origin = by_http.cloned().unwrap_or_default();
     let session = parts.and_then(|parts| parts.headers.get(SESSION)?.to_str().ok());
     origin.session_id = session.map(Arc::from);
     let traceparent = context.meta.get(TRACEPARENT).and_then(serde_json::Value::as_str);
-    origin.trace = traceparent.and_then(Trace::parse).or(origin.trace);
+    origin.trace = traceparent.and_then(TraceContext::parse).or(origin.trace);
     origin
 }
 
@@ -216,12 +216,12 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
 
 /// The library's value, as ours, with numbers in place of their marks.
 pub(super) fn value(json: &serde_json::Value) -> Value {
-    let text = String::from_utf8(unmarked(json.to_string().into_bytes()));
+    let text = String::from_utf8(unmark_numbers(json.to_string().into_bytes()));
     read_json_value(&text.unwrap_or_default(), &Limits::default()).unwrap_or_default()
 }
 
 fn object(value: &Value) -> Arc<JsonObject> {
-    match marked(value) {
+    match mark_numbers(value) {
         serde_json::Value::Object(object) => Arc::new(object),
         _ => Arc::default(),
     }

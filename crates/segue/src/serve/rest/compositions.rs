@@ -35,7 +35,7 @@ pub(super) async fn validate(visit: Visit) -> Answer {
     let result = ValidationResult {
         ok: plan.is_some(),
         diagnostics,
-        plan: plan.map(|plan| PlanView::of(&plan)),
+        plan: plan.map(|plan| PlanView::from_plan(&plan)),
     };
     Ok(json(StatusCode::OK, &result))
 }

@@ -55,9 +55,9 @@ pub(super) async fn follow(visit: Visit) -> Answer {
 fn message(news: &News) -> String {
     match news {
         News::Event(event) => {
-            let (id, name, data) = (event.seq, event.event, event.line());
+            let (id, name, data) = (event.seq, event.event, event.json_line());
             // Whoever comes back asks for what is behind an entry; this is none.
-            if event.is_passing() {
+            if event.is_transient() {
                 return format!("event: {name}\ndata: {data}\n\n");
             }
             format!("id: {id}\nevent: {name}\ndata: {data}\n\n")

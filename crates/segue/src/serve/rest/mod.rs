@@ -48,7 +48,7 @@ use super::following::Followers;
 use super::hall::Hall;
 use super::http::Resource;
 use super::threads::Panicked;
-use crate::observe::Origin;
+use crate::observe::RequestOrigin;
 use problem::Problem;
 use routes::{Handler, ROUTES, Route, Verb};
 use server::RunId;
@@ -147,8 +147,8 @@ async fn answer(rest: Arc<Rest>, path: &str, params: &RawPathParams, request: Re
         Ok(route) => route,
         Err(problem) => return problem.into_response(),
     };
-    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::stranger);
-    let origin = request.extensions().get::<Origin>().cloned().unwrap_or_default();
+    let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::anonymous);
+    let origin = request.extensions().get::<RequestOrigin>().cloned().unwrap_or_default();
     let asked = request.uri().path().to_owned();
     let answered = answered(rest, route, params, who.clone(), request).await;
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use segue_core::access::Right;
-use segue_core::compile::document::read_own_json;
+use segue_core::compile::document::read_trusted_json;
 use segue_core::schema::Schema;
 use serde_json::{Map, Value as Json, json};
 
@@ -23,7 +23,7 @@ pub(super) fn checked(route: &Route) -> Option<Schema> {
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let schema = (route.body?.shape)(&mut settings.into_generator());
     let text = serde_json::to_string(&schema).unwrap_or_default();
-    let json = read_own_json(&text).map(|node| node.to_value());
+    let json = read_trusted_json(&text).map(|node| node.to_value());
     Some(Schema::new(json.expect("a schema is JSON")))
 }
 
@@ -84,7 +84,7 @@ fn operation(route: &Route, read: &mut SchemaGenerator, written: &mut SchemaGene
     if !route.more.is_empty() {
         operation["description"] = json!(route.more);
     }
-    if route.right == Right::Anybody {
+    if route.right == Right::Public {
         operation["security"] = json!([]);
     }
     let parameters = parameters(route);
@@ -158,7 +158,7 @@ fn responses(route: &Route, written: &mut SchemaGenerator) -> Json {
 /// The statuses of every problem that a route may answer with.
 pub fn problems(route: &Route) -> BTreeSet<u16> {
     let mut statuses = BTreeSet::from([400, 403, 500, 503]);
-    if route.right != Right::Anybody {
+    if route.right != Right::Public {
         statuses.insert(401);
     }
     // Any request may have a body, wanted or not.

@@ -6,8 +6,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
+use segue_core::planner::{PlanState, StoredPlan};
 use segue_core::view::PlanView;
-use segue_core::words::{PlanRecord, PlanState};
 
 use super::compositions::result;
 use super::problem::Problem;
@@ -25,7 +25,7 @@ const PAGE: usize = 50;
 /// `POST /api/v1/plans`
 pub(super) async fn plan(visit: Visit) -> Answer {
     let plan = described_plan(&visit.rest.hall, &visit.who, &visit.body).await?;
-    Ok(json(StatusCode::OK, &PlanView::of(&plan)))
+    Ok(json(StatusCode::OK, &PlanView::from_plan(&plan)))
 }
 
 /// `POST /api/v1/plans/ask`
@@ -66,7 +66,7 @@ pub(super) async fn get(visit: Visit) -> Answer {
 pub(super) async fn delete(visit: Visit) -> Answer {
     let hall = &visit.rest.hall;
     let record = hall.plan_record(&visit.who, &visit.part("id").into()).await?;
-    hall.served(&visit.who).engine.forget_plan(&record.plan_id).await?;
+    hall.served(&visit.who).engine.delete_plan(&record.plan_id).await?;
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
@@ -96,14 +96,14 @@ async fn shown(
     hall: &Hall,
     who: &Principal,
     status: StatusCode,
-    (record, used_before): (PlanRecord, Vec<PlanOffer>),
+    (record, used_before): (StoredPlan, Vec<PlanOffer>),
 ) -> Result<(Response, Arc<str>), Problem> {
     let (engine, record) = (hall.served(who).engine, standing(hall, who, record));
     let versions = hall.plans_of_request(who, &record.request_id).await?;
     let kept = KeptPlan {
         record: record.view(true),
         versions: versions.into_iter().map(|version| version.plan_id).collect(),
-        checked: engine.plan_of(&record).ok().map(|(_, plan, _)| PlanView::of(&plan)),
+        checked: engine.plan_of(&record).ok().map(|(_, plan, _)| PlanView::from_plan(&plan)),
         result: result_of(hall, who, &record).await,
         used_before,
     };

@@ -6,9 +6,9 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
+use segue_core::planner::PlanState;
 use segue_core::view::ErrorView;
-use segue_core::words::PlanState;
-use segue_runtime::engine::{EngineError, PlanError};
+use segue_runtime::engine::{EngineError, PlanningError};
 use segue_runtime::library::LibraryError;
 use segue_runtime::store::StoreError;
 use serde::Serialize;
@@ -236,13 +236,13 @@ impl From<StoreError> for Problem {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, detail)
                     .with(header::RETRY_AFTER, "1")
             }
-            StoreError::Damaged { run_id, .. } | StoreError::Planless { run_id, .. } => {
+            StoreError::Damaged { run_id, .. } | StoreError::PlanUnavailable { run_id, .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
                     .of_run(&run_id)
             }
             StoreError::Changed { .. } => Problem::conflict(detail),
             StoreError::Broken { .. }
-            | StoreError::Spoiled { .. }
+            | StoreError::DamagedItem { .. }
             | StoreError::Truncated { .. } => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, detail)
             }
@@ -264,8 +264,8 @@ impl From<EngineError> for Problem {
             EngineError::DefinitionChanged { .. } => {
                 Problem::new(StatusCode::CONFLICT, Code::DefinitionChanged, detail)
             }
-            EngineError::Unheard { run_id } => Problem::conflict(detail).of_run(&run_id),
-            EngineError::Toolless { .. } => {
+            EngineError::NotReceived { run_id } => Problem::conflict(detail).of_run(&run_id),
+            EngineError::MissingTool { .. } => {
                 Problem::new(StatusCode::CONFLICT, Code::UnknownTool, detail)
             }
             EngineError::UnknownTool { nearest, .. } => {
@@ -300,12 +300,16 @@ impl From<LibraryError> for Problem {
         let detail = error.to_string();
         match error {
             LibraryError::Unknown(_) => Problem::not_found(detail),
-            LibraryError::Taken { id, may_replace: true } => {
+            LibraryError::NameTaken { id, may_replace: true } => {
                 let detail = format!("there is a template `{id}` already");
                 Problem::conflict(detail).help("`PUT` replaces it; with GraphQL, `replace: true`")
             }
-            LibraryError::Taken { .. } | LibraryError::Given(_) => Problem::conflict(detail),
-            LibraryError::Wrong { text, diagnostics } => Problem::findings(&text, &diagnostics),
+            LibraryError::NameTaken { .. } | LibraryError::ShippedTemplate(_) => {
+                Problem::conflict(detail)
+            }
+            LibraryError::InvalidTemplate { text, diagnostics } => {
+                Problem::findings(&text, &diagnostics)
+            }
             LibraryError::Store(error) => error.into(),
         }
     }
@@ -332,12 +336,12 @@ impl From<Unacted> for Problem {
     }
 }
 
-impl From<PlanError> for Problem {
-    fn from(error: PlanError) -> Problem {
+impl From<PlanningError> for Problem {
+    fn from(error: PlanningError) -> Problem {
         let (code, detail, help) = (error.code(), error.to_string(), error.help());
         let problem = match error {
-            PlanError::NoModel => Problem::new(StatusCode::CONFLICT, code, detail),
-            PlanError::Unplanned(unplanned) => {
+            PlanningError::NoModel => Problem::new(StatusCode::CONFLICT, code, detail),
+            PlanningError::Unplanned(unplanned) => {
                 let status = match code {
                     Code::Llm => StatusCode::BAD_GATEWAY,
                     Code::Limit => StatusCode::PAYLOAD_TOO_LARGE,
@@ -349,20 +353,22 @@ impl From<PlanError> for Problem {
                 problem.view.errors = errors.collect();
                 problem
             }
-            PlanError::NoPlanFor(_) | PlanError::NotFound(_) => return Problem::not_found(detail),
-            PlanError::Executed { state: PlanState::InProgress, run_id, .. } => {
+            PlanningError::NoPlanFor(_) | PlanningError::NotFound(_) => {
+                return Problem::not_found(detail);
+            }
+            PlanningError::Executed { state: PlanState::InProgress, run_id, .. } => {
                 return Problem::conflict(detail).of_run(&run_id);
             }
-            PlanError::Executed { run_id, .. } => {
+            PlanningError::Executed { run_id, .. } => {
                 let help = "`again` executes it once more";
                 return Problem::conflict(detail).of_run(&run_id).help(help);
             }
-            PlanError::Unsound { text, findings, .. } => {
+            PlanningError::InvalidPlan { text, findings, .. } => {
                 let mut problem = Problem::findings(&text, &findings);
                 problem.view.detail = detail;
                 return problem.help("ask for another version of it");
             }
-            PlanError::Engine(error) => return error.into(),
+            PlanningError::Engine(error) => return error.into(),
         };
         match help {
             Some(help) => problem.help(help),

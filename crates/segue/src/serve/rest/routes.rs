@@ -4,11 +4,11 @@ use axum::http::Method;
 use futures_util::future::BoxFuture;
 use schemars::{Schema, SchemaGenerator};
 use segue_core::access::Right;
-use segue_core::expose::Format;
+use segue_core::expose::ExportFormat;
 use segue_core::limits::Limits;
+use segue_core::planner::PlanState;
 use segue_core::template::TemplateView;
 use segue_core::view::{PlanView, RunStatus, RunView};
-use segue_core::words::PlanState;
 
 use super::visit::{Answer, Visit};
 use super::{compositions, events, plans, runs, server, shapes, templates, tools};
@@ -174,7 +174,7 @@ pub struct Route {
 impl Route {
     /// Whether it changes anything, so that it is said who did it.
     pub fn is_audited(&self) -> bool {
-        self.verb != Verb::Get && self.right != Right::Look
+        self.verb != Verb::Get && self.right != Right::Read
     }
 
     /// Whether it is answered here, and not by another door.
@@ -230,7 +230,7 @@ fn plan_states() -> Vec<&'static str> {
 }
 
 fn formats() -> Vec<&'static str> {
-    Format::ALL.iter().map(|format| format.as_str()).collect()
+    ExportFormat::ALL.iter().map(|format| format.as_str()).collect()
 }
 
 /// The last moment that every reader of JSON takes exactly.
@@ -264,7 +264,7 @@ pub const ROUTES: &[Route] = &[
             SchemaGenerator::subschema_for::<shapes::CompositionList>,
         )],
         handler: Handler::Now(compositions::list),
-        ..route(Verb::Get, "/api/v1/compositions", Right::Look, "listCompositions")
+        ..route(Verb::Get, "/api/v1/compositions", Right::Read, "listCompositions")
     },
     Route {
         about: "Runs a composition",
@@ -298,7 +298,7 @@ pub const ROUTES: &[Route] = &[
         )],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(compositions::validate(visit))),
-        ..route(Verb::Post, "/api/v1/compositions/validate", Right::Look, "validateComposition")
+        ..route(Verb::Post, "/api/v1/compositions/validate", Right::Read, "validateComposition")
     },
     Route {
         about: "The templates: compositions to start from, with how well that went",
@@ -309,7 +309,7 @@ pub const ROUTES: &[Route] = &[
         )],
         outcomes: &[json(200, "by id", SchemaGenerator::subschema_for::<shapes::TemplateList>)],
         handler: Handler::Later(|visit| Box::pin(templates::list(visit))),
-        ..route(Verb::Get, "/api/v1/compositions/templates", Right::Look, "listTemplates")
+        ..route(Verb::Get, "/api/v1/compositions/templates", Right::Read, "listTemplates")
     },
     Route {
         about: "Keeps a new template",
@@ -322,14 +322,14 @@ pub const ROUTES: &[Route] = &[
         )],
         problems: &[409],
         handler: Handler::Later(|visit| Box::pin(templates::create(visit))),
-        ..route(Verb::Post, "/api/v1/compositions/templates", Right::Change, "createTemplate")
+        ..route(Verb::Post, "/api/v1/compositions/templates", Right::Write, "createTemplate")
     },
     Route {
         about: "A template, with its composition",
         outcomes: &[json(200, "the template", SchemaGenerator::subschema_for::<TemplateView>)],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(templates::get(visit))),
-        ..route(Verb::Get, "/api/v1/compositions/templates/{id}", Right::Look, "getTemplate")
+        ..route(Verb::Get, "/api/v1/compositions/templates/{id}", Right::Read, "getTemplate")
     },
     Route {
         about: "Keeps a template under this id, in place of what was there",
@@ -345,7 +345,7 @@ pub const ROUTES: &[Route] = &[
         ],
         problems: &[409],
         handler: Handler::Later(|visit| Box::pin(templates::put(visit))),
-        ..route(Verb::Put, "/api/v1/compositions/templates/{id}", Right::Change, "putTemplate")
+        ..route(Verb::Put, "/api/v1/compositions/templates/{id}", Right::Write, "putTemplate")
     },
     Route {
         about: "Forgets a template",
@@ -353,12 +353,7 @@ pub const ROUTES: &[Route] = &[
         outcomes: &[Outcome { status: 204, about: "forgotten", content: Content::Nothing }],
         problems: &[404, 409],
         handler: Handler::Later(|visit| Box::pin(templates::delete(visit))),
-        ..route(
-            Verb::Delete,
-            "/api/v1/compositions/templates/{id}",
-            Right::Change,
-            "deleteTemplate",
-        )
+        ..route(Verb::Delete, "/api/v1/compositions/templates/{id}", Right::Write, "deleteTemplate")
     },
     Route {
         about: "Plans a composition: order, effects and what can be rolled back",
@@ -366,7 +361,7 @@ pub const ROUTES: &[Route] = &[
         outcomes: &[json(200, "the plan", SchemaGenerator::subschema_for::<PlanView>)],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(plans::plan(visit))),
-        ..route(Verb::Post, "/api/v1/plans", Right::Look, "planComposition")
+        ..route(Verb::Post, "/api/v1/plans", Right::Read, "planComposition")
     },
     Route {
         about: "Plans that were made of words, newest first",
@@ -380,7 +375,7 @@ pub const ROUTES: &[Route] = &[
         outcomes: &[json(200, "a page", SchemaGenerator::subschema_for::<shapes::PlanList>)],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(plans::list(visit))),
-        ..route(Verb::Get, "/api/v1/plans", Right::Look, "listPlans")
+        ..route(Verb::Get, "/api/v1/plans", Right::Read, "listPlans")
     },
     Route {
         about: "Makes a plan of words, and calls nothing",
@@ -403,14 +398,14 @@ pub const ROUTES: &[Route] = &[
         outcomes: &[json(200, "the plan", SchemaGenerator::subschema_for::<shapes::KeptPlan>)],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(plans::get(visit))),
-        ..route(Verb::Get, "/api/v1/plans/{id}", Right::Look, "getPlan")
+        ..route(Verb::Get, "/api/v1/plans/{id}", Right::Read, "getPlan")
     },
     Route {
         about: "Throws a plan away",
         outcomes: &[Outcome { status: 204, about: "forgotten", content: Content::Nothing }],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(plans::delete(visit))),
-        ..route(Verb::Delete, "/api/v1/plans/{id}", Right::Change, "deletePlan")
+        ..route(Verb::Delete, "/api/v1/plans/{id}", Right::Write, "deletePlan")
     },
     Route {
         about: "A plan as a composition of its own",
@@ -423,7 +418,7 @@ pub const ROUTES: &[Route] = &[
         }],
         problems: &[404, 422],
         handler: Handler::Later(|visit| Box::pin(plans::composition(visit))),
-        ..route(Verb::Get, "/api/v1/plans/{id}/composition", Right::Look, "getPlanComposition")
+        ..route(Verb::Get, "/api/v1/plans/{id}/composition", Right::Read, "getPlanComposition")
     },
     Route {
         about: "Executes a plan, once unless `again`",
@@ -463,14 +458,14 @@ pub const ROUTES: &[Route] = &[
         ],
         outcomes: &[json(200, "a page", SchemaGenerator::subschema_for::<shapes::RunList>)],
         handler: Handler::Later(|visit| Box::pin(runs::list(visit))),
-        ..route(Verb::Get, "/api/v1/runs", Right::Look, "listRuns")
+        ..route(Verb::Get, "/api/v1/runs", Right::Read, "listRuns")
     },
     Route {
         about: "A run: steps, attempts, inputs, outputs, timings",
         outcomes: &[json(200, "the run", SchemaGenerator::subschema_for::<RunView>)],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(runs::get(visit))),
-        ..route(Verb::Get, "/api/v1/runs/{id}", Right::Look, "getRun")
+        ..route(Verb::Get, "/api/v1/runs/{id}", Right::Read, "getRun")
     },
     Route {
         about: "What happens in a run, as it happens",
@@ -492,7 +487,7 @@ pub const ROUTES: &[Route] = &[
         ],
         problems: &[404],
         handler: Handler::Later(|visit| Box::pin(events::follow(visit))),
-        ..route(Verb::Get, "/api/v1/runs/{id}/events", Right::Look, "followRun")
+        ..route(Verb::Get, "/api/v1/runs/{id}/events", Right::Read, "followRun")
     },
     Route {
         about: "Ends a run",
@@ -539,14 +534,14 @@ pub const ROUTES: &[Route] = &[
         )],
         outcomes: &[json(200, "by id", SchemaGenerator::subschema_for::<shapes::ToolList>)],
         handler: Handler::Now(tools::list),
-        ..route(Verb::Get, "/api/v1/tools", Right::Look, "listTools")
+        ..route(Verb::Get, "/api/v1/tools", Right::Read, "listTools")
     },
     Route {
         about: "Everything that is known of one tool",
         outcomes: &[json(200, "the tool", SchemaGenerator::subschema_for::<shapes::Tool>)],
         problems: &[404],
         handler: Handler::Now(tools::get),
-        ..route(Verb::Get, "/api/v1/tools/{id}", Right::Look, "getTool")
+        ..route(Verb::Get, "/api/v1/tools/{id}", Right::Read, "getTool")
     },
     Route {
         about: "Definitions of a toolset's tools for another host, and what is lost on the way",
@@ -565,7 +560,7 @@ pub const ROUTES: &[Route] = &[
         )],
         problems: &[404, 422],
         handler: Handler::Now(tools::export),
-        ..route(Verb::Get, "/api/v1/toolsets/{name}/export", Right::Look, "exportToolset")
+        ..route(Verb::Get, "/api/v1/toolsets/{name}/export", Right::Read, "exportToolset")
     },
     Route {
         about: "GraphQL: one operation",
@@ -582,18 +577,18 @@ pub const ROUTES: &[Route] = &[
             SchemaGenerator::subschema_for::<shapes::GraphqlResponse>,
         )],
         handler: Handler::Later(|visit| Box::pin(graphql::answer(visit))),
-        ..route(Verb::Post, graphql::PATH, Right::Look, "graphql")
+        ..route(Verb::Post, graphql::PATH, Right::Read, "graphql")
     },
     Route {
         about: "MCP, in both eras of the protocol",
         more: "Not a resource: see the manual, `docs/serving.md`.",
-        ..route(Verb::Post, "/mcp", Right::Look, "mcp")
+        ..route(Verb::Post, "/mcp", Right::Read, "mcp")
     },
     Route {
         about: "What an MCP server says by itself",
-        ..route(Verb::Get, "/mcp", Right::Look, "mcpStream")
+        ..route(Verb::Get, "/mcp", Right::Read, "mcpStream")
     },
-    Route { about: "Ends an MCP session", ..route(Verb::Delete, "/mcp", Right::Look, "mcpEnd") },
+    Route { about: "Ends an MCP session", ..route(Verb::Delete, "/mcp", Right::Read, "mcpEnd") },
     Route {
         about: "Who gives tokens for this server, as RFC 9728 has it",
         more: "Only where `server.oidc` is configured.",
@@ -607,7 +602,7 @@ pub const ROUTES: &[Route] = &[
         ..route(
             Verb::Get,
             "/.well-known/oauth-protected-resource",
-            Right::Anybody,
+            Right::Public,
             "getProtectedResource",
         )
     },
@@ -623,7 +618,7 @@ pub const ROUTES: &[Route] = &[
         ..route(
             Verb::Get,
             "/.well-known/oauth-protected-resource/mcp",
-            Right::Anybody,
+            Right::Public,
             "getProtectedResourceOfMcp",
         )
     },
@@ -631,13 +626,13 @@ pub const ROUTES: &[Route] = &[
         about: "Whether the server is there",
         outcomes: &[Outcome { status: 200, about: "it is", content: Content::Other("text/plain") }],
         handler: Handler::Now(server::health),
-        ..route(Verb::Get, "/healthz", Right::Anybody, "getHealth")
+        ..route(Verb::Get, "/healthz", Right::Public, "getHealth")
     },
     Route {
         about: "Whether runs can be begun: the store can be written",
         outcomes: &[json(200, "they can", SchemaGenerator::subschema_for::<shapes::Readiness>)],
         handler: Handler::Soon(|visit| Box::pin(server::readiness(visit))),
-        ..route(Verb::Get, "/readyz", Right::Look, "getReadiness")
+        ..route(Verb::Get, "/readyz", Right::Read, "getReadiness")
     },
     Route {
         about: "What is counted, as Prometheus reads it",
@@ -659,7 +654,7 @@ pub const ROUTES: &[Route] = &[
             content: Content::Other("application/json"),
         }],
         handler: Handler::Now(server::document),
-        ..route(Verb::Get, "/openapi.json", Right::Look, "getOpenApi")
+        ..route(Verb::Get, "/openapi.json", Right::Read, "getOpenApi")
     },
     Route {
         about: "The same for people",
@@ -669,7 +664,7 @@ pub const ROUTES: &[Route] = &[
             content: Content::Other("text/html"),
         }],
         handler: Handler::Now(server::page),
-        ..route(Verb::Get, "/docs", Right::Anybody, "getDocs")
+        ..route(Verb::Get, "/docs", Right::Public, "getDocs")
     },
     Route {
         about: "How that page looks",
@@ -679,6 +674,6 @@ pub const ROUTES: &[Route] = &[
             content: Content::Other("text/css"),
         }],
         handler: Handler::Now(server::style),
-        ..route(Verb::Get, "/docs/style.css", Right::Anybody, "getDocsStyle")
+        ..route(Verb::Get, "/docs/style.css", Right::Public, "getDocsStyle")
     },
 ];

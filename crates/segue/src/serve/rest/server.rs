@@ -17,7 +17,7 @@ use super::page;
 use super::problem::Problem;
 use super::shapes::Readiness;
 use super::visit::{Answer, Visit, json};
-use crate::observe::metrics::{Figures, MEDIA_TYPE};
+use crate::observe::metrics::{GaugeValues, MEDIA_TYPE};
 
 /// Runs that are counted as waiting at most.
 const WAITING_MAX: usize = 1_000;
@@ -118,7 +118,7 @@ pub(super) async fn metrics(visit: Visit) -> Answer {
     let query = RunQuery { statuses, limit: WAITING_MAX, ..RunQuery::default() };
     // Numbers without names: they are of everybody's runs, whoever looks.
     let everybody = Principal::administrator("metrics");
-    let figures = Figures {
+    let figures = GaugeValues {
         active: hall.under_way(&everybody),
         waiting: engine.store().runs(&query).await?.runs.len(),
         followers: rest.followers.count(),

@@ -48,7 +48,7 @@ pub(super) async fn put(visit: Visit) -> Answer {
         let detail = "`id` is another one than that of the path";
         return Err(Problem::wrong(Code::InvalidField, detail));
     }
-    let is_new = library(&visit).volume(id).await.is_err();
+    let is_new = library(&visit).stored_template(id).await.is_err();
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(json(status, &keep(&visit, id, true).await?))
 }

@@ -1,8 +1,8 @@
 //! Tools, and toolsets for other hosts.
 
 use axum::http::StatusCode;
-use segue_core::diagnostic::{Code, nearest};
-use segue_core::expose::{self, Adapter, Format};
+use segue_core::diagnostic::{Code, nearest_name};
+use segue_core::expose::{self, Adapter, ExportFormat};
 use segue_core::toolset::Toolset;
 use segue_core::value::Value;
 
@@ -32,7 +32,7 @@ pub(super) fn get(visit: &Visit) -> Answer {
 /// `GET /api/v1/toolsets/{name}/export`
 pub(super) fn export(visit: &Visit) -> Answer {
     let toolset = toolset(visit)?;
-    let Some(format) = visit.query("format").and_then(Format::parse) else {
+    let Some(format) = visit.query("format").and_then(ExportFormat::parse) else {
         let detail = "`format` is needed: the shape that the host takes";
         return Err(Problem::new(StatusCode::BAD_REQUEST, Code::NilAdapter, detail));
     };
@@ -62,7 +62,7 @@ fn toolset(visit: &Visit) -> Result<Toolset, Problem> {
             let problem = Problem::not_found(format!("there is no toolset `{name}`"));
             let names = hall.toolset_names();
             let names = names.iter().map(|name| &**name).chain([ALL]);
-            Err(match nearest(name, names) {
+            Err(match nearest_name(name, names) {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem,
             })

@@ -10,7 +10,7 @@ use axum::response::Response;
 use http_body_util::{BodyExt as _, Collected};
 use segue_core::access::Principal;
 use segue_core::compile::document::read_json_value;
-use segue_core::diagnostic::{Code, nearest};
+use segue_core::diagnostic::{Code, nearest_name};
 use segue_core::schema::Schema;
 use segue_core::value::Value;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::Rest;
 use super::problem::Problem;
 use super::routes::{Kind, Route};
-use crate::observe::Origin;
+use crate::observe::RequestOrigin;
 
 /// What a handler answers.
 pub type Answer = Result<Response, Problem>;
@@ -30,7 +30,7 @@ pub struct Visit {
     /// Who it is.
     pub who: Principal,
     /// Where what they ask for comes from.
-    pub origin: Origin,
+    pub origin: RequestOrigin,
     /// What they sent, or an empty object.
     pub body: Value,
     headers: HeaderMap,
@@ -47,7 +47,7 @@ impl Visit {
         request: Request,
     ) -> Result<Visit, Problem> {
         let (mut parts, body) = request.into_parts();
-        let origin = parts.extensions.remove::<Origin>().unwrap_or_default();
+        let origin = parts.extensions.remove::<RequestOrigin>().unwrap_or_default();
         let query = parts.uri.query().unwrap_or("");
         let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect::<Vec<_>>();
         check_query(route, &query)?;
@@ -101,7 +101,7 @@ fn check_query(route: &Route, query: &[(String, String)]) -> Result<(), Problem>
         let Some(known) = route.parameters.iter().find(|known| known.name == name) else {
             let names = route.parameters.iter().map(|known| known.name);
             let problem = bad(format!("there is no parameter `{name}`"));
-            return match nearest(name, names) {
+            return match nearest_name(name, names) {
                 Some(near) => problem.map_err(|p| p.help(format!("did you mean `{near}`?"))),
                 None => problem,
             };

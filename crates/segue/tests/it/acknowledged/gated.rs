@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use segue::observe::Observing;
+use segue::observe::Observers;
 use segue::serve::hall::Hall;
 use segue::serve::http::{House, Keyring, bind};
 use segue::serve::own;
@@ -18,8 +18,8 @@ use segue_core::run::Entry;
 use segue_runtime::engine::Engine;
 use segue_runtime::library::Library;
 use segue_runtime::store::{
-    Lease, MemoryStore, NewRun, Record, Retention, RunQuery, RunRow, Runs, Shelves, Store,
-    StoreError, StoreFigures, TakeOver, ToolStats, Word,
+    AppendRecord, KeyValueStore, Lease, MemoryStore, NewRun, PendingCommand, Retention, RunListing,
+    RunQuery, RunRow, Store, StoreError, StoreFigures, TakeOver, ToolStats,
 };
 use segue_runtime::tools::builtin::{BuiltinConfig, tools};
 use tokio::sync::watch;
@@ -86,12 +86,12 @@ impl Gated {
 
 #[async_trait]
 impl Store for Gated {
-    async fn create(&self, run: NewRun<'_>, record: Record<'_>) -> Result<Lease, StoreError> {
+    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
         self.pass().await?;
         self.inner.create(run, record).await
     }
 
-    async fn append(&self, lease: &Lease, record: Record<'_>) -> Result<(), StoreError> {
+    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
         self.pass().await?;
         self.inner.append(lease, record).await
     }
@@ -104,8 +104,8 @@ impl Store for Gated {
         self.inner.plan(run_id, limits).await
     }
 
-    async fn take(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        self.inner.take(run_id, how).await
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.inner.acquire(run_id, how).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -117,38 +117,38 @@ impl Store for Gated {
         self.inner.run(run_id).await
     }
 
-    async fn runs(&self, query: &RunQuery) -> Result<Runs, StoreError> {
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
         self.inner.runs(query).await
     }
 
-    async fn unfinished(&self) -> Result<Runs, StoreError> {
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
         self.inner.unfinished().await
     }
 
-    async fn leave_word(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
         self.pass().await?;
-        self.inner.leave_word(run_id, text).await
+        self.inner.send_command(run_id, text).await
     }
 
-    async fn words(&self) -> Result<Vec<Word>, StoreError> {
-        self.inner.words().await
+    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
+        self.inner.pending_commands().await
     }
 
-    async fn take_word(&self, number: u64) -> Result<(), StoreError> {
-        self.inner.take_word(number).await
+    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
+        self.inner.remove_command(number).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
         self.inner.prune(retention).await
     }
 
-    async fn tools(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.inner.tools().await
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
+        self.inner.tool_stats().await
     }
 
-    fn shelves(&self) -> &dyn Shelves {
-        self.inner.shelves()
+    fn key_value(&self) -> &dyn KeyValueStore {
+        self.inner.key_value()
     }
 
     async fn try_write(&self) -> Result<(), StoreError> {
@@ -203,7 +203,7 @@ impl Place {
                 BTreeMap::new(),
                 own::names(),
                 threads,
-                Observing::default(),
+                Observers::default(),
             );
             runtime.block_on(async {
                 let listener = bind(([127, 0, 0, 1], 0).into()).unwrap();

@@ -450,7 +450,7 @@ fn a_token_for_metrics_can_do_nothing_else() {
     let scraper = Client::of(&served, SCRAPER.2);
     assert_eq!(scraper.get("/metrics").unwrap().status, 200);
     let (mut tried, mut wrong) = (0, Vec::new());
-    let others = ROUTES.iter().filter(|route| route.right != Right::Anybody);
+    let others = ROUTES.iter().filter(|route| route.right != Right::Public);
     for route in others.filter(|route| !matches!(route.path, "/metrics" | "/mcp" | "/graphql")) {
         let path = route.path.replace("{id}", "x").replace("{name}", "x");
         let body = if route.verb == Verb::Get { json!(null) } else { json!({}) };

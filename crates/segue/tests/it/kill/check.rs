@@ -74,11 +74,11 @@ fn completed(journal: &[Entry]) -> BTreeSet<String> {
             Fact::Called { node, args, .. } => {
                 doing.insert(*node, name_of(args));
             }
-            Fact::UndoCalled { node, args } => {
+            Fact::RollbackCalled { node, args } => {
                 undoing.insert(*node, name_of(args));
             }
             Fact::Succeeded { node, .. } => completed.extend(doing.get(node).cloned().flatten()),
-            Fact::Undone { node } => completed.extend(undoing.get(node).cloned().flatten()),
+            Fact::RolledBack { node } => completed.extend(undoing.get(node).cloned().flatten()),
             _ => {}
         }
     }
@@ -127,7 +127,7 @@ pub(super) fn run(journal: &[Entry], marks: &Marks, view: &Json) {
     let mut names: BTreeMap<NodeId, String> = BTreeMap::new();
     for entry in journal {
         match &entry.fact {
-            Fact::Called { node, args, .. } | Fact::UndoCalled { node, args } => {
+            Fact::Called { node, args, .. } | Fact::RollbackCalled { node, args } => {
                 let name = name_of(args).expect("every tool here is given a name");
                 *called.entry(name.clone()).or_default() += 1;
                 names.insert(*node, name);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use regex::Regex;
 use segue::observe::metrics::METRICS;
-use segue_core::compile::document::{Budget, read};
+use segue_core::compile::document::{ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 
@@ -16,7 +16,7 @@ use crate::support::{Json, World, files_below, repository, shown};
 /// Reads YAML or JSON with the readers that compositions are read with.
 fn parsed(path: &std::path::Path) -> Json {
     let source = Source::new(path.display().to_string(), fs::read_to_string(path).unwrap());
-    let node = read(&source, Budget::for_documents(&Limits::default()));
+    let node = read(&source, ReadLimits::for_documents(&Limits::default()));
     let node = node.unwrap_or_else(|findings| panic!("{}: {findings:?}", shown(path)));
     serde_json::from_str(&node.to_value().to_json()).unwrap()
 }

@@ -29,7 +29,7 @@ fn no_route_is_open_to_who_may_not() {
     ];
     for route in ROUTES {
         for credential in credentials {
-            let may = credential == Some(&*right) || route.right == Right::Anybody;
+            let may = credential == Some(&*right) || route.right == Right::Public;
             for (host, is_ours) in
                 [(&*ours, true), ("evil.example", false), ("localhost.evil", false)]
             {
@@ -71,12 +71,12 @@ fn the_table_is_what_was_agreed() {
         assert!(has(Verb::Post, &format!("/api/v1/{path}")), "{path}");
     }
     let open: Vec<&str> =
-        ROUTES.iter().filter(|r| r.right == Right::Anybody).map(|r| r.path).collect();
+        ROUTES.iter().filter(|r| r.right == Right::Public).map(|r| r.path).collect();
     let known = "/.well-known/oauth-protected-resource";
     let of_mcp = format!("{known}/mcp");
     assert_eq!(open, [known, &of_mcp, "/healthz", "/docs", "/docs/style.css"]);
     for route in ROUTES {
-        let changes = matches!(route.right, Right::Run | Right::Change | Right::Admin);
+        let changes = matches!(route.right, Right::Run | Right::Write | Right::Admin);
         let is_mcp = matches!(route.handler, Handler::Elsewhere);
         assert!(route.verb != Verb::Get || !changes || is_mcp, "{}", route.path);
         assert!(

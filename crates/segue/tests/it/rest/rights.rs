@@ -152,17 +152,17 @@ fn credentials(route: &Route) -> Vec<(Option<String>, Is)> {
         (Some(format!("Bearer {TOKEN}")), Is::Right),
     ];
     for (who, right) in [
-        ("looker", Right::Look),
+        ("looker", Right::Read),
         ("runner", Right::Run),
         ("composer", Right::Compose),
         ("approver", Right::Approve),
-        ("keeper", Right::Change),
+        ("keeper", Right::Write),
         ("scraper", Right::Metrics),
     ] {
         // Whoever may look may see what is counted; no other right comes with another.
         let is_enough = matches!(
             (right, route.right),
-            (_, Right::Anybody) | (Right::Look | Right::Metrics, Right::Metrics)
+            (_, Right::Public) | (Right::Read | Right::Metrics, Right::Metrics)
         );
         if is_enough && right == Right::Metrics {
             all.push((bearer(who), Is::Right));
@@ -214,7 +214,7 @@ fn every_route_answers_every_credential_as_it_should() {
             }
             let answer = ask(&run);
             match (is, route.right) {
-                (Is::Unknown, Right::Anybody) => assert_ne!(answer.status, 401, "{what}"),
+                (Is::Unknown, Right::Public) => assert_ne!(answer.status, 401, "{what}"),
                 (Is::Unknown, _) => {
                     assert_eq!(answer.status, 401, "{what}");
                     assert!(answer.headers["www-authenticate"].starts_with("Bearer"), "{what}");
@@ -315,10 +315,10 @@ fn mcp_knows_who_calls() {
         assert!(answer["error"]["message"].as_str().unwrap().contains("no such task"), "{answer}");
     }
     assert!(served.mcp_as("ada", "tasks/get", json!({ "taskId": run }))["result"].is_object());
-    for (who, right) in [("looker", Right::Look), ("ada", Right::Change)] {
+    for (who, right) in [("looker", Right::Read), ("ada", Right::Write)] {
         let tools = served.tools_of(who);
         for own in OWN.iter().filter(|own| !own.name.starts_with("plan_")) {
-            let may = own.right == Right::Look || right == Right::Change;
+            let may = own.right == Right::Read || right == Right::Write;
             assert_eq!(tools.iter().any(|tool| tool == own.name), may, "{who} {}", own.name);
             if !may {
                 let answer = served.call_as(who, own.name, &json!({}));
@@ -330,7 +330,7 @@ fn mcp_knows_who_calls() {
                 assert_eq!(message, said);
             }
         }
-        assert_eq!(tools.iter().any(|tool| tool == "double_it"), right == Right::Change);
+        assert_eq!(tools.iter().any(|tool| tool == "double_it"), right == Right::Write);
     }
     assert!(served.call_as("looker", "double_it", &json!({ "n": 1 }))["error"].is_object());
     served.call_as("ada", "double_it", &json!({ "n": 1 }));

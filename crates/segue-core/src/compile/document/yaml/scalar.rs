@@ -9,7 +9,7 @@ use std::sync::Arc;
 use granit_parser::ScalarStyle;
 
 use crate::compile::document::NodeKind;
-use crate::compile::document::tally::{Step, parse, shown};
+use crate::compile::document::read_budget::{ReadResult, parse_error, quote};
 use crate::compile::source::Span;
 use crate::value::Number;
 
@@ -62,7 +62,7 @@ pub(super) struct Scalar<'a> {
 
 impl Scalar<'_> {
     /// What the scalar is: by its tag, else text if it is quoted, else by how it looks.
-    pub(super) fn kind(&self, span: Span) -> Step<NodeKind> {
+    pub(super) fn kind(&self, span: Span) -> ReadResult<NodeKind> {
         let text = || NodeKind::String(Arc::from(&*self.text));
         match self.tag {
             Some(CoreTag::Str) => return Ok(text()),
@@ -82,8 +82,9 @@ impl Scalar<'_> {
             (Some(CoreTag::Bool), Some(kind @ NodeKind::Bool(_)))
             | (Some(CoreTag::Null), Some(kind @ NodeKind::Null)) => Ok(kind),
             (Some(tag), _) => {
-                let found = shown(&self.text);
-                Err(parse(format!("{} is expected here, found `{found}`", tag.noun()), span).into())
+                let found = quote(&self.text);
+                Err(parse_error(format!("{} is expected here, found `{found}`", tag.noun()), span)
+                    .into())
             }
         }
     }
@@ -99,11 +100,11 @@ fn constant(text: &str) -> Option<NodeKind> {
 }
 
 /// A number of the core schema, in JSON's form; none for what only resembles one, such as `1_000`.
-fn number(text: &str, span: Span) -> Step<Option<Number>> {
+fn number(text: &str, span: Span) -> ReadResult<Option<Number>> {
     if let Some((digits, radix)) = radix_digits(text) {
         let Ok(number) = u64::from_str_radix(digits, radix) else {
-            let message = format!("`{}` is larger than 64 bits", shown(text));
-            return Err(parse(message, span).help("write it in decimal").into());
+            let message = format!("`{}` is larger than 64 bits", quote(text));
+            return Err(parse_error(message, span).help("write it in decimal").into());
         };
         return Ok(Some(Number::from_literal(&number.to_string())));
     }
@@ -112,12 +113,12 @@ fn number(text: &str, span: Span) -> Step<Option<Number>> {
         None => ("", text.strip_prefix('+').unwrap_or(text)),
     };
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        let finding = parse(format!("`{text}` is not a number that JSON has"), span);
+        let finding = parse_error(format!("`{text}` is not a number that JSON has"), span);
         return Err(finding.help("use `null`, or quote it as text").into());
     }
     let Some((whole, fraction, exponent)) = decimal(unsigned) else { return Ok(None) };
     if whole.len() > 1 && whole.starts_with('0') {
-        let finding = parse(format!("number `{}` has a leading zero", shown(text)), span);
+        let finding = parse_error(format!("number `{}` has a leading zero", quote(text)), span);
         return Err(finding.help("quote it as text or write it without the zero").into());
     }
     if !text.starts_with('+') && !whole.is_empty() && fraction != Some("") {

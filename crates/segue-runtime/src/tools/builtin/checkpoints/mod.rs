@@ -14,14 +14,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use segue_core::limits::Limits;
-use segue_core::tool::{Annotations, Confirm};
+use segue_core::tool::{Annotations, ConfirmPolicy};
 use segue_core::value::Value;
 use uuid::Uuid;
 
-use super::args::Args;
-use super::{CheckpointsAt, Declared, READS, Undo, WRITES, aside, over_limit};
-use crate::tools::{Call, Tool, ToolError, ToolRunner};
-use store::{Checkpoint, Owner, Place, Query, Store};
+use super::args::ToolArgs;
+use super::{
+    BuiltinRollback, BuiltinSpec, CheckpointLocation, READS, WRITES, over_limit, run_blocking,
+};
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
+use store::{Checkpoint, CheckpointOwner, CheckpointQuery, CheckpointStore, DatabaseLocation};
 
 /// Adds a checkpoint each time that it is called.
 const ADDS: Annotations = WRITES;
@@ -31,11 +33,11 @@ const DELETES: Annotations =
 
 const RESTORES: Annotations = Annotations { idempotent: Some(true), ..WRITES };
 
-type Run = fn(&Checkpoints, &Owner, Args<'_>) -> Result<Value, ToolError>;
+type Run = fn(&Checkpoints, &CheckpointOwner, ToolArgs<'_>) -> Result<Value, ToolError>;
 
-const TOOLS: &[(Declared, Run)] = &[
+const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
-        Declared {
+        BuiltinSpec {
             name: "checkpoint_save",
             description: "Keeps a text, to be found again by its words",
             input: r#"{"type":"object","required":["content"],"additionalProperties":false,"properties":{
@@ -45,13 +47,13 @@ const TOOLS: &[(Declared, Run)] = &[
             output: r#"{"type":"object","required":["id","summary","created_at"],"additionalProperties":false,"properties":{
                 "id":{"type":"string"},"summary":{"type":"string"},"created_at":{"type":"string","format":"date-time"}}}"#,
             annotations: ADDS,
-            undo: Undo::Call("checkpoint_delete", &[("id", "{{ output.id }}")]),
-            confirm: Confirm::ByEffect,
+            rollback: BuiltinRollback::Call("checkpoint_delete", &[("id", "{{ output.id }}")]),
+            confirm: ConfirmPolicy::ByEffect,
         },
         save,
     ),
     (
-        Declared {
+        BuiltinSpec {
             name: "checkpoint_search",
             description: "Finds checkpoints by words, best first; without a match, texts from Segue's manual",
             input: r#"{"type":"object","required":["query"],"additionalProperties":false,"properties":{
@@ -68,13 +70,13 @@ const TOOLS: &[(Declared, Run)] = &[
                         "tags":{"type":"array","items":{"type":"string"}},
                         "score":{"type":"number"},"source":{"enum":["store","manual"]}}}}}}"#,
             annotations: READS,
-            undo: Undo::NotNeeded,
-            confirm: Confirm::ByEffect,
+            rollback: BuiltinRollback::NotNeeded,
+            confirm: ConfirmPolicy::ByEffect,
         },
         search,
     ),
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "checkpoint_list",
             "Lists checkpoints, newest first",
             r#"{"type":"object","additionalProperties":false,"properties":{
@@ -90,7 +92,7 @@ const TOOLS: &[(Declared, Run)] = &[
         list,
     ),
     (
-        Declared {
+        BuiltinSpec {
             name: "checkpoint_delete",
             description: "Deletes a checkpoint; one that is not there is no failure",
             input: r#"{"type":"object","required":["id"],"additionalProperties":false,"properties":{
@@ -99,13 +101,16 @@ const TOOLS: &[(Declared, Run)] = &[
                 "id":{"type":"string"},"deleted":{"type":"boolean"},
                 "previous":{"type":["object","null"],"description":"the whole checkpoint, to be put back"}}}"#,
             annotations: DELETES,
-            undo: Undo::Call("checkpoint_restore", &[("checkpoint", "{{ output.previous }}")]),
-            confirm: Confirm::ByEffect,
+            rollback: BuiltinRollback::Call(
+                "checkpoint_restore",
+                &[("checkpoint", "{{ output.previous }}")],
+            ),
+            confirm: ConfirmPolicy::ByEffect,
         },
         delete,
     ),
     (
-        Declared {
+        BuiltinSpec {
             name: "checkpoint_restore",
             description: "Puts a deleted checkpoint back as it was: the rollback of checkpoint_delete",
             input: r#"{"type":"object","required":["checkpoint"],"additionalProperties":false,"properties":{
@@ -116,21 +121,21 @@ const TOOLS: &[(Declared, Run)] = &[
             output: r#"{"type":"object","required":["id","restored"],"additionalProperties":false,"properties":{
                 "id":{"type":"string","description":"empty when there was nothing to put back"},"restored":{"type":"boolean"}}}"#,
             annotations: RESTORES,
-            undo: Undo::Call("checkpoint_delete", &[("id", "{{ output.id }}")]),
-            confirm: Confirm::ByEffect,
+            rollback: BuiltinRollback::Call("checkpoint_delete", &[("id", "{{ output.id }}")]),
+            confirm: ConfirmPolicy::ByEffect,
         },
         restore,
     ),
 ];
 
-pub(super) fn tools(at: CheckpointsAt, limits: &Arc<Limits>) -> Vec<Tool> {
+pub(super) fn tools(at: CheckpointLocation, limits: &Arc<Limits>) -> Vec<Tool> {
     let place = match at {
-        CheckpointsAt::Memory => Place::Memory,
-        CheckpointsAt::File(path) => Place::File(path),
+        CheckpointLocation::Memory => DatabaseLocation::Memory,
+        CheckpointLocation::File(path) => DatabaseLocation::File(path),
     };
     let checkpoints = Arc::new(Checkpoints {
-        store: Store::new(place),
-        manual: Store::new(Place::Filled(manual::checkpoints)),
+        store: CheckpointStore::new(place),
+        manual: CheckpointStore::new(DatabaseLocation::Filled(manual::checkpoints)),
         bytes_max: limits.value_bytes_max,
     });
     let runner = |run: Run| Arc::new(Runner { checkpoints: checkpoints.clone(), run });
@@ -138,8 +143,8 @@ pub(super) fn tools(at: CheckpointsAt, limits: &Arc<Limits>) -> Vec<Tool> {
 }
 
 struct Checkpoints {
-    store: Store,
-    manual: Store,
+    store: CheckpointStore,
+    manual: CheckpointStore,
     bytes_max: usize,
 }
 
@@ -150,13 +155,20 @@ struct Runner {
 
 #[async_trait]
 impl ToolRunner for Runner {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let (checkpoints, run) = (self.checkpoints.clone(), self.run);
-        aside(move || run(&checkpoints, &Owner::of(call.owner.as_deref()), Args(&call.args))).await
+        run_blocking(move || {
+            run(&checkpoints, &CheckpointOwner::of(call.owner.as_deref()), ToolArgs(&call.args))
+        })
+        .await
     }
 }
 
-fn save(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
+fn save(
+    checkpoints: &Checkpoints,
+    owner: &CheckpointOwner,
+    args: ToolArgs<'_>,
+) -> Result<Value, ToolError> {
     let content = args.text("content")?;
     let summary =
         args.optional_text("summary")?.map_or_else(|| first_line(content), ToString::to_string);
@@ -189,8 +201,12 @@ fn first_line(content: &str) -> String {
     }
 }
 
-fn search(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
-    let query = Query {
+fn search(
+    checkpoints: &Checkpoints,
+    owner: &CheckpointOwner,
+    args: ToolArgs<'_>,
+) -> Result<Value, ToolError> {
+    let query = CheckpointQuery {
         words: args.text("query")?,
         tags: args.texts("tags")?,
         limit: args.count_or("top_k", 10)?,
@@ -204,7 +220,7 @@ fn search(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Va
         _ => found.is_empty(),
     };
     if manual {
-        let texts = checkpoints.manual.search(&Owner::default(), &query)?;
+        let texts = checkpoints.manual.search(&CheckpointOwner::default(), &query)?;
         found.extend(texts.into_iter().map(|(checkpoint, score)| (checkpoint, score, "manual")));
         found.truncate(query.limit);
     }
@@ -238,7 +254,11 @@ fn results(found: &[(Checkpoint, f64, &str)]) -> Value {
     ])
 }
 
-fn list(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
+fn list(
+    checkpoints: &Checkpoints,
+    owner: &CheckpointOwner,
+    args: ToolArgs<'_>,
+) -> Result<Value, ToolError> {
     let found = checkpoints.store.list(owner, &args.texts("tags")?, args.count_or("limit", 50)?)?;
     let found: Vec<Value> = found
         .into_iter()
@@ -254,7 +274,11 @@ fn list(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Valu
     Ok(Value::object([("checkpoints", Value::from(found))]))
 }
 
-fn delete(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
+fn delete(
+    checkpoints: &Checkpoints,
+    owner: &CheckpointOwner,
+    args: ToolArgs<'_>,
+) -> Result<Value, ToolError> {
     let id = args.text("id")?;
     let previous = checkpoints.store.delete(owner, id)?;
     Ok(Value::object([
@@ -264,9 +288,13 @@ fn delete(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Va
     ]))
 }
 
-fn restore(checkpoints: &Checkpoints, owner: &Owner, args: Args<'_>) -> Result<Value, ToolError> {
+fn restore(
+    checkpoints: &Checkpoints,
+    owner: &CheckpointOwner,
+    args: ToolArgs<'_>,
+) -> Result<Value, ToolError> {
     let restored = |id, restored| Value::object([("id", id), ("restored", Value::Bool(restored))]);
-    let Some(kept) = args.value("checkpoint").filter(|value| !value.is_null()).map(Args) else {
+    let Some(kept) = args.value("checkpoint").filter(|value| !value.is_null()).map(ToolArgs) else {
         return Ok(restored(Value::from(""), false));
     };
     let checkpoint = Checkpoint {

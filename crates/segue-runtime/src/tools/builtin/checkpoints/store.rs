@@ -13,8 +13,8 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, TransactionBehavior, params};
 use segue_core::diagnostic::Code;
 
-use super::super::words::{is_common, words};
-use crate::store::private::make_file;
+use super::super::tokenize::{is_common, words};
+use crate::store::private_files::make_file;
 use crate::tools::ToolError;
 
 /// Words of a query that are looked at.
@@ -86,12 +86,12 @@ pub(super) struct Checkpoint {
 
 /// Whose checkpoints are meant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Owner(String);
+pub(super) struct CheckpointOwner(String);
 
-impl Owner {
+impl CheckpointOwner {
     /// Those of a principal, or the operator's.
-    pub(super) fn of(principal: Option<&str>) -> Owner {
-        Owner(principal.unwrap_or_default().to_owned())
+    pub(super) fn of(principal: Option<&str>) -> CheckpointOwner {
+        CheckpointOwner(principal.unwrap_or_default().to_owned())
     }
 
     /// What an id is in the table, where those of all owners are: nobody can take an id away from
@@ -108,14 +108,14 @@ impl Owner {
 }
 
 /// What is searched for.
-pub(super) struct Query<'a> {
+pub(super) struct CheckpointQuery<'a> {
     pub(super) words: &'a str,
     pub(super) tags: Vec<&'a str>,
     pub(super) limit: usize,
 }
 
 /// Where checkpoints are.
-pub(super) enum Place {
+pub(super) enum DatabaseLocation {
     Memory,
     File(PathBuf),
     /// In memory, and there from the start.
@@ -123,20 +123,20 @@ pub(super) enum Place {
 }
 
 /// A place and, once it was used, the connection to it.
-pub(super) struct Store {
-    place: Place,
+pub(super) struct CheckpointStore {
+    place: DatabaseLocation,
     connection: Mutex<Option<Connection>>,
 }
 
-impl Store {
-    pub(super) fn new(place: Place) -> Store {
-        Store { place, connection: Mutex::new(None) }
+impl CheckpointStore {
+    pub(super) fn new(place: DatabaseLocation) -> CheckpointStore {
+        CheckpointStore { place, connection: Mutex::new(None) }
     }
 
     /// Adds a checkpoint and returns its time; one of the same id stays as it is.
     pub(super) fn insert(
         &self,
-        owner: &Owner,
+        owner: &CheckpointOwner,
         checkpoint: &Checkpoint,
     ) -> Result<String, ToolError> {
         self.with(|connection| {
@@ -149,8 +149,8 @@ impl Store {
     /// Those that have all words, or those that have any, best first.
     pub(super) fn search(
         &self,
-        owner: &Owner,
-        query: &Query<'_>,
+        owner: &CheckpointOwner,
+        query: &CheckpointQuery<'_>,
     ) -> Result<Vec<(Checkpoint, f64)>, ToolError> {
         let tags = json_list(&query.tags);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
@@ -172,7 +172,7 @@ impl Store {
     /// The newest ones, without their texts.
     pub(super) fn list(
         &self,
-        owner: &Owner,
+        owner: &CheckpointOwner,
         tags: &[&str],
         limit: usize,
     ) -> Result<Vec<Checkpoint>, ToolError> {
@@ -185,7 +185,11 @@ impl Store {
     }
 
     /// Takes a checkpoint away and returns it.
-    pub(super) fn delete(&self, owner: &Owner, id: &str) -> Result<Option<Checkpoint>, ToolError> {
+    pub(super) fn delete(
+        &self,
+        owner: &CheckpointOwner,
+        id: &str,
+    ) -> Result<Option<Checkpoint>, ToolError> {
         self.with(|connection| {
             let sql = "DELETE FROM checkpoint WHERE id = ?1 AND owner = ?2
                        RETURNING id, summary, content, tags, created_at";
@@ -210,11 +214,11 @@ impl Store {
 
     fn open(&self) -> Result<Connection, ToolError> {
         let opened = match &self.place {
-            Place::Memory => Connection::open_in_memory().and_then(with_tables),
-            Place::File(path) => open_file(path),
-            Place::Filled(checkpoints) => {
+            DatabaseLocation::Memory => Connection::open_in_memory().and_then(with_tables),
+            DatabaseLocation::File(path) => open_file(path),
+            DatabaseLocation::Filled(checkpoints) => {
                 Connection::open_in_memory().and_then(with_tables).and_then(|connection| {
-                    let owner = Owner::default();
+                    let owner = CheckpointOwner::default();
                     checkpoints().iter().try_for_each(|one| insert(&connection, &owner, one))?;
                     Ok(connection)
                 })
@@ -226,8 +230,10 @@ impl Store {
     /// What a database failure means to the caller.
     fn failure(&self, error: &rusqlite::Error) -> ToolError {
         let place = match &self.place {
-            Place::File(path) => format!("the checkpoint store `{}`", path.display()),
-            Place::Memory | Place::Filled(_) => "the checkpoint store".to_owned(),
+            DatabaseLocation::File(path) => format!("the checkpoint store `{}`", path.display()),
+            DatabaseLocation::Memory | DatabaseLocation::Filled(_) => {
+                "the checkpoint store".to_owned()
+            }
         };
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -270,14 +276,18 @@ fn with_tables(mut connection: Connection) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn insert(connection: &Connection, owner: &Owner, checkpoint: &Checkpoint) -> rusqlite::Result<()> {
+fn insert(
+    connection: &Connection,
+    owner: &CheckpointOwner,
+    checkpoint: &Checkpoint,
+) -> rusqlite::Result<()> {
     let Checkpoint { id, summary, content, tags, created_at } = checkpoint;
     let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
     let values = params![owner.key(id), summary, content, json_list(&tags), created_at, owner.0];
     connection.prepare_cached(INSERT)?.execute(values).map(|_| ())
 }
 
-fn checkpoint(row: &Row<'_>, owner: &Owner) -> rusqlite::Result<Checkpoint> {
+fn checkpoint(row: &Row<'_>, owner: &CheckpointOwner) -> rusqlite::Result<Checkpoint> {
     let (key, tags): (String, String) = (row.get(0)?, row.get(3)?);
     Ok(Checkpoint {
         id: owner.id(&key),

@@ -4,12 +4,12 @@
 //! when the file is no longer what was read.
 
 use async_trait::async_trait;
-use segue_core::composed::AsksWhen;
+use segue_core::code_tools::ConfirmWhen;
 use segue_core::tool::{Annotations, BUILTIN, DeclaredRollback};
 use segue_core::value::Value;
 
-use super::super::args::Args;
-use super::super::{WRITES, aside, over_limit, parsed};
+use super::super::args::ToolArgs;
+use super::super::{WRITES, over_limit, parsed, run_blocking};
 use super::{RESTORE, refuse};
 use crate::tools::ToolError;
 use crate::tools::local::{LocalTool, ToolContext};
@@ -62,8 +62,8 @@ impl LocalTool for AtomicEdit {
         true
     }
 
-    fn requires_confirmation(&self) -> Option<AsksWhen> {
-        Some(AsksWhen::new(|_| true))
+    fn requires_confirmation(&self) -> Option<ConfirmWhen> {
+        Some(ConfirmWhen::new(|_| true))
     }
 
     async fn execute(&self, args: Value, context: &ToolContext) -> Result<Value, ToolError> {
@@ -72,7 +72,8 @@ impl LocalTool for AtomicEdit {
         let file = context.registry().execute(&format!("{BUILTIN}:files_read"), file).await?;
         let content = file.get("content").cloned().unwrap_or_default();
         let (wanted, current, bytes_max) = (args.clone(), content.clone(), self.bytes_max);
-        aside(move || check(Args(&wanted), current.as_str().unwrap_or(""), bytes_max)).await?;
+        run_blocking(move || check(ToolArgs(&wanted), current.as_str().unwrap_or(""), bytes_max))
+            .await?;
         let edit = Value::object([
             ("path", path()),
             ("find", args.get("find").cloned().unwrap_or_default()),
@@ -85,10 +86,10 @@ impl LocalTool for AtomicEdit {
 }
 
 /// Whether an edit of this text is what is wanted.
-fn check(args: Args<'_>, content: &str, bytes_max: usize) -> Result<(), ToolError> {
+fn check(args: ToolArgs<'_>, content: &str, bytes_max: usize) -> Result<(), ToolError> {
     let (find, replace) = (args.text("find")?, args.text("replace")?);
     let empty = Value::empty_object();
-    let check = Args(args.value("check").unwrap_or(&empty));
+    let check = ToolArgs(args.value("check").unwrap_or(&empty));
     let expected = check.count_or("replacements", 1)?;
     let found = content.matches(&**find).count();
     if found != expected {

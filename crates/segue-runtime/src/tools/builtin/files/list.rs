@@ -7,8 +7,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use segue_core::diagnostic::Code;
 use segue_core::value::Value;
 
-use super::own::{Identity, is_configuration};
-use super::root::{Root, failure, relative};
+use super::protected_files::{FileIdentity, is_configuration};
+use super::root::{FileRoot, failure, relative};
 use crate::tools::ToolError;
 
 /// Entries in one result; beyond, it says that there is more.
@@ -21,7 +21,7 @@ const SEEN_MAX: usize = 200_000;
 const DEPTH_MAX: usize = 64;
 
 pub(super) fn list(
-    root: &Root,
+    root: &FileRoot,
     path: &str,
     pattern: Option<&str>,
     recursive: bool,
@@ -72,7 +72,7 @@ struct Walk {
     /// What paths begin with, seen from the root.
     base: String,
     /// What is Segue's own and is not read.
-    hidden: BTreeSet<Identity>,
+    hidden: BTreeSet<FileIdentity>,
     seen: usize,
     files: Vec<(String, Value)>,
     truncated: bool,
@@ -145,13 +145,13 @@ impl Walk {
 }
 
 #[cfg(unix)]
-fn is_one_of(known: &BTreeSet<Identity>, found: &Metadata) -> bool {
+fn is_one_of(known: &BTreeSet<FileIdentity>, found: &Metadata) -> bool {
     use cap_std::fs::MetadataExt as _;
     known.contains(&(found.dev(), found.ino()))
 }
 
 #[cfg(not(unix))]
-fn is_one_of(_known: &BTreeSet<Identity>, _found: &Metadata) -> bool {
+fn is_one_of(_known: &BTreeSet<FileIdentity>, _found: &Metadata) -> bool {
     false
 }
 

@@ -9,7 +9,7 @@
 mod atomic;
 mod list;
 mod overwrite;
-mod own;
+mod protected_files;
 mod root;
 
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::run::Overwrites;
-use segue_core::tool::{Annotations, Confirm};
+use segue_core::tool::{Annotations, ConfirmPolicy};
 use segue_core::value::Value;
 
-use super::args::Args;
-use super::{BuiltinConfig, Declared, Undo, WRITES, aside};
-use crate::tools::{Call, Tool, ToolError, ToolRunner};
+use super::args::ToolArgs;
+use super::{BuiltinConfig, BuiltinRollback, BuiltinSpec, WRITES, run_blocking};
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use atomic::AtomicEdit;
 use overwrite::Overwrite;
-pub use own::OwnFiles;
-use root::{Existing, Parents, Root};
+pub use protected_files::ProtectedFiles;
+use root::{Existing, FileRoot, Parents};
 
 /// How a change is taken back.
-const RESTORE: Undo = Undo::Call(
+const RESTORE: BuiltinRollback = BuiltinRollback::Call(
     "files_restore",
     &[("path", "{{ output.path }}"), ("content", "{{ output.previous }}")],
 );
@@ -44,12 +44,12 @@ const RESTORES: Annotations = Annotations { idempotent: Some(true), ..DESTROYS }
 const EDITED: &str = r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
     "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#;
 
-type Run = fn(&Root, Args<'_>, &Allowed<'_>) -> Result<Value, ToolError>;
+type Run = fn(&FileRoot, ToolArgs<'_>, &Allowed<'_>) -> Result<Value, ToolError>;
 
 /// What a call may overwrite, looked up when the file is about to be changed: it may have appeared since the
 /// call was asked about.
 struct Allowed<'a> {
-    root: &'a Root,
+    root: &'a FileRoot,
     always: &'a Overwrite,
     by_call: &'a Overwrites,
 }
@@ -61,9 +61,9 @@ impl Allowed<'_> {
     }
 }
 
-const TOOLS: &[(Declared, Run)] = &[
+const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "files_read",
             "Reads a text file (UTF-8) under the files root",
             r#"{"type":"object","required":["path"],"additionalProperties":false,"properties":{
@@ -74,7 +74,7 @@ const TOOLS: &[(Declared, Run)] = &[
         read,
     ),
     (
-        Declared {
+        BuiltinSpec {
             name: "files_write",
             description: "Writes a text file under the files root, in one step that readers never see half done",
             input: r#"{"type":"object","required":["path","content"],"additionalProperties":false,"properties":{
@@ -86,13 +86,13 @@ const TOOLS: &[(Declared, Run)] = &[
                 "path":{"type":"string"},"bytes":{"type":"integer"},"created":{"type":"boolean"},
                 "previous":{"type":["string","null"],"description":"what was there before; null: no file"}}}"#,
             annotations: DESTROYS,
-            undo: RESTORE,
-            confirm: Confirm::ByEffect,
+            rollback: RESTORE,
+            confirm: ConfirmPolicy::ByEffect,
         },
         write,
     ),
     (
-        Declared {
+        BuiltinSpec {
             name: "files_edit",
             description: "Replaces a text in a file: the only occurrence, or all of them with `all`",
             input: r#"{"type":"object","required":["path","find","replace"],"additionalProperties":false,"properties":{
@@ -103,13 +103,13 @@ const TOOLS: &[(Declared, Run)] = &[
                 "expected":{"type":"string","description":"fail when the file holds anything but this"}}}"#,
             output: EDITED,
             annotations: DESTROYS,
-            undo: RESTORE,
-            confirm: Confirm::ByEffect,
+            rollback: RESTORE,
+            confirm: ConfirmPolicy::ByEffect,
         },
         edit,
     ),
     (
-        Declared::reads(
+        BuiltinSpec::reads(
             "files_list",
             "Lists files and directories under the files root, sorted by path; links are listed, never followed",
             r#"{"type":"object","additionalProperties":false,"properties":{
@@ -125,7 +125,7 @@ const TOOLS: &[(Declared, Run)] = &[
         list,
     ),
     (
-        Declared {
+        BuiltinSpec {
             name: "files_delete",
             description: "Deletes a text file under the files root; a file that is not there is no failure",
             input: r#"{"type":"object","required":["path"],"additionalProperties":false,"properties":{
@@ -133,13 +133,13 @@ const TOOLS: &[(Declared, Run)] = &[
             output: r#"{"type":"object","required":["path","deleted","previous"],"additionalProperties":false,"properties":{
                 "path":{"type":"string"},"deleted":{"type":"boolean"},"previous":{"type":["string","null"]}}}"#,
             annotations: DESTROYS,
-            undo: RESTORE,
-            confirm: Confirm::ByEffect,
+            rollback: RESTORE,
+            confirm: ConfirmPolicy::ByEffect,
         },
         delete,
     ),
     (
-        Declared {
+        BuiltinSpec {
             name: "files_restore",
             description: "Puts a file back to a content, or away when the content is null: the rollback of the other file tools",
             input: r#"{"type":"object","required":["path","content"],"additionalProperties":false,"properties":{
@@ -147,8 +147,8 @@ const TOOLS: &[(Declared, Run)] = &[
             output: r#"{"type":"object","required":["path","bytes","previous"],"additionalProperties":false,"properties":{
                 "path":{"type":"string"},"bytes":{"type":"integer"},"previous":{"type":["string","null"]}}}"#,
             annotations: RESTORES,
-            undo: RESTORE,
-            confirm: Confirm::ByEffect,
+            rollback: RESTORE,
+            confirm: ConfirmPolicy::ByEffect,
         },
         restore,
     ),
@@ -156,11 +156,11 @@ const TOOLS: &[(Declared, Run)] = &[
 
 pub(super) fn tools(config: &BuiltinConfig) -> Vec<Tool> {
     let bytes_max = config.limits.value_bytes_max;
-    let root = Root::new(config.files_root.clone(), config.own_files.clone(), bytes_max);
+    let root = FileRoot::new(config.files_root.clone(), config.own_files.clone(), bytes_max);
     let (root, overwrite) = (Arc::new(root), Overwrite::new(&config.overwrite));
-    let tool = |(declared, run): &(Declared, Run)| {
+    let tool = |(declared, run): &(BuiltinSpec, Run)| {
         let mut spec = declared.spec();
-        spec.asks_when = overwrite.asks_when(declared.name, &root);
+        spec.confirm_when = overwrite.asks_when(declared.name, &root);
         Tool {
             spec: spec.into(),
             runner: Arc::new(Files { root: root.clone(), overwrite: overwrite.clone(), run: *run }),
@@ -171,24 +171,24 @@ pub(super) fn tools(config: &BuiltinConfig) -> Vec<Tool> {
 }
 
 struct Files {
-    root: Arc<Root>,
+    root: Arc<FileRoot>,
     overwrite: Overwrite,
     run: Run,
 }
 
 #[async_trait]
 impl ToolRunner for Files {
-    async fn call(&self, call: Call) -> Result<Value, ToolError> {
+    async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let (root, overwrite, run) = (self.root.clone(), self.overwrite.clone(), self.run);
-        aside(move || {
+        run_blocking(move || {
             let allowed = Allowed { root: &root, always: &overwrite, by_call: &call.overwrites };
-            run(&root, Args(&call.args), &allowed).map_err(|error| root.name_in(error))
+            run(&root, ToolArgs(&call.args), &allowed).map_err(|error| root.name_in(error))
         })
         .await
     }
 }
 
-fn read(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
+fn read(root: &FileRoot, args: ToolArgs<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let (path, content) = root.read(args.text("path")?)?;
     let bytes = Value::from(content.len());
     Ok(Value::object([
@@ -198,7 +198,7 @@ fn read(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError
     ]))
 }
 
-fn write(root: &Root, args: Args<'_>, allowed: &Allowed<'_>) -> Result<Value, ToolError> {
+fn write(root: &FileRoot, args: ToolArgs<'_>, allowed: &Allowed<'_>) -> Result<Value, ToolError> {
     let content = args.text("content")?;
     let existing =
         if args.flag_or("overwrite", true)? { Existing::Replace } else { Existing::Refuse };
@@ -220,7 +220,7 @@ fn write(root: &Root, args: Args<'_>, allowed: &Allowed<'_>) -> Result<Value, To
 }
 
 /// Replaces a text. Other calls of these tools wait meanwhile, so that none is lost.
-fn edit(root: &Root, args: Args<'_>, allowed: &Allowed<'_>) -> Result<Value, ToolError> {
+fn edit(root: &FileRoot, args: ToolArgs<'_>, allowed: &Allowed<'_>) -> Result<Value, ToolError> {
     let (find, replace) = (args.text("find")?, args.text("replace")?);
     let (all, expected) = (args.flag_or("all", false)?, args.optional_text("expected")?);
     let _writing = root.lock();
@@ -251,12 +251,12 @@ fn edit(root: &Root, args: Args<'_>, allowed: &Allowed<'_>) -> Result<Value, Too
     ]))
 }
 
-fn list(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
+fn list(root: &FileRoot, args: ToolArgs<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let pattern = args.optional_text("pattern")?.map(|pattern| &**pattern);
     list::list(root, args.text_or("path", ".")?, pattern, args.flag_or("recursive", false)?)
 }
 
-fn delete(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
+fn delete(root: &FileRoot, args: ToolArgs<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let path = args.text("path")?;
     let previous = remove(root, path)?;
     Ok(Value::object([
@@ -266,7 +266,7 @@ fn delete(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolErr
     ]))
 }
 
-fn restore(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
+fn restore(root: &FileRoot, args: ToolArgs<'_>, _: &Allowed<'_>) -> Result<Value, ToolError> {
     let path = args.text("path")?;
     let (previous, bytes) = match args.value("content") {
         Some(Value::String(content)) => {
@@ -287,7 +287,7 @@ fn restore(root: &Root, args: Args<'_>, _: &Allowed<'_>) -> Result<Value, ToolEr
 }
 
 /// Takes a file away and returns what it held; nothing when there is none.
-fn remove(root: &Root, path: &str) -> Result<Option<String>, ToolError> {
+fn remove(root: &FileRoot, path: &str) -> Result<Option<String>, ToolError> {
     let _writing = root.lock();
     let leaf = match root.leaf(path, Parents::Expect) {
         Err(ToolError::Refused { code: Code::NotFound, .. }) => return Ok(None),

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use segue_core::composed::AsksWhen;
+use segue_core::code_tools::ConfirmWhen;
 use segue_core::diagnostic::Code;
 use segue_core::run::Overwrites;
 use segue_core::value::Value;
 
-use super::root::{Root, relative};
+use super::root::{FileRoot, relative};
 use crate::tools::ToolError;
 
 /// Patterns of paths below the root.
@@ -36,7 +36,7 @@ impl Overwrite {
 
     /// Whether they cover the file that would be written. What links lead to is that file, whatever the
     /// path says.
-    fn covers(&self, path: &str, root: &Root) -> bool {
+    fn covers(&self, path: &str, root: &FileRoot) -> bool {
         match root.written_path(path) {
             Some(written) => self.0.is_match(written),
             // Before a run the folder may not be known yet. In a call there is none to write into.
@@ -48,7 +48,7 @@ impl Overwrite {
     pub(super) fn refusal(
         &self,
         path: &str,
-        root: &Root,
+        root: &FileRoot,
         allowed: &Overwrites,
     ) -> Option<ToolError> {
         let Overwrites::Only(patterns) = allowed else { return None };
@@ -59,12 +59,12 @@ impl Overwrite {
     }
 
     /// When a call of a tool asks by its own word, if that depends on its arguments.
-    pub(super) fn asks_when(&self, tool: &str, root: &Arc<Root>) -> Option<AsksWhen> {
+    pub(super) fn asks_when(&self, tool: &str, root: &Arc<FileRoot>) -> Option<ConfirmWhen> {
         if !matches!(tool, "files_write" | "files_edit") {
             return None;
         }
         let (own, root) = (self.clone(), root.clone());
-        Some(AsksWhen::overwriting(move |args: &Value, more: &[Arc<str>]| {
+        Some(ConfirmWhen::exact(move |args: &Value, more: &[Arc<str>]| {
             let path = args.get("path").and_then(Value::as_str).unwrap_or("");
             let replaces = args.get("overwrite").is_none_or(|yes| *yes != Value::Bool(false));
             let is_covered = || own.covers(path, &root) || Overwrite::new(more).covers(path, &root);

@@ -18,16 +18,16 @@ use segue_core::diagnostic::Code;
 use uuid::Uuid;
 
 use super::super::over_limit;
-use super::own::{OwnFiles, Use};
+use super::protected_files::{FileUse, ProtectedFiles};
 use crate::tools::ToolError;
 
 /// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
 /// The directory that nothing leaves.
-pub(super) struct Root {
+pub(super) struct FileRoot {
     path: PathBuf,
-    own: OwnFiles,
+    own: ProtectedFiles,
     bytes_max: usize,
     writing: Mutex<()>,
 }
@@ -48,19 +48,19 @@ pub(super) enum Existing {
 
 /// A name in an open directory: the file may be there or not.
 pub(super) struct Leaf<'a> {
-    root: &'a Root,
+    root: &'a FileRoot,
     dir: Dir,
     name: String,
     path: String,
 }
 
-impl Root {
-    pub(super) fn new(path: PathBuf, own: OwnFiles, bytes_max: usize) -> Root {
-        Root { path, own, bytes_max, writing: Mutex::new(()) }
+impl FileRoot {
+    pub(super) fn new(path: PathBuf, own: ProtectedFiles, bytes_max: usize) -> FileRoot {
+        FileRoot { path, own, bytes_max, writing: Mutex::new(()) }
     }
 
     /// What is out of reach although it may lie inside.
-    pub(super) fn own(&self) -> &OwnFiles {
+    pub(super) fn own(&self) -> &ProtectedFiles {
         &self.own
     }
 
@@ -69,7 +69,7 @@ impl Root {
     pub(super) fn has(&self, path: &str) -> bool {
         let Ok(path) = relative(path) else { return false };
         let is_there = || self.open().is_ok_and(|dir| dir.symlink_metadata(&path).is_ok());
-        is_there() && self.is_free(&path, Use::Change).is_ok()
+        is_there() && self.is_free(&path, FileUse::Change).is_ok()
     }
 
     /// The path below the root of the file that a change at this path would write: links among its folders
@@ -83,9 +83,9 @@ impl Root {
     }
 
     /// Refuses what is Segue's own.
-    fn is_free(&self, path: &str, using: Use) -> Result<(), ToolError> {
+    fn is_free(&self, path: &str, using: FileUse) -> Result<(), ToolError> {
         let Some(why) = self.own.refusal(&self.path.join(path), using) else { return Ok(()) };
-        let verb = if using == Use::Read { "read" } else { "change" };
+        let verb = if using == FileUse::Read { "read" } else { "change" };
         Err(forbidden(format!("`{path}` {why}; file tools do not {verb} Segue's own files")))
     }
 
@@ -119,7 +119,7 @@ impl Root {
     /// The path as it is shown, and the text of the file. Links that stay inside are followed.
     pub(super) fn read(&self, path: &str) -> Result<(String, String), ToolError> {
         let path = relative(path)?;
-        self.is_free(&path, Use::Read)?;
+        self.is_free(&path, FileUse::Read)?;
         let dir = self.open()?;
         let found = dir.metadata(&path).map_err(|error| failure(&path, &error))?;
         regular(&path, &found)?;
@@ -131,7 +131,7 @@ impl Root {
     pub(super) fn leaf(&self, path: &str, parents: Parents) -> Result<Leaf<'_>, ToolError> {
         let path = relative(path)?;
         // Before any directory is made for it.
-        self.is_free(&path, Use::Change)?;
+        self.is_free(&path, FileUse::Change)?;
         if matches!(parents, Parents::Create) {
             std::fs::create_dir_all(&self.path).map_err(|error| failure(&path, &error))?;
         }

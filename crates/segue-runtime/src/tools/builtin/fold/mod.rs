@@ -16,11 +16,11 @@ use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 
-use super::args::Args;
-use super::{Declared, Pure, over_limit, rounded};
+use super::args::ToolArgs;
+use super::{BuiltinSpec, Pure, over_limit, rounded};
 use crate::tools::{Tool, ToolError};
 use select::Selection;
-use split::{Kind, Unit};
+use split::{TextUnit, UnitKind};
 
 /// The largest text that is folded.
 const CONTENT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -30,7 +30,7 @@ const SUMMARY_CHARS_MAX: usize = 400;
 
 const NO_MODEL: &str = "no model is configured, so the text was folded extractively";
 
-const FOLD: Declared = Declared::reads(
+const FOLD: BuiltinSpec = BuiltinSpec::reads(
     "context_fold",
     "Shortens a text to its most telling sentences, in their order",
     r#"{"type":"object","required":["content"],"additionalProperties":false,"properties":{
@@ -55,7 +55,7 @@ pub(super) fn tools(limits: &Arc<Limits>) -> Vec<Tool> {
 }
 
 fn fold(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
-    let args = Args(args);
+    let args = ToolArgs(args);
     let parts = contents(args)?;
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
     if bytes > CONTENT_BYTES_MAX {
@@ -63,7 +63,7 @@ fn fold(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
     }
     let ratio = args.number_or("target_ratio", 0.5)?.clamp(0.05, 1.0);
     let max_chars = args.count_or("max_chars", usize::MAX)?;
-    let units: Vec<Unit<'_>> = split::units(&parts);
+    let units: Vec<TextUnit<'_>> = split::units(&parts);
     let whole = parts.join("\n\n");
     let total = whole.chars().count();
     let folded = if total <= max_chars && ratio >= 1.0 {
@@ -79,7 +79,7 @@ fn fold(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
 }
 
 /// The texts to fold; one or several, and no empty ones.
-fn contents(args: Args<'_>) -> Result<Vec<&str>, ToolError> {
+fn contents(args: ToolArgs<'_>) -> Result<Vec<&str>, ToolError> {
     let texts = match args.value("content") {
         Some(Value::String(text)) => vec![&**text],
         Some(Value::Array(_)) => args.texts("content")?,
@@ -94,10 +94,10 @@ struct Folded {
 }
 
 impl Folded {
-    fn value(self, units: &[Unit<'_>], total: usize, wants_model: bool) -> Value {
-        let is_sentence = |index: &&usize| units[**index].kind != Kind::Heading;
+    fn value(self, units: &[TextUnit<'_>], total: usize, wants_model: bool) -> Value {
+        let is_sentence = |index: &&usize| units[**index].kind != UnitKind::Heading;
         let kept = self.selection.kept.iter().filter(is_sentence).count();
-        let sentences = units.iter().filter(|unit| unit.kind != Kind::Heading).count();
+        let sentences = units.iter().filter(|unit| unit.kind != UnitKind::Heading).count();
         let ratio = self.text.chars().count() as f64 / total.max(1) as f64;
         let mut members = vec![
             ("summary", Value::from(self.summary(units))),
@@ -114,10 +114,11 @@ impl Folded {
     }
 
     /// The best sentence, and the second best where both are short.
-    fn summary(&self, units: &[Unit<'_>]) -> String {
+    fn summary(&self, units: &[TextUnit<'_>]) -> String {
         let fits = |index: &&usize| {
             let unit = units[**index];
-            matches!(unit.kind, Kind::Sentence | Kind::Item) && unit.chars <= SUMMARY_CHARS_MAX
+            matches!(unit.kind, UnitKind::Sentence | UnitKind::Item)
+                && unit.chars <= SUMMARY_CHARS_MAX
         };
         let mut best: Vec<usize> =
             self.selection.best_first.iter().filter(fits).take(2).copied().collect();

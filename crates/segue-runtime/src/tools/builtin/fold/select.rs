@@ -7,8 +7,8 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 
-use super::super::words::{is_common, words};
-use super::split::{Kind, Unit};
+use super::super::tokenize::{is_common, words};
+use super::split::{TextUnit, UnitKind};
 
 /// How much of a unit's worth is lost when all of its words are said already.
 const REPETITION: f64 = 0.7;
@@ -32,7 +32,7 @@ pub(super) struct Selection {
 
 impl Selection {
     /// All units, still with the best ones known.
-    pub(super) fn everything(units: &[Unit<'_>]) -> Selection {
+    pub(super) fn everything(units: &[TextUnit<'_>]) -> Selection {
         let best_first = select(units, usize::MAX, "").best_first;
         Selection { kept: (0..units.len()).collect(), best_first }
     }
@@ -40,13 +40,13 @@ impl Selection {
 
 /// Chooses units that together, joined, have at most `budget` characters; where not even one fits,
 /// the shortest.
-pub(super) fn select(units: &[Unit<'_>], budget: usize, query: &str) -> Selection {
+pub(super) fn select(units: &[TextUnit<'_>], budget: usize, query: &str) -> Selection {
     let terms = Terms::of(units);
     let mut room = Room { units, headings: headings(units), left: budget, kept: BTreeSet::new() };
     let best_first = take_best(units, &terms, &mut room, query);
     let mut kept = room.kept;
     if best_first.is_empty() {
-        let text = units.iter().enumerate().filter(|(_, unit)| unit.kind != Kind::Heading);
+        let text = units.iter().enumerate().filter(|(_, unit)| unit.kind != UnitKind::Heading);
         kept.extend(text.min_by_key(|(_, unit)| unit.chars).map(|(index, _)| index));
     }
     Selection { kept: kept.into_iter().collect(), best_first }
@@ -54,7 +54,7 @@ pub(super) fn select(units: &[Unit<'_>], budget: usize, query: &str) -> Selectio
 
 /// What is taken, and the characters that are left for more.
 struct Room<'a> {
-    units: &'a [Unit<'a>],
+    units: &'a [TextUnit<'a>],
     /// For each unit the heading that it stands under.
     headings: Vec<Option<usize>>,
     left: usize,
@@ -82,7 +82,7 @@ impl Room<'_> {
     }
 }
 
-fn headings(units: &[Unit<'_>]) -> Vec<Option<usize>> {
+fn headings(units: &[TextUnit<'_>]) -> Vec<Option<usize>> {
     let mut heading = None;
     let mut part = 0;
     let mut headings = Vec::with_capacity(units.len());
@@ -90,7 +90,7 @@ fn headings(units: &[Unit<'_>]) -> Vec<Option<usize>> {
         if unit.part != part {
             (heading, part) = (None, unit.part);
         }
-        if unit.kind == Kind::Heading {
+        if unit.kind == UnitKind::Heading {
             heading = Some(index);
         }
         headings.push(heading);
@@ -99,7 +99,7 @@ fn headings(units: &[Unit<'_>]) -> Vec<Option<usize>> {
 }
 
 /// The text of the units that stay.
-pub(super) fn join(units: &[Unit<'_>], kept: &[usize]) -> String {
+pub(super) fn join(units: &[TextUnit<'_>], kept: &[usize]) -> String {
     let mut text = String::new();
     for (position, index) in kept.iter().enumerate() {
         if position > 0 {
@@ -110,11 +110,11 @@ pub(super) fn join(units: &[Unit<'_>], kept: &[usize]) -> String {
     text
 }
 
-fn between(before: &Unit<'_>, after: &Unit<'_>) -> &'static str {
+fn between(before: &TextUnit<'_>, after: &TextUnit<'_>) -> &'static str {
     match after.kind {
         _ if before.block != after.block => "\n\n",
-        Kind::Sentence => " ",
-        Kind::Item | Kind::Heading | Kind::Code => "\n",
+        UnitKind::Sentence => " ",
+        UnitKind::Item | UnitKind::Heading | UnitKind::Code => "\n",
     }
 }
 
@@ -130,7 +130,7 @@ struct Terms {
 }
 
 impl Terms {
-    fn of(units: &[Unit<'_>]) -> Terms {
+    fn of(units: &[TextUnit<'_>]) -> Terms {
         let mut numbers: HashMap<String, usize> = HashMap::new();
         let mut frequency: Vec<f64> = Vec::new();
         let mut spread: Vec<f64> = Vec::new();
@@ -185,9 +185,9 @@ fn stem(mut word: String) -> String {
 }
 
 /// What a unit is worth by itself.
-fn scores(units: &[Unit<'_>], terms: &Terms, query: &str) -> Vec<f64> {
+fn scores(units: &[TextUnit<'_>], terms: &Terms, query: &str) -> Vec<f64> {
     let (wanted, asked) = terms.query(query);
-    let mut before: Option<&Unit<'_>> = None;
+    let mut before: Option<&TextUnit<'_>> = None;
     let mut scores = Vec::with_capacity(units.len());
     for (index, unit) in units.iter().enumerate() {
         let place = match before {
@@ -195,7 +195,7 @@ fn scores(units: &[Unit<'_>], terms: &Terms, query: &str) -> Vec<f64> {
             Some(before) if before.part == unit.part => 1.15,
             _ => 1.3,
         };
-        let kind = if unit.kind == Kind::Code { 0.6 } else { 1.0 };
+        let kind = if unit.kind == UnitKind::Code { 0.6 } else { 1.0 };
         let own = &terms.of[index];
         let hits = own.iter().filter(|number| wanted.contains(number)).count();
         let overlap = if asked == 0 { 0.0 } else { hits as f64 / asked as f64 };
@@ -233,12 +233,17 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
-fn take_best(units: &[Unit<'_>], terms: &Terms, room: &mut Room<'_>, query: &str) -> Vec<usize> {
+fn take_best(
+    units: &[TextUnit<'_>],
+    terms: &Terms,
+    room: &mut Room<'_>,
+    query: &str,
+) -> Vec<usize> {
     let scores = scores(units, terms, query);
     let mut seen = HashSet::new();
     let mut queue: BinaryHeap<Candidate> = (0..units.len())
         // What is said twice in the same words is looked at once.
-        .filter(|index| units[*index].kind != Kind::Heading && seen.insert(units[*index].text))
+        .filter(|index| units[*index].kind != UnitKind::Heading && seen.insert(units[*index].text))
         .map(|index| Candidate { gain: scores[index], index })
         .collect();
     let mut said = vec![false; terms.worth.len()];

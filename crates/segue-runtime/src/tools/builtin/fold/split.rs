@@ -2,9 +2,9 @@
 
 /// A part of the text that is never broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unit<'a> {
+pub(super) struct TextUnit<'a> {
     pub(super) text: &'a str,
-    pub(super) kind: Kind,
+    pub(super) kind: UnitKind,
     /// Units of one paragraph or list share a number; it grows through the text.
     pub(super) block: usize,
     /// Which of several texts.
@@ -14,7 +14,7 @@ pub(super) struct Unit<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum UnitKind {
     Sentence,
     Item,
     Heading,
@@ -32,7 +32,7 @@ const ABBREVIATIONS: &[&str] = &[
 ];
 
 /// The units of several texts, in order.
-pub(super) fn units<'a>(parts: &[&'a str]) -> Vec<Unit<'a>> {
+pub(super) fn units<'a>(parts: &[&'a str]) -> Vec<TextUnit<'a>> {
     let mut splitter = Splitter { units: Vec::new(), block: 0, part: 0, open: None };
     for (part, text) in parts.iter().enumerate() {
         splitter.part = part;
@@ -42,11 +42,11 @@ pub(super) fn units<'a>(parts: &[&'a str]) -> Vec<Unit<'a>> {
 }
 
 struct Splitter<'a> {
-    units: Vec<Unit<'a>>,
+    units: Vec<TextUnit<'a>>,
     block: usize,
     part: usize,
     /// Kind and place of what the current line may continue.
-    open: Option<(Kind, usize, usize)>,
+    open: Option<(UnitKind, usize, usize)>,
 }
 
 impl<'a> Splitter<'a> {
@@ -60,7 +60,7 @@ impl<'a> Splitter<'a> {
             let trimmed = line.trim();
             if let Some((mark, opened)) = fence {
                 if trimmed.starts_with(mark) {
-                    self.push(Kind::Code, &text[opened..end]);
+                    self.push(UnitKind::Code, &text[opened..end]);
                     fence = None;
                 }
             } else if let Some(mark) = fence_mark(trimmed) {
@@ -74,7 +74,7 @@ impl<'a> Splitter<'a> {
         self.close(text);
         if let Some((_, opened)) = fence {
             // Never closed: what follows is code to the end.
-            self.push(Kind::Code, text[opened..].trim_end());
+            self.push(UnitKind::Code, text[opened..].trim_end());
         }
         self.block += 1;
     }
@@ -87,28 +87,28 @@ impl<'a> Splitter<'a> {
         } else if is_heading(line) {
             self.close(text);
             self.block += 1;
-            self.push(Kind::Heading, &text[begin..end]);
+            self.push(UnitKind::Heading, &text[begin..end]);
             self.block += 1;
         } else if is_item(line) {
-            if self.open.is_some_and(|(kind, ..)| kind == Kind::Sentence) {
+            if self.open.is_some_and(|(kind, ..)| kind == UnitKind::Sentence) {
                 self.close(text);
                 self.block += 1;
             }
             self.close(text);
-            self.open = Some((Kind::Item, begin, end));
+            self.open = Some((UnitKind::Item, begin, end));
         } else if let Some((_, _, open_end)) = &mut self.open {
             *open_end = end;
         } else {
-            self.open = Some((Kind::Sentence, begin, end));
+            self.open = Some((UnitKind::Sentence, begin, end));
         }
     }
 
     /// Ends the paragraph or item that is open.
     fn close(&mut self, text: &'a str) {
         match self.open.take() {
-            Some((Kind::Sentence, begin, end)) => {
+            Some((UnitKind::Sentence, begin, end)) => {
                 for sentence in sentences(&text[begin..end]) {
-                    self.push(Kind::Sentence, sentence);
+                    self.push(UnitKind::Sentence, sentence);
                 }
             }
             Some((kind, begin, end)) => self.push(kind, &text[begin..end]),
@@ -116,9 +116,9 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    fn push(&mut self, kind: Kind, text: &'a str) {
+    fn push(&mut self, kind: UnitKind, text: &'a str) {
         let (block, part) = (self.block, self.part);
-        self.units.push(Unit { text, kind, block, part, chars: text.chars().count() });
+        self.units.push(TextUnit { text, kind, block, part, chars: text.chars().count() });
     }
 }
 
@@ -236,17 +236,18 @@ mod tests {
     fn markdown_keeps_its_shape() {
         let text = "# Title\nOne. Two\nends here.\n\n- first\n  goes on\n- second\n```rust\nlet x = 1. ;\n\nlet y;\n```\nLast.";
         let found = units(&[text]);
-        let shape: Vec<(Kind, &str)> = found.iter().map(|unit| (unit.kind, unit.text)).collect();
+        let shape: Vec<(UnitKind, &str)> =
+            found.iter().map(|unit| (unit.kind, unit.text)).collect();
         assert_eq!(
             shape,
             [
-                (Kind::Heading, "# Title"),
-                (Kind::Sentence, "One."),
-                (Kind::Sentence, "Two\nends here."),
-                (Kind::Item, "- first\n  goes on"),
-                (Kind::Item, "- second"),
-                (Kind::Code, "```rust\nlet x = 1. ;\n\nlet y;\n```"),
-                (Kind::Sentence, "Last."),
+                (UnitKind::Heading, "# Title"),
+                (UnitKind::Sentence, "One."),
+                (UnitKind::Sentence, "Two\nends here."),
+                (UnitKind::Item, "- first\n  goes on"),
+                (UnitKind::Item, "- second"),
+                (UnitKind::Code, "```rust\nlet x = 1. ;\n\nlet y;\n```"),
+                (UnitKind::Sentence, "Last."),
             ]
         );
         assert_eq!(found[3].block, found[4].block);

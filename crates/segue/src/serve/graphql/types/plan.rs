@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
+use segue_core::planner::{PlanOrigin, PlanState, StoredPlan};
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunStatus, RunView, Timestamp};
-use segue_core::words::{Origin, PlanRecord, PlanState};
 
 use super::run::{Run, RunError, Status, shown};
 use crate::serve::graphql::caller::{Caller, fault};
@@ -44,7 +44,7 @@ pub(in crate::serve::graphql) struct Plan {
     /// RFC 3339.
     created_at: String,
     /// How it came about.
-    origin: PlanOrigin,
+    origin: PlanOriginObject,
     /// The run that executes it, or was the last to.
     run_id: Option<ID>,
     /// What is called.
@@ -58,7 +58,7 @@ pub(in crate::serve::graphql) struct Plan {
     /// The plan as it is kept.
     document: Json,
     #[graphql(skip)]
-    record: PlanRecord,
+    record: StoredPlan,
     /// What it would do, where that was asked.
     #[graphql(skip)]
     rehearsal: Option<RunView>,
@@ -84,7 +84,7 @@ impl Plan {
     /// Order, effects and what can be rolled back; absent when it does not fit the tools as they are now.
     async fn checked(&self, ctx: &Context<'_>) -> Result<Option<Json>> {
         let planned = Caller::of(ctx)?.served().engine.plan_of(&self.record);
-        Ok(planned.ok().map(|(_, plan, _)| Json(json_of(&PlanView::of(&plan)))))
+        Ok(planned.ok().map(|(_, plan, _)| Json(json_of(&PlanView::from_plan(&plan)))))
     }
 
     /// What came of it; absent before it is executed, and when its run is forgotten.
@@ -116,7 +116,7 @@ impl Plan {
 
 impl Plan {
     /// A plan as it stands.
-    pub(in crate::serve::graphql) fn of(caller: &Caller, record: PlanRecord) -> Plan {
+    pub(in crate::serve::graphql) fn of(caller: &Caller, record: StoredPlan) -> Plan {
         let record = standing(caller.hall(), &caller.who, record);
         let document = &record.document;
         let items = |name: &str| -> Vec<Value> {
@@ -130,7 +130,7 @@ impl Plan {
             query: record.query.clone(),
             state: record.state.into(),
             created_at: shown(Timestamp(record.created_ms)),
-            origin: PlanOrigin::from(&record.origin),
+            origin: PlanOriginObject::from(&record.origin),
             run_id: record.run_id.as_deref().map(ID::from),
             tools: items("tools").iter().map(ToolExecution::from).collect(),
             execution_order: order.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -197,7 +197,8 @@ impl From<&Value> for ToolExecution {
 
 /// How a plan came about.
 #[derive(SimpleObject)]
-pub(in crate::serve::graphql) struct PlanOrigin {
+#[graphql(name = "PlanOrigin")]
+pub(in crate::serve::graphql) struct PlanOriginObject {
     /// The model that proposed it.
     model: Option<Arc<str>>,
     /// Answers of the model that were looked at.
@@ -208,16 +209,16 @@ pub(in crate::serve::graphql) struct PlanOrigin {
     used_before: Option<ID>,
 }
 
-impl From<&Origin> for PlanOrigin {
-    fn from(origin: &Origin) -> PlanOrigin {
+impl From<&PlanOrigin> for PlanOriginObject {
+    fn from(origin: &PlanOrigin) -> PlanOriginObject {
         match origin {
-            Origin::Model { model, cost } => PlanOrigin {
+            PlanOrigin::Model { model, cost } => PlanOriginObject {
                 model: Some(model.clone()),
                 rounds: Some(cost.rounds),
                 tokens: Some(cost.usage.total() as f64),
                 used_before: None,
             },
-            Origin::UsedBefore { plan_id } => PlanOrigin {
+            PlanOrigin::UsedBefore { plan_id } => PlanOriginObject {
                 model: None,
                 rounds: None,
                 tokens: None,
@@ -280,8 +281,8 @@ pub(in crate::serve::graphql) struct PlanSummary {
     run_id: Option<ID>,
 }
 
-impl From<&PlanRecord> for PlanSummary {
-    fn from(record: &PlanRecord) -> PlanSummary {
+impl From<&StoredPlan> for PlanSummary {
+    fn from(record: &StoredPlan) -> PlanSummary {
         PlanSummary {
             request_id: (&*record.request_id).into(),
             plan_id: (&*record.plan_id).into(),

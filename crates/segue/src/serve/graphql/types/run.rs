@@ -8,10 +8,10 @@ use segue_core::view::{
 };
 
 use super::catalog::word;
-use crate::change::Event;
 use crate::serve::graphql::caller::{Caller, Wanted};
 use crate::serve::graphql::json::Json;
 use crate::serve::listing::RunLine;
+use crate::step_events::StepEvent;
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -292,7 +292,13 @@ pub(in crate::serve::graphql) struct Covered {
 
 impl From<CoveredView> for Covered {
     fn from(view: CoveredView) -> Covered {
-        let CoveredView { tool, effect, arguments, can_be_undone, takes_back } = view;
+        let CoveredView {
+            tool,
+            effect,
+            arguments,
+            can_roll_back: can_be_undone,
+            is_rollback: takes_back,
+        } = view;
         let (effect, arguments) = (word(&effect), arguments.map(Json));
         Covered { tool, effect, arguments, can_be_undone, takes_back }
     }
@@ -371,8 +377,8 @@ pub(in crate::serve::graphql) struct RunEvent {
     run: Option<Run>,
 }
 
-impl From<&Event> for RunEvent {
-    fn from(event: &Event) -> RunEvent {
+impl From<&StepEvent> for RunEvent {
+    fn from(event: &StepEvent) -> RunEvent {
         RunEvent {
             seq: event.seq,
             event: event.event,

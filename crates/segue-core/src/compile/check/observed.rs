@@ -1,0 +1,269 @@
+//! What is not wrong, but will be regretted: steps that never run, outputs that nobody reads,
+//! and work that cannot be undone before work that may fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::compile::typing::{Typing, observed_schema};
+use crate::composition::{Body, Composition, Flow, Step, StepKind, StepRollback, Strategy};
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::expr::{Ast, AstKind, Expr, ExprRoot, StepIndex, Template};
+use crate::tool::{DeclaredRollback, Impact};
+use crate::value::Value;
+
+pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    unreachable(composition, &mut findings);
+    irreversible(composition, &mut findings);
+    unused(composition, typing, &mut findings);
+    too_short(composition, &mut findings);
+    findings
+}
+
+/// What is wrong if tools without a schema go on as they did, and is not wrong else.
+pub(super) fn check_observed(
+    composition: &Composition,
+    surely: &[Diagnostic],
+    check: impl FnOnce(&Typing<'_>) -> Vec<Diagnostic>,
+) -> Vec<Diagnostic> {
+    let mut seen = BTreeMap::new();
+    composition.body.walk(&mut |step| {
+        let StepKind::Tool(call) = &step.kind else { return };
+        for call in std::iter::once(call).chain(&step.fallback) {
+            seen.extend(observed_schema(call).map(|shape| (&*call.name, shape.samples())));
+        }
+    });
+    if seen.is_empty() {
+        return Vec::new();
+    }
+    let calls: Vec<String> =
+        seen.iter().map(|(tool, samples)| format!("{samples} calls of `{tool}`")).collect();
+    let calls = calls.join(" and ");
+    let is_known = |finding: &Diagnostic| {
+        surely.iter().any(|known| known.code == finding.code && known.span == finding.span)
+    };
+    let likely = check(&Typing::from_observed(composition)).into_iter();
+    let hint = |finding: Diagnostic| Diagnostic {
+        message: format!("{}, going by {calls}", finding.message),
+        code: Code::Practice,
+        severity: Severity::Hint,
+        ..finding
+    };
+    likely.filter(|finding| !is_known(finding)).map(hint).collect()
+}
+
+/// Steps whose time is shorter than what their tool is known to need.
+fn too_short(composition: &Composition, findings: &mut Vec<Diagnostic>) {
+    composition.body.walk(&mut |step| {
+        let StepKind::Tool(call) = &step.kind else { return };
+        let observed = call.tool.as_ref().and_then(|tool| tool.observed.as_ref());
+        let Some(observed) = observed.filter(|seen| seen.has_enough_calls()) else {
+            return;
+        };
+        if let Some(timeout) = step.timeout_ms.filter(|timeout| *timeout < observed.p95_ms) {
+            let message = format!(
+                "step `{}` times out after {timeout} ms, and of 20 calls of `{}` one takes longer \
+                 than {} ms",
+                step.id, call.name, observed.p95_ms
+            );
+            let finding = Diagnostic::hint(Code::Practice, message, step.id_span)
+                .help("raise `timeout`, or expect it to fail at times");
+            findings.push(finding);
+        }
+    });
+}
+
+/// Conditions that are literally false, and cases behind one that is literally true.
+fn unreachable(composition: &Composition, findings: &mut Vec<Diagnostic>) {
+    composition.body.walk(&mut |step| {
+        if step.when.as_ref().is_some_and(|when| literal(when) == Some(false)) {
+            let message = format!("step `{}` can never run: its `when` is false", step.id);
+            let finding = Diagnostic::error(Code::UnreachableStep, message, step.id_span)
+                .help("remove the step, or make the condition depend on something");
+            findings.push(finding);
+        }
+        let StepKind::Choose { cases, .. } = &step.kind else { return };
+        let mut always = false;
+        for case in cases {
+            let dead = always || literal(&case.when) == Some(false);
+            if let (true, Some(first)) = (dead, case.body.steps.first()) {
+                let message =
+                    format!("step `{}` can never run: its case is never chosen", first.id);
+                findings.push(Diagnostic::error(Code::UnreachableStep, message, first.id_span));
+            }
+            always |= literal(&case.when) == Some(true);
+        }
+    });
+}
+
+fn literal(expr: &Expr) -> Option<bool> {
+    match &expr.ast().kind {
+        AstKind::Const(Value::Bool(bool)) => Some(*bool),
+        _ => None,
+    }
+}
+
+/// When rollback is asked for, a step that cannot be undone should come after those that may fail.
+fn irreversible(composition: &Composition, findings: &mut Vec<Diagnostic>) {
+    let handling = &composition.error_handling;
+    if !handling.rollback_on_failure && handling.strategy != Strategy::Rollback {
+        return;
+    }
+    warn_in_body(&composition.body, findings);
+}
+
+fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
+    let dependants = dependants(body);
+    for (position, step) in body.steps.iter().enumerate() {
+        if let Some(reason) = irreversible_reason(step) {
+            let comes_first = |other: usize| match body.flow {
+                Flow::Graph => runs_before(&dependants, other, position),
+                Flow::Program => other < position,
+            };
+            let fallible = (0..body.steps.len())
+                .filter(|other| *other != position && !comes_first(*other))
+                .find(|other| may_fail(&body.steps[*other]));
+            if let Some(other) = fallible {
+                let other = &body.steps[other].id;
+                let message = format!(
+                    "step `{}` cannot be undone ({reason}), and `{other}` may still fail after it",
+                    step.id
+                );
+                let how = match body.flow {
+                    Flow::Graph => format!(": `depends_on: [{other}]`"),
+                    Flow::Program => String::new(),
+                };
+                let finding = Diagnostic::warning(Code::Irreversible, message, step.id_span)
+                    .help(format!("move `{}` after `{other}`{how}", step.id));
+                findings.push(finding);
+            }
+        }
+        for inner in step.kind.bodies() {
+            warn_in_body(inner, findings);
+        }
+    }
+}
+
+fn irreversible_reason(step: &Step) -> Option<String> {
+    let StepKind::Tool(call) = &step.kind else { return None };
+    match &step.rollback {
+        StepRollback::Impossible { reason } => Some(reason.to_string()),
+        StepRollback::Declared => match &call.tool.as_ref()?.rollback {
+            DeclaredRollback::Impossible { reason } => Some(reason.to_string()),
+            _ => None,
+        },
+        StepRollback::NotNeeded | StepRollback::Call(_) => None,
+    }
+}
+
+fn may_fail(step: &Step) -> bool {
+    match &step.kind {
+        StepKind::Tool(call) => {
+            call.tool.as_ref().is_none_or(|tool| tool.annotations.impact() != Impact::None)
+        }
+        StepKind::Set(_) | StepKind::Wait { .. } => false,
+        _ => true,
+    }
+}
+
+/// For each position, the positions that need it.
+fn dependants(body: &Body) -> Vec<Vec<usize>> {
+    let mut dependants = vec![Vec::new(); body.steps.len()];
+    for (position, step) in body.steps.iter().enumerate() {
+        for need in &step.needs {
+            dependants[need.position].push(position);
+        }
+    }
+    dependants
+}
+
+fn runs_before(dependants: &[Vec<usize>], first: usize, second: usize) -> bool {
+    let mut seen = vec![false; dependants.len()];
+    let mut work = vec![first];
+    while let Some(at) = work.pop() {
+        if at == second {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[at], true) {
+            work.extend(&dependants[at]);
+        }
+    }
+    false
+}
+
+/// An output that was given a name, in a composition that says what its result is, and is read
+/// neither there nor by a step.
+fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(output) = &composition.output else { return };
+    let mut read = BTreeSet::new();
+    note_template(output, &mut read);
+    composition.body.walk(&mut |step| note_step(step, &mut read));
+    composition.body.walk(&mut |step| {
+        let Some((key, span)) = &step.output_key else { return };
+        if !read.contains(&step.index) && typing.step(step.index).is_some() {
+            let message = format!("nobody reads the output `{key}`");
+            let finding = Diagnostic::hint(Code::Unused, message, *span)
+                .help("use it in a step or in `output`, or drop the `output_key`");
+            findings.push(finding);
+        }
+    });
+}
+
+fn note_step(step: &Step, read: &mut BTreeSet<StepIndex>) {
+    templates_of(step, &mut |template| note_template(template, read));
+    exprs_of(step, &mut |expr| note_ast(expr.ast(), read));
+}
+
+/// Calls `visit` for every template of a step, those of bodies inside excluded.
+pub(super) fn templates_of(step: &Step, visit: &mut dyn FnMut(&Template)) {
+    for call in step.calls() {
+        visit(&call.parameters.template);
+    }
+    step.on_success.transform.iter().for_each(|(_, template)| visit(template));
+    step.on_failure.default.iter().for_each(&mut *visit);
+    step.probe.iter().filter_map(|probe| probe.output.as_ref()).for_each(&mut *visit);
+    match &step.kind {
+        StepKind::Loop(each) => {
+            visit(&each.over);
+            each.output.iter().for_each(visit);
+        }
+        StepKind::Set(names) => names.iter().for_each(|(_, value)| visit(value)),
+        StepKind::Approve { message, .. } => visit(message),
+        StepKind::Wait { duration } => visit(duration),
+        StepKind::Expand(template) => visit(template),
+        StepKind::Tool(_)
+        | StepKind::Parallel { .. }
+        | StepKind::Repeat(_)
+        | StepKind::Choose { .. } => {}
+    }
+}
+
+/// Calls `visit` for every condition of a step, those of bodies inside excluded.
+pub(super) fn exprs_of(step: &Step, visit: &mut dyn FnMut(&Expr)) {
+    step.probe.iter().for_each(|probe| visit(&probe.done_when));
+    [&step.when, &step.success_when, &step.fail_when].into_iter().flatten().for_each(&mut *visit);
+    match &step.kind {
+        StepKind::Repeat(repeat) => visit(&repeat.until),
+        StepKind::Choose { cases, .. } => cases.iter().for_each(|case| visit(&case.when)),
+        _ => {}
+    }
+}
+
+fn note_template(template: &Template, read: &mut BTreeSet<StepIndex>) {
+    template.exprs(&mut |expr| note_ast(expr.ast(), read));
+}
+
+fn note_ast(ast: &Ast, read: &mut BTreeSet<StepIndex>) {
+    ast.walk(&mut |node| {
+        if let AstKind::Name {
+            root:
+                ExprRoot::Step(step)
+                | ExprRoot::StepStatus(step)
+                | ExprRoot::StepError(step)
+                | ExprRoot::Given(step, _),
+            ..
+        } = &node.kind
+        {
+            read.insert(*step);
+        }
+    });
+}

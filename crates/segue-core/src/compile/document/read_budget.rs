@@ -1,0 +1,172 @@
+//! What a reading costs, counted while it goes on, and the keys that it meets twice. Serves both
+//! readers.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{Member, Node, ReadLimits};
+use crate::compile::source::Span;
+use crate::diagnostic::{Code, Diagnostic};
+
+/// What one step of a reading gives. The finding is boxed: it is large and mostly absent.
+pub(super) type ReadResult<T> = Result<T, Box<Diagnostic>>;
+
+fn hash(key: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a reading has cost so far, and the keys that it has met twice.
+pub(super) struct ReadBudget {
+    budget: ReadLimits,
+    nodes: usize,
+    aliases: usize,
+    depth: usize,
+    duplicates: Vec<Diagnostic>,
+}
+
+/// More duplicates than anybody reads; a hostile text has hundreds of thousands.
+const DUPLICATES_MAX: usize = 1_000;
+
+/// Up to here comparing all pairs is faster than sorting.
+const PAIRS_MAX: usize = 16;
+
+impl ReadBudget {
+    pub(super) fn new(budget: ReadLimits) -> ReadBudget {
+        ReadBudget { budget, nodes: 0, aliases: 0, depth: 0, duplicates: Vec::new() }
+    }
+
+    /// How many more values there may be.
+    pub(super) fn nodes_left(&self) -> usize {
+        self.budget.nodes_max - self.nodes
+    }
+
+    /// How many more levels there may be.
+    pub(super) fn depth_left(&self) -> usize {
+        self.budget.depth_max - self.depth
+    }
+
+    /// Counts values, before they are made.
+    pub(super) fn count(&mut self, nodes: usize, span: Span) -> ReadResult<()> {
+        if nodes > self.nodes_left() {
+            return Err(self.too_many_nodes(span).into());
+        }
+        self.nodes += nodes;
+        Ok(())
+    }
+
+    /// Counts an alias; what it repeats is counted apart.
+    pub(super) fn count_alias(&mut self, span: Span) -> ReadResult<()> {
+        if self.aliases == self.budget.aliases_max {
+            let message = format!("there are more than {} aliases", self.budget.aliases_max);
+            return Err(limit(message, span).into());
+        }
+        self.aliases += 1;
+        Ok(())
+    }
+
+    /// Refuses one more key in an object that has `known` already.
+    pub(super) fn count_key(&self, known: usize, span: Span) -> ReadResult<()> {
+        if known >= self.budget.keys_max {
+            let message = format!("an object has more than {} keys", self.budget.keys_max);
+            return Err(limit(message, span).into());
+        }
+        Ok(())
+    }
+
+    /// Counts a level of nesting; [`Tally::leave`] takes it back.
+    pub(super) fn enter(&mut self, span: Span) -> ReadResult<()> {
+        if self.depth_left() == 0 {
+            return Err(self.too_deep(span).into());
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    pub(super) fn too_many_nodes(&self, span: Span) -> Diagnostic {
+        limit(format!("there are more than {} values", self.budget.nodes_max), span)
+    }
+
+    pub(super) fn too_deep(&self, span: Span) -> Diagnostic {
+        limit(format!("values are nested more than {} levels deep", self.budget.depth_max), span)
+    }
+
+    /// Notes every key that an object names again. Reading goes on, so that all are found.
+    pub(super) fn check_keys(&mut self, members: &[Member]) -> ReadResult<()> {
+        if members.len() <= PAIRS_MAX {
+            for (index, again) in members.iter().enumerate() {
+                if let Some(first) = members[..index].iter().find(|m| m.key == again.key) {
+                    self.duplicate(first, again)?;
+                }
+            }
+            return Ok(());
+        }
+        // By hash first: hashes lie side by side, keys are scattered. Equal hashes fall back to the
+        // keys, so nobody gains by making them collide.
+        let mut sorted: Vec<_> = members.iter().map(|member| (hash(&member.key), member)).collect();
+        sorted.sort_unstable_by(|(hash_a, a), (hash_b, b)| {
+            hash_a.cmp(hash_b).then_with(|| (&a.key, a.key_span).cmp(&(&b.key, b.key_span)))
+        });
+        for same in sorted.chunk_by(|(hash_a, a), (hash_b, b)| hash_a == hash_b && a.key == b.key) {
+            for (_, again) in &same[1..] {
+                self.duplicate(same[0].1, again)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn duplicate(&mut self, first: &Member, again: &Member) -> ReadResult<()> {
+        if self.duplicates.len() == DUPLICATES_MAX {
+            let message = format!("more than {DUPLICATES_MAX} keys are given twice");
+            return Err(limit(message, again.key_span).into());
+        }
+        let message = format!("key `{}` is given twice", quote(&again.key));
+        let finding = Diagnostic::error(Code::DuplicateKey, message, again.key_span);
+        self.duplicates.push(finding.related(first.key_span, "first given here"));
+        Ok(())
+    }
+
+    /// The tree, or everything that was found: duplicates in the order of the text, then what
+    /// ended the reading.
+    pub(super) fn finish(mut self, root: ReadResult<Node>) -> Result<Node, Vec<Diagnostic>> {
+        self.duplicates.sort_by_key(|finding| finding.span);
+        match root {
+            Ok(root) if self.duplicates.is_empty() => return Ok(root),
+            Ok(_) => {}
+            Err(last) => self.duplicates.push(*last),
+        }
+        Err(self.duplicates)
+    }
+}
+
+pub(super) fn parse_error(message: impl Into<String>, span: Span) -> Diagnostic {
+    Diagnostic::error(Code::Parse, message, span)
+}
+
+fn limit(message: impl Into<String>, span: Span) -> Diagnostic {
+    Diagnostic::error(Code::Limit, message, span)
+}
+
+/// The character at a place, or the empty span at the end of the text.
+pub(super) fn char_span(text: &str, at: usize) -> Span {
+    let length = text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+    Span::new(at, at + length)
+}
+
+/// Text as it may stand in a message: on one line, and not longer than one.
+pub(super) fn quote(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let mut shown = String::new();
+    for (index, char) in text.chars().take(CHARS_MAX + 1).enumerate() {
+        match char {
+            _ if index == CHARS_MAX => shown.push('…'),
+            char if char.is_control() => shown.extend(char.escape_default()),
+            char => shown.push(char),
+        }
+    }
+    shown
+}

@@ -1,0 +1,139 @@
+//! A dry run that goes through the real machine: what reads is called, what writes is not.
+//!
+//! A rehearsal is the same composition with nothing to wait for and nothing to take back. Its driver
+//! answers calls that would write with stand-ins ([`crate::schema::Schema::stand_in`]); what comes
+//! out is the view of a run, turned into that of a dry run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::compile::source::Span;
+use crate::composition::{Body, Composition, Step, StepKind, Strategy};
+use crate::expr::Template;
+use crate::id::without_iterations;
+use crate::limits::Limits;
+use crate::plan::{Plan, PlanStep};
+use crate::tool::{Impact, ToolSpec};
+use crate::value::Value;
+use crate::view::{EffectView, RunStatus, RunView, StepStatus, StepView};
+
+/// Whether a rehearsal really calls a tool: it reads, and nobody has to be asked.
+pub fn calls_really(tool: &ToolSpec) -> bool {
+    tool.annotations.impact() == Impact::Reads && !tool.may_ask_person()
+}
+
+/// The composition as it is rehearsed: waits are over at once, a `repeat` has one round, conditions
+/// on values that are made up are not asked, and a failure takes nothing back.
+pub fn dry_run_composition(composition: &Composition) -> Composition {
+    DryRunRewriter { limits: Limits::default(), known: BTreeMap::new() }.composition(composition)
+}
+
+struct DryRunRewriter {
+    limits: Limits,
+    /// Compositions that are called, by their address: one that is called often is changed once.
+    known: BTreeMap<usize, Arc<ToolSpec>>,
+}
+
+impl DryRunRewriter {
+    fn composition(&mut self, composition: &Composition) -> Composition {
+        let mut rehearsed = composition.clone();
+        rehearsed.error_handling.rollback_on_failure = false;
+        if rehearsed.error_handling.strategy == Strategy::Rollback {
+            rehearsed.error_handling.strategy = Strategy::FailFast;
+        }
+        self.body(&mut rehearsed.body);
+        rehearsed
+    }
+
+    fn body(&mut self, body: &mut Body) {
+        for step in &mut body.steps {
+            self.step(Arc::make_mut(step));
+        }
+    }
+
+    fn step(&mut self, step: &mut Step) {
+        match &mut step.kind {
+            StepKind::Tool(call) => {
+                let is_called = call.tool.as_ref().is_some_and(|tool| calls_really(tool));
+                for call in std::iter::once(call).chain(&mut step.fallback) {
+                    call.tool = call.tool.take().map(|tool| self.tool(tool));
+                }
+                if !is_called {
+                    (step.success_when, step.fail_when) = (None, None);
+                }
+            }
+            StepKind::Wait { duration } => *duration = Template::Literal(Value::from(0)),
+            StepKind::Repeat(repeat) => {
+                let always =
+                    Template::parse_condition(&"true".into(), Span::default(), &self.limits);
+                repeat.until = always.expect("`true` is a condition");
+            }
+            _ => {}
+        }
+        for body in step.kind.bodies_mut() {
+            self.body(body);
+        }
+    }
+
+    /// A composition that is called is rehearsed too.
+    fn tool(&mut self, tool: Arc<ToolSpec>) -> Arc<ToolSpec> {
+        let Some(inner) = &tool.composition else { return tool };
+        let address = Arc::as_ptr(inner) as usize;
+        if let Some(known) = self.known.get(&address) {
+            return known.clone();
+        }
+        let inner = self.composition(inner);
+        let rehearsed =
+            Arc::new(ToolSpec { composition: Some(Arc::new(inner)), ..(*tool).clone() });
+        self.known.insert(address, rehearsed.clone());
+        rehearsed
+    }
+}
+
+/// The view of a dry run, from that of a rehearsal and the plan that it was for.
+pub fn dry_run_view(mut view: RunView, plan: &Plan) -> RunView {
+    let mut effects = BTreeMap::new();
+    collect(plan, 0, "", &mut effects);
+    for step in &mut view.steps {
+        let Some((plan, planned)) = effects.get(&without_iterations(&step.id)) else { continue };
+        let (is_call, is_real) = (step.tool.is_some(), is_real(planned));
+        let effect = EffectView::of(plan, planned, Some(&step.input));
+        step.would = Some(EffectView { called: is_real && step.attempts > 0, ..effect });
+        if is_call && !is_real && step.status == StepStatus::Success {
+            // It was not made. What stood in for its value is what later steps were given.
+            step.status = StepStatus::Pending;
+            step.attempts = 0;
+        }
+    }
+    if view.status != RunStatus::Cancelled {
+        view.status = RunStatus::DryRun;
+        view.success = view.errors.is_empty();
+    }
+    let called = |step: &&StepView| step.would.as_ref().is_some_and(|would| would.called);
+    view.steps_executed = view.steps.iter().filter(called).count();
+    let worked = |step: &&StepView| called(step) && step.status == StepStatus::Success;
+    view.steps_succeeded = view.steps.iter().filter(worked).count();
+    view.plan_hash = Some(plan.hash().clone());
+    view
+}
+
+/// Every step and its plan, by its path without iterations.
+fn collect<'a>(
+    plan: &'a Plan,
+    body: u32,
+    outer: &str,
+    into: &mut BTreeMap<String, (&'a Plan, &'a PlanStep)>,
+) {
+    for planned in plan.steps_of(body) {
+        let path = format!("{outer}{}", planned.step.id);
+        let inside = format!("{path}/");
+        into.insert(path, (plan, planned));
+        planned.bodies.iter().for_each(|body| collect(plan, *body, &inside, into));
+        planned.nested.values().for_each(|nested| collect(nested, 0, &inside, into));
+    }
+}
+
+fn is_real(planned: &PlanStep) -> bool {
+    let StepKind::Tool(call) = &planned.step.kind else { return false };
+    call.tool.as_ref().is_some_and(|tool| calls_really(tool))
+}

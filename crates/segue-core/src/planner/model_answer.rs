@@ -1,0 +1,173 @@
+//! A model's answer → a plan document, or what is wrong with it.
+//!
+//! JSON and nothing else, in the form that was asked for. What is accepted here is no plan yet: it is
+//! compiled like everything that anybody writes.
+
+use std::sync::Arc;
+
+use crate::compile::document::read_json_value;
+use crate::compile::source::Span;
+use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::limits::Limits;
+use crate::value::Value;
+
+/// The members of an answer.
+const ANSWER: &[&str] = &["reasoning", "tools", "executionOrder"];
+
+/// The members of one call.
+const CALL: &[&str] = &["id", "name", "parameters", "dependsOn"];
+
+/// What a model wrote, in the form of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ProposedPlan {
+    /// Why these tools.
+    pub(super) reasoning: Arc<str>,
+    /// The calls, as they were written.
+    pub(super) tools: Value,
+    /// Their order.
+    pub(super) order: Value,
+}
+
+impl ProposedPlan {
+    /// Whether the model says that it cannot be done.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tools.as_array().is_some_and(|tools| tools.is_empty())
+    }
+}
+
+/// Reads an answer; the findings say why it is none.
+pub(super) fn read(text: &str, limits: &Limits) -> Result<ProposedPlan, Vec<Diagnostic>> {
+    let json = unfenced(unthought(text))?;
+    let value = read_json_value(json, limits).map_err(|finding| {
+        let message = format!("the answer is not JSON: {}", finding.message);
+        vec![wrong(message).help("answer with one JSON object and nothing else")]
+    })?;
+    let mut findings = Vec::new();
+    members(&value, ANSWER, "the answer", &mut findings);
+    let list = |name: &str, findings: &mut Vec<Diagnostic>| match value.get(name) {
+        Some(list @ Value::Array(_)) => list.clone(),
+        Some(other) => {
+            findings.push(wrong(format!("`{name}` must be a list, found {}", other.kind())));
+            Value::Null
+        }
+        None => {
+            findings.push(wrong(format!("the answer has no `{name}`")));
+            Value::Null
+        }
+    };
+    let (tools, order) = (list("tools", &mut findings), list("executionOrder", &mut findings));
+    for call in tools.as_array().into_iter().flat_map(|calls| calls.iter()) {
+        members(call, CALL, "a call in `tools`", &mut findings);
+    }
+    let reasoning = match value.get("reasoning") {
+        None | Some(Value::Null) => Arc::from(""),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => {
+            findings.push(wrong(format!("`reasoning` must be text, found {}", other.kind())));
+            Arc::from("")
+        }
+    };
+    if findings.is_empty() { Ok(ProposedPlan { reasoning, tools, order }) } else { Err(findings) }
+}
+
+/// The text behind what a model thought aloud, when it did so first.
+fn unthought(text: &str) -> &str {
+    let thought = text.trim_start().strip_prefix("<think>");
+    thought.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, said)| said)
+}
+
+/// The text inside a code fence, when there is one; models like to put JSON into one.
+fn unfenced(text: &str) -> Result<&str, Vec<Diagnostic>> {
+    const FENCE: &str = "```";
+    let mut parts = text.split(FENCE);
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(whole), None, ..) => Ok(whole.trim()),
+        (_, Some(inside), Some(_), None) => {
+            // Behind the opening stands the name of a language.
+            let (first, rest) = inside.split_once('\n').unwrap_or(("", inside));
+            let is_word = first.trim().chars().all(char::is_alphanumeric);
+            Ok(if is_word { rest.trim() } else { inside.trim() })
+        }
+        (_, _, None, _) => Err(vec![wrong("the answer's code fence is not closed")]),
+        _ => Err(vec![wrong("the answer has several code fences; one JSON document is wanted")]),
+    }
+}
+
+/// Checks that a value is an object with these members only.
+fn members(value: &Value, known: &[&str], what: &str, findings: &mut Vec<Diagnostic>) {
+    let Some(found) = value.as_object() else {
+        findings.push(wrong(format!("{what} must be an object, found {}", value.kind())));
+        return;
+    };
+    for name in found.keys().filter(|name| !known.contains(&&***name)) {
+        let finding = wrong(format!("{what} has no member `{name}`"));
+        let help = match nearest_name(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("its members are `{}`", known.join("`, `")),
+        };
+        findings.push(finding.help(help));
+    }
+}
+
+fn wrong(message: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(Code::Llm, message, Span::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"{"reasoning": "x", "tools": [{"name": "echo", "parameters": {}, "dependsOn": null}], "executionOrder": ["echo"]}"#;
+
+    fn problems(text: &str) -> String {
+        let found = read(text, &Limits::default()).unwrap_err();
+        found.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// S4-13: JSON, bare or in one code fence, whatever stands around the fence.
+    #[test]
+    fn json_is_read_with_and_without_a_fence() {
+        let bare = read(PLAN, &Limits::default()).unwrap();
+        assert_eq!(&*bare.reasoning, "x");
+        for text in [
+            format!("  \n{PLAN}\n"),
+            format!("```json\n{PLAN}\n```"),
+            format!("```\n{PLAN}```"),
+            format!("```{PLAN}```"),
+            format!("Here is the plan:\n```json\n{PLAN}\n```\nAnything else?"),
+            format!("<think>\nIs it {{}}, or ```{{}}```?\n</think>\n\n{PLAN}"),
+            format!("\n<think></think>```json\n{PLAN}\n```"),
+        ] {
+            assert_eq!(read(&text, &Limits::default()).as_ref(), Ok(&bare), "{text}");
+        }
+    }
+
+    /// S4-14
+    #[test]
+    fn anything_else_is_a_finding() {
+        for (text, says) in [
+            ("I cannot do that.", "not JSON"),
+            ("", "not JSON"),
+            (&PLAN[..40], "not JSON"),
+            (&format!("Sure! {PLAN}"), "not JSON"),
+            (&format!("<think> {PLAN}"), "not JSON"),
+            (&format!("{PLAN}{PLAN}"), "not JSON"),
+            (&format!("```json\n{PLAN}"), "not closed"),
+            (&format!("```\n{PLAN}\n```\n```\n{PLAN}\n```"), "several"),
+            ("[]", "must be an object, found"),
+            ("null", "must be an object"),
+            (r#"{"tools": [], "tools": [], "executionOrder": []}"#, "not JSON"),
+            ("{}", "the answer has no `tools`; the answer has no `executionOrder`"),
+            (r#"{"tools": {}, "executionOrder": null}"#, "`tools` must be a list, found"),
+            (r#"{"tools": ["echo"], "executionOrder": []}"#, "a call in `tools` must be an object"),
+            (
+                r#"{"tools": [{"name": "a", "retry_count": 9}], "executionOrder": [], "note": 1}"#,
+                "no member `note`; a call in `tools` has no member `retry_count`",
+            ),
+            (r#"{"tools": [], "executionOrder": [], "reasoning": 1}"#, "`reasoning` must be text"),
+        ] {
+            let found = problems(text);
+            assert!(found.contains(says), "{text}: {found}");
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The way back: what was done is taken back, last first.
+//!
+//! One step at a time, in reverse order of completion, which is an order in which every step comes
+//! after those that depended on it. Nothing is taken back while a call of the way forward is under
+//! way, and nothing stops it: a step that cannot be taken back is named, and the others go on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::advance::{StepResult, TurnBuilder, candidate_call, evaluation_failure, tool_spec};
+use super::journal::{Fact, Failure, NodeId};
+use super::node::NodeState;
+use super::recover::rollback_requested;
+use super::retry;
+use super::scope::FrameScope;
+use super::state::RunState;
+use super::{Answer, Call, CallId, Effect, Overwrites, Purpose, TimerId};
+use crate::budget;
+use crate::composition::{Backoff, ResolvedRollback, StepKind, Strategy, ToolCall};
+use crate::diagnostic::Code;
+use crate::interrupt::Interrupt;
+use crate::tool::Impact;
+use crate::value::Value;
+use crate::view::RunStatus;
+
+/// Attempts to take one step back.
+const UNDO_TRIES_MAX: u32 = 5;
+
+impl TurnBuilder<'_> {
+    /// The way forward of a composition has ended: takes it back where that is wanted. False when
+    /// nothing more is to be taken back.
+    pub(super) fn start_rollback(&mut self, frame: u32) -> bool {
+        if self.state.activation_of(frame).rollback.is_none() {
+            let Some(failure) = self.rollback_cause(frame) else { return false };
+            let steps = self.steps_to_roll_back(frame, false);
+            self.record(Fact::RollbackStarted { frame, failure, steps });
+        }
+        loop {
+            let Some(back) = &self.state.activation_of(frame).rollback else { return false };
+            if back.current.is_some() {
+                return true;
+            }
+            let Some(node) = back.remaining.last().copied() else { return false };
+            self.roll_back_step(frame, node);
+        }
+    }
+
+    /// A person wants what was done to be taken back, while the run goes on or after it.
+    pub(super) fn request_rollback(&mut self, by: Arc<str>) {
+        let failure = Arc::new(rollback_requested(&by));
+        match self.state.status {
+            RunStatus::Running if self.state.activation_of(0).rollback.is_none() => {
+                self.record(Fact::RollbackAsked { by });
+                self.stop(0, &failure);
+            }
+            RunStatus::Success
+            | RunStatus::Partial
+            | RunStatus::Failed
+            | RunStatus::Cancelled
+            | RunStatus::Denied
+            | RunStatus::RollbackFailed => {
+                self.record(Fact::RollbackAsked { by });
+                let steps = self.steps_to_roll_back(0, true);
+                let cause = self.state.failure.clone().unwrap_or(failure);
+                self.record(Fact::RollbackStarted { frame: 0, failure: cause, steps });
+            }
+            _ => {}
+        }
+    }
+
+    fn rollback_cause(&self, frame: u32) -> Option<Arc<Failure>> {
+        let activation = self.state.activation_of(frame);
+        let asked = frame == 0 && self.state.rollback_asked.is_some();
+        if !activation.rolls_back_on_failure() && !asked {
+            return None;
+        }
+        if let Some(failure) = &self.state.frame(frame).stopped {
+            return Some(failure.clone());
+        }
+        // Without a stop, only a failure that nobody tolerated counts.
+        let failed = self.state.frame(frame).nodes.iter().find_map(|record| match &record.node {
+            NodeState::Failed { failure } => Some(failure.clone()),
+            _ => None,
+        });
+        // A result that cannot be worked out fails a composition whose steps all succeeded.
+        failed.or_else(|| self.result(frame, true).err().map(Arc::new))
+    }
+
+    /// What is to be taken back of a composition and of those inside it, last settled first.
+    fn steps_to_roll_back(&self, root: u32, by_hand: bool) -> Vec<NodeId> {
+        let frames = 0..to_u32(self.state.frames.len());
+        let inside = frames.filter(|frame| self.state.is_inside(*frame, root));
+        let mut steps: Vec<NodeId> = inside
+            .flat_map(|frame| self.state.nodes_of(frame))
+            .filter(|node| self.needs_rollback(*node, root, by_hand))
+            .collect();
+        steps.sort_by_key(|node| std::cmp::Reverse(self.state.step_state(*node).settled_seq));
+        steps
+    }
+
+    fn needs_rollback(&self, node: NodeId, root: u32, by_hand: bool) -> bool {
+        // What takes something back is not taken back itself, and what another run did is not ours.
+        let is_reused = self.state.step_state(node).is_reused;
+        if self.state.activation_of(node.frame).is_inside_rollback || is_reused {
+            return false;
+        }
+        let state = &self.state.step_state(node).node;
+        let again = by_hand && matches!(state, NodeState::RollbackFailed { .. });
+        (again || state.has_acted())
+            && self.has_side_effects(node)
+            && !self.is_inside_rolled_back(node)
+            && (by_hand || !self.reached_irreversible_step(node, root))
+    }
+
+    /// Whether there is something to take back at all.
+    fn has_side_effects(&self, node: NodeId) -> bool {
+        let step = self.state.step(node);
+        match (self.state.resolved_rollback(node), &step.kind) {
+            (ResolvedRollback::NotNeeded, _) => false,
+            (ResolvedRollback::Call(_) | ResolvedRollback::Impossible { .. }, _) => true,
+            // A composition is taken back by taking back the steps inside it.
+            (ResolvedRollback::Unknown, StepKind::Tool(_)) => {
+                let tool = tool_spec(candidate_call(step, self.state.step_state(node).candidate));
+                tool.composition.is_none()
+                    && !matches!(tool.annotations.impact(), Impact::None | Impact::Reads)
+            }
+            (ResolvedRollback::Unknown, _) => false,
+        }
+    }
+
+    /// Whether a step around this one has an undo of its own, which covers what is inside.
+    fn is_inside_rolled_back(&self, node: NodeId) -> bool {
+        let mut inside = node.frame;
+        while let Some(outer) = self.state.frame(inside).parent {
+            let record = self.state.step_state(outer);
+            // Only of the attempt that succeeded: earlier ones are taken back step by step.
+            let covers = matches!(self.state.resolved_rollback(outer), ResolvedRollback::Call(_))
+                // Also when it was taken back already, by a composition around it.
+                && record.node.output().is_some()
+                && record.node.failure().is_none()
+                && record.frames.last() == Some(&inside);
+            if covers {
+                return true;
+            }
+            inside = outer.frame;
+        }
+        false
+    }
+
+    /// Under `partial_success`, what led to a result that was reached stays.
+    fn reached_irreversible_step(&self, node: NodeId, root: u32) -> bool {
+        if self.state.activation_of(root).strategy != Strategy::PartialSuccess
+            || self.state.frame(root).stopped.is_some()
+        {
+            return false;
+        }
+        let mut top = node;
+        while top.frame != root {
+            let Some(parent) = self.state.frame(top.frame).parent else { return false };
+            top = parent;
+        }
+        let mut work = vec![top.position];
+        let mut seen = vec![false; self.state.frame(root).nodes.len()];
+        while let Some(position) = work.pop() {
+            if std::mem::replace(&mut seen[position as usize], true) {
+                continue;
+            }
+            let at = NodeId { frame: root, position };
+            // A step without a value passes nothing on.
+            if self.state.step_state(at).node.output().is_none() {
+                continue;
+            }
+            let dependants = &self.state.planned(at).dependants;
+            if dependants.is_empty() {
+                return true;
+            }
+            work.extend(dependants);
+        }
+        false
+    }
+
+    /// Takes a step back, or says why it stays.
+    fn roll_back_step(&mut self, frame: u32, node: NodeId) {
+        let id = self.state.step(node).id.clone();
+        let back = self.state.activation_of(frame).rollback.as_ref();
+        if let Some(pivot) = back.and_then(|back| back.blocked.get(&node)) {
+            let pivot = self.state.path(*pivot);
+            let message = format!("`{id}` stays: `{pivot}`, which came after it, cannot be undone");
+            return self.rollback_failed(node, Failure::permanent(Code::RollbackFailed, message));
+        }
+        match &self.state.resolved_rollback(node).clone() {
+            ResolvedRollback::Call(call) => match self.rollback_args(node, call) {
+                Ok(args) => self.call_rollback(node, args),
+                Err(failure) => self.rollback_failed(node, failure),
+            },
+            ResolvedRollback::Impossible { reason } => {
+                let message = format!("`{id}` cannot be undone: {reason}");
+                self.rollback_failed(node, Failure::permanent(Code::RollbackFailed, message));
+            }
+            ResolvedRollback::Unknown | ResolvedRollback::NotNeeded => {
+                let message = format!("nobody said how to undo `{id}`");
+                let mut failure = Failure::permanent(Code::RollbackFailed, message);
+                failure.hint = Some(
+                    "declare a `rollback` on the step, or for its tool in the configuration".into(),
+                );
+                self.rollback_failed(node, failure);
+            }
+        }
+    }
+
+    fn rollback_failed(&mut self, node: NodeId, failure: Failure) {
+        self.record(Fact::RollbackFailed { node, failure: Arc::new(failure) });
+    }
+
+    fn rollback_args(&self, node: NodeId, call: &ToolCall) -> StepResult<Value> {
+        // An undo cannot be cancelled: only its budget ends what it evaluates.
+        budget::interruptible(&Interrupt::default(), || self.eval_rollback_args(node, call))
+    }
+
+    fn eval_rollback_args(&self, node: NodeId, call: &ToolCall) -> StepResult<Value> {
+        let record = self.state.step_state(node);
+        let mut scope = FrameScope::new(self.state, node.frame);
+        scope.output = record.node.output();
+        scope.args = Some(&record.args);
+        let wrong = |reason: &str| {
+            let message = format!("the undo's arguments cannot be worked out: {reason}");
+            Failure::permanent(Code::RollbackFailed, message)
+        };
+        let args = call.parameters.template.eval(&scope, self.limits);
+        let args = args.map_err(|error| wrong(&evaluation_failure(error).message))?;
+        match tool_spec(call).input.violations(&args).first() {
+            None => Ok(args),
+            Some(violation) => Err(wrong(&violation.to_string())),
+        }
+    }
+
+    /// Announces the call that takes a step back and has it made.
+    pub(super) fn call_rollback(&mut self, node: NodeId, args: Value) {
+        let ResolvedRollback::Call(call) = self.state.resolved_rollback(node).clone() else {
+            return;
+        };
+        if let Some(failure) = self.state.redacted_failure(&args) {
+            return self.rollback_gave_up(node, failure);
+        }
+        if tool_spec(&call).composition.is_some() {
+            self.record(Fact::RollbackEntered { node, input: args });
+            return self.set_rollback_timer(node);
+        }
+        self.record(Fact::RollbackCalled { node, args });
+        self.send_rollback(node, &call);
+    }
+
+    /// Has the undo called that was announced, or looked for.
+    pub(super) fn send_rollback(&mut self, node: NodeId, call: &ToolCall) {
+        let record = self.state.step_state(node);
+        self.turn.perform.push(Effect::Call(Call {
+            id: CallId { node, attempt: record.attempts },
+            tool: tool_spec(call).id.clone(),
+            args: record.rollback_args.clone(),
+            timeout_ms: Some(self.rollback_timeout(node)),
+            key: self.state.call_key(node, Purpose::Rollback),
+            step: self.state.path(node),
+            attempt: record.rollback_attempts,
+            purpose: Purpose::Rollback,
+            // Whoever allowed a step was told of what takes it back.
+            covers_parts: true,
+            overwrites: Overwrites::Everything,
+            resume_handle: record.resume_handle.requested_handle(),
+        }));
+    }
+
+    /// An undo always has an end: nobody can cancel it.
+    fn rollback_timeout(&self, node: NodeId) -> u64 {
+        self.state.step(node).timeout_ms.unwrap_or(self.limits.rollback_timeout_ms)
+    }
+
+    /// Says when a composition that takes a step back has taken too long.
+    pub(super) fn set_rollback_timer(&mut self, node: NodeId) {
+        let timeout = self.rollback_timeout(node);
+        let record = self.state.step_state(node);
+        let timer = TimerId::Attempt(CallId { node, attempt: record.attempts });
+        let at_ms = record.attempt_ms.min(self.at_ms).saturating_add(timeout);
+        self.turn.perform.push(Effect::SetTimer { timer, at_ms });
+    }
+
+    /// A composition that takes a step back has taken too long: it is ended.
+    pub(super) fn rollback_timed_out(&mut self, node: NodeId) {
+        let failure = Arc::new(retry::timeout_failure(self.rollback_timeout(node), true));
+        for frame in self.state.step_state(node).rollback_frames.clone() {
+            if !self.state.frame_is_closed(frame) {
+                self.stop(frame, &failure);
+            }
+        }
+    }
+
+    /// A composition that takes a step back is over.
+    pub(super) fn rollback_frame_closed(&mut self, node: NodeId, frame: u32) {
+        let answer = match self.composition_outcome(frame) {
+            Ok(value) => Answer::Value(value),
+            Err(failure) => {
+                let in_doubt = failure.in_doubt || self.state.has_doubt(frame);
+                Answer::Failure(Failure { in_doubt, ..(*failure).clone() })
+            }
+        };
+        self.rollback_answered(node, answer);
+    }
+
+    pub(super) fn rollback_answered(&mut self, node: NodeId, answer: Answer) {
+        if let Some(why) = self.resume_failure(node, &answer) {
+            return self.rollback_call_lost(node, Some(&why));
+        }
+        let failure = match answer {
+            Answer::Value(_) => return self.record(Fact::RolledBack { node }),
+            Answer::Failure(failure) => failure,
+            Answer::TimedOut => retry::timeout_failure(self.rollback_timeout(node), false),
+            Answer::Aborted => {
+                let mut failure =
+                    Failure::transient(Code::Cancelled, "the undo was ended from outside");
+                failure.in_doubt = true;
+                failure
+            }
+            Answer::Unsent => {
+                Failure::transient(Code::Cancelled, "the undo was ended from outside")
+            }
+        };
+        let tries = self.state.step_state(node).rollback_attempts;
+        let ResolvedRollback::Call(call) = self.state.resolved_rollback(node) else { return };
+        let certain = !failure.in_doubt || tool_spec(call).is_repeatable();
+        if failure.retryable && certain && tries < UNDO_TRIES_MAX {
+            let backoff = Backoff::default();
+            let delay = retry::delay_ms(&backoff, &failure, tries + 1, self.entropy, self.limits);
+            let until_ms = self.at_ms.saturating_add(delay);
+            self.record(Fact::RollbackBackedOff { node, failure: Arc::new(failure), until_ms });
+            self.turn
+                .perform
+                .push(Effect::SetTimer { timer: TimerId::Rollback(node), at_ms: until_ms });
+            return;
+        }
+        self.rollback_gave_up(node, failure);
+    }
+
+    /// A step is not taken back, or nobody knows whether it was.
+    pub(super) fn rollback_gave_up(&mut self, node: NodeId, failure: Failure) {
+        let message = format!("undoing `{}` failed: {}", self.state.step(node).id, failure.message);
+        let failure = Failure { message: message.into(), code: Code::RollbackFailed, ..failure };
+        self.record(Fact::RollbackFailed { node, failure: Arc::new(failure) });
+    }
+
+    /// What was to be taken back is taken back, or named.
+    pub(super) fn finish_rollback(&mut self) {
+        let failed = self.any_node(|node| matches!(node, NodeState::RollbackFailed { .. }));
+        let undone = self.any_node(|node| matches!(node, NodeState::RolledBack { .. }));
+        // With nothing to take back, the run ended as it ended.
+        if !failed && !undone {
+            return self.finish_forward();
+        }
+        let by_hand = self.state.rollback_asked.is_some();
+        let status = match (failed, self.final_status()) {
+            (true, _) => RunStatus::RollbackFailed,
+            (false, RunStatus::Partial) if !by_hand => RunStatus::Partial,
+            (false, _) => RunStatus::RolledBack,
+        };
+        // Nothing else has a result, and nothing is worked out for it.
+        let output = match status {
+            RunStatus::Partial => self.result(0, false).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        // A wish is no failure: after it the run failed as it had failed before, or not at all.
+        let cause = self.state.activation_of(0).rollback.as_ref().map(|back| back.cause.clone());
+        let failure = if by_hand { self.state.failure.clone() } else { cause };
+        self.record(Fact::Finished { status, output, failure });
+    }
+
+    fn any_node(&self, is: impl Fn(&NodeState) -> bool) -> bool {
+        self.state.frames.iter().any(|frame| frame.nodes.iter().any(|record| is(&record.node)))
+    }
+}
+
+impl RunState {
+    /// Whether an activation of a body is this one or inside it.
+    pub(super) fn is_inside(&self, frame: u32, root: u32) -> bool {
+        let mut at = frame;
+        while at > root {
+            match self.frame(at).parent {
+                Some(parent) => at = parent.frame,
+                None => return false,
+            }
+        }
+        at == root
+    }
+
+    /// Of the steps that are to be taken back, those that stay because a later one cannot be.
+    pub(super) fn blocked_rollbacks(&self, steps: &[NodeId]) -> BTreeMap<NodeId, NodeId> {
+        let is_pivot = |node: &NodeId| {
+            let done = matches!(self.step_state(*node).node, NodeState::Done { .. });
+            done && matches!(self.resolved_rollback(*node), ResolvedRollback::Impossible { .. })
+        };
+        let pivots: Vec<NodeId> = steps.iter().copied().filter(is_pivot).collect();
+        let mut kept = BTreeMap::new();
+        for node in steps.iter().filter(|node| !is_pivot(node)) {
+            if let Some(pivot) = pivots.iter().find(|pivot| self.comes_before(*node, **pivot)) {
+                kept.insert(*node, *pivot);
+            }
+        }
+        kept
+    }
+
+    /// Whether one step is among what another one needed, at any distance.
+    fn comes_before(&self, mut first: NodeId, mut second: NodeId) -> bool {
+        // Both are seen from the innermost body that holds them both; bodies inside came later.
+        while first.frame != second.frame {
+            let deeper = if first.frame > second.frame { &mut first } else { &mut second };
+            match self.frame(deeper.frame).parent {
+                Some(parent) => *deeper = parent,
+                None => return false,
+            }
+        }
+        if self.frame(first.frame).visits.is_some() {
+            return first.position < second.position;
+        }
+        let mut work = vec![first.position];
+        let mut seen = vec![false; self.frame(first.frame).nodes.len()];
+        while let Some(position) = work.pop() {
+            if std::mem::replace(&mut seen[position as usize], true) {
+                continue;
+            }
+            let at = NodeId { frame: first.frame, position };
+            let dependants = &self.planned(at).dependants;
+            if dependants.contains(&second.position) {
+                return true;
+            }
+            work.extend(dependants);
+        }
+        false
+    }
+}
+
+fn to_u32(position: usize) -> u32 {
+    u32::try_from(position).expect("a run has far fewer than 2^32 steps")
+}

@@ -1,0 +1,52 @@
+//! Tools and people in a dry run: what reads is called, everything else is answered by a stand-in.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use segue_core::diagnostic::Code;
+use segue_core::dry_run::calls_really;
+use segue_core::run::{Question, QuestionKind};
+use segue_core::tool::ToolSpec;
+use segue_core::value::Value;
+
+use crate::driver::{Confirmer, Decision};
+use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
+
+/// The tool as it is rehearsed with.
+pub(crate) fn wrap(tool: Tool) -> Tool {
+    if calls_really(&tool.spec) {
+        return tool;
+    }
+    Tool { spec: tool.spec.clone(), runner: Arc::new(SampleTool { spec: tool.spec }) }
+}
+
+struct SampleTool {
+    spec: Arc<ToolSpec>,
+}
+
+#[async_trait]
+impl ToolRunner for SampleTool {
+    async fn call(&self, _call: ToolRequest) -> Result<Value, ToolError> {
+        // Of a tool that says nothing of its value, an object is as good as anything else.
+        let Some(output) = &self.spec.output else { return Ok(Value::empty_object()) };
+        output.sample().ok_or_else(|| {
+            let message = format!("no value could be made up for `{}`", self.spec.id);
+            ToolError::refused(Code::OutputSchema, message)
+        })
+    }
+}
+
+/// Says yes to everything: what would ask is not called. What a person would add is made up.
+pub(crate) struct ApproveAll;
+
+#[async_trait]
+impl Confirmer for ApproveAll {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        let data = match &question.kind {
+            QuestionKind::Approval { schema: Some(schema), .. } => schema.sample(),
+            _ => None,
+        };
+        let by = "the dry run".into();
+        Some(Decision { granted: true, by, data: data.unwrap_or_default() })
+    }
+}

@@ -1,0 +1,113 @@
+//! Messages of the protocol library over HTTP that it would not read or write as they are.
+//!
+//! Of the greeting it passes over what a server says of tasks of the legacy era. A response may hold
+//! numbers that it would round, which leave it with a mark.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::stream::StreamExt as _;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Client, Response};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest};
+use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
+use sse_stream::SseStream;
+
+use super::body_limit::{EventLimit, TOO_LARGE, read_limited};
+use super::exact_numbers::unmark_numbers;
+use super::http::PostResult;
+use super::router::MessageRouter;
+
+/// Where a session is named.
+const SESSION: &str = "mcp-session-id";
+
+/// What is posted, and how.
+pub(super) struct FirstPost<'a> {
+    pub(super) client: &'a Client,
+    pub(super) router: &'a Arc<MessageRouter>,
+    pub(super) uri: &'a str,
+    pub(super) session: Option<&'a str>,
+    pub(super) token: Option<&'a str>,
+    pub(super) headers: &'a HashMap<HeaderName, HeaderValue>,
+    pub(super) bytes_max: usize,
+}
+
+impl FirstPost<'_> {
+    /// Posts a message, if it is one of these; nothing leaves it to the library.
+    pub(super) async fn post(self, message: &ClientJsonRpcMessage) -> Option<PostResult> {
+        match message {
+            ClientJsonRpcMessage::Request(request)
+                if matches!(request.request, ClientRequest::InitializeRequest(_)) =>
+            {
+                let sent = self.send(serde_json::to_vec(message).ok()?).await.ok()?;
+                // What refuses is asked again by the library, which knows what a refusal means.
+                if sent.status().is_success() { self.greeted(sent).await } else { None }
+            }
+            ClientJsonRpcMessage::Response(_) => {
+                let written = serde_json::to_vec(message).ok()?;
+                let exact = unmark_numbers(written.clone());
+                if exact == written {
+                    return None;
+                }
+                Some(match self.send(exact).await {
+                    Err(error) => Err(StreamableHttpError::Client(error)),
+                    Ok(sent) if sent.status().is_success() => {
+                        Ok(StreamableHttpPostResponse::Accepted)
+                    }
+                    Ok(sent) => {
+                        let why = format!("the server answers {}", sent.status());
+                        Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(why)))
+                    }
+                })
+            }
+            _ => None,
+        }
+    }
+
+    async fn send(&self, body: Vec<u8>) -> Result<Response, reqwest::Error> {
+        let mut request = self
+            .client
+            .post(self.uri)
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(token) = self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(session) = self.session {
+            request = request.header(SESSION, session);
+        }
+        request.send().await
+    }
+
+    /// Reads how a server answers the greeting. The library gets it as it is.
+    async fn greeted(self, response: Response) -> Option<PostResult> {
+        let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+        let session = response.headers().get(SESSION).and_then(text);
+        let kind = response.headers().get(CONTENT_TYPE).and_then(text).unwrap_or_default();
+        if kind.starts_with("text/event-stream") {
+            let router = self.router.clone();
+            let bounded = EventLimit::new(self.bytes_max);
+            let bytes = response.bytes_stream().scan(bounded, |bounded, chunk| {
+                std::future::ready(Some(match chunk {
+                    Ok(chunk) if bounded.admits(&chunk) => Ok(chunk),
+                    Ok(_) => Err(std::io::Error::other(TOO_LARGE)),
+                    Err(error) => Err(std::io::Error::other(error.to_string())),
+                }))
+            });
+            let events = SseStream::from_bytes_stream(bytes.boxed()).inspect(move |event| {
+                let data = event.as_ref().ok().and_then(|event| event.data.as_deref());
+                router.note_initialize(data.unwrap_or_default().as_bytes());
+            });
+            return Some(Ok(StreamableHttpPostResponse::Sse(events.boxed(), session)));
+        }
+        let body = read_limited(response, self.bytes_max).await.ok().flatten()?;
+        self.router.note_initialize(&body);
+        let message = serde_json::from_slice(&body).ok()?;
+        Some(Ok(StreamableHttpPostResponse::Json(message, session)))
+    }
+}
