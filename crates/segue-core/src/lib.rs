@@ -23,7 +23,7 @@
 //! let compiled = compile(&Source::new("find.yaml", text), &catalog, &Limits::default());
 //! let composition = compiled.composition.expect("nothing is wrong with it");
 //! let plan = plan(&composition, &Limits::default()).expect("it is not too deep");
-//! assert_eq!(plan.declared()[0].tool.as_str(), "web:search");
+//! assert_eq!(plan.declared_calls()[0].tool.as_str(), "web:search");
 //! ```
 
 pub mod access;
