@@ -1,4 +1,4 @@
-// An author, and then a blog by that author, over GraphQL: planned from words, looked at, executed, followed.
+// Over GraphQL: requests a plan for an author and a blog by that author, reads it, executes it, and follows the run.
 //   npm install graphql graphql-request graphql-sse
 //   segue --config segue.yaml serve            (in this folder, with SEGUE_TOKEN set)
 //   SEGUE_TOKEN=... node over-graphql.mjs
