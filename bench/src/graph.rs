@@ -4,13 +4,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Catalog, ToolSpec};
+use segue_core::source::Source;
+use segue_core::tool::{Annotations, ToolSpec};
 
 use crate::floor::{self, From};
 use crate::measure::{Clock, Row, compare, interval, median, median_time, show};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
+use segue_core::source::Source;
 use segue_core::value::{Shared, Value};
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};

@@ -4,7 +4,7 @@
 //! 10 MB tool output read by ten steps exists once. Numbers survive exactly: what a 64-bit integer
 //! or a float cannot hold is kept as it was written, never rounded.
 //!
-//! Not here: reading text ([`crate::compile::document`]), paths and expressions ([`crate::expr`]).
+//! Not here: reading text ([`crate::document`]), paths and expressions ([`crate::expr`]).
 
 mod de;
 mod shared;

@@ -12,18 +12,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, plan};
-use crate::code_tools::{CodeTool, ConfirmWhen};
+use crate::catalog::{Catalog, ToolLookup};
 use crate::compile::compile;
-use crate::compile::document::read_trusted_json;
-use crate::compile::source::Source;
+use crate::composition::tool::{Annotations, Backend, ConfirmPolicy, DeclaredRollback, ToolSpec};
+use crate::composition::tool::{CodeTool, ConfirmWhen};
 use crate::composition::{Composition, ResolvedRollback, Step, ToolCall};
 use crate::diagnostic::Severity;
+use crate::document::read_trusted_json;
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::tool::{
-    Annotations, Backend, Catalog, ConfirmPolicy, DeclaredRollback, ToolLookup, ToolSpec,
-};
+use crate::source::Source;
 use crate::value::{Value, from_value};
 
 /// The number of the form in which bundles are written.

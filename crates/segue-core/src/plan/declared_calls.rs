@@ -5,10 +5,9 @@ use std::collections::btree_map::Entry;
 use std::iter::once;
 
 use super::{Plan, PlanStep};
-use crate::code_tools;
+use crate::composition::tool::{DeclaredRollback, Impact, ToolSpec};
 use crate::composition::{ResolvedRollback, StepKind, StepRollback, Strategy, ToolCall};
 use crate::id::ToolId;
-use crate::tool::{DeclaredRollback, Impact, ToolSpec};
 use crate::value::Value;
 
 /// A tool that a run may call, in compositions inside too.
@@ -29,7 +28,7 @@ pub struct DeclaredCall {
 }
 
 /// What was found, in the order in which it is listed.
-pub(crate) type DeclaredCalls = BTreeMap<(bool, ToolId), DeclaredCall>;
+type DeclaredCalls = BTreeMap<(bool, ToolId), DeclaredCall>;
 
 impl Plan {
     /// Every tool that a run may call, by id, and after them those that take steps back. Compositions
@@ -95,7 +94,7 @@ impl Plan {
                 let Some(tool) = &call.tool else { return };
                 if tool.composition.is_none() {
                     add_call(found, tool, call, undo);
-                    code_tools::declare_parts(tool, can_roll_back(undo), found);
+                    declare_parts(tool, can_roll_back(undo), found);
                 }
             };
             if let StepKind::Tool(call) = &step.kind {
@@ -163,7 +162,7 @@ impl PlanStep {
                 (Some(plan), _) => plan.declare(false, &mut inside),
                 (None, Some(tool)) => {
                     add_call(&mut inside, tool, call, &ResolvedRollback::NotNeeded);
-                    code_tools::declare_parts(tool, true, &mut inside);
+                    declare_parts(tool, true, &mut inside);
                 }
                 (None, None) => {}
             }
@@ -217,4 +216,45 @@ fn add_call(found: &mut DeclaredCalls, tool: &ToolSpec, call: &ToolCall, undo: &
 
 fn can_roll_back(undo: &ResolvedRollback) -> bool {
     matches!(undo, ResolvedRollback::Call(_) | ResolvedRollback::NotNeeded)
+}
+
+/// Every tool that a call may reach through its parts, by id: what a person is told before a yes.
+pub fn reachable_calls(tool: &ToolSpec) -> Vec<DeclaredCall> {
+    let mut found = DeclaredCalls::new();
+    declare_parts(tool, tool.can_roll_back(), &mut found);
+    found.into_values().collect()
+}
+
+/// Adds what a call may reach through parts. Compositions are seen through.
+fn declare_parts(tool: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
+    let Some(composed) = &tool.code_tool else { return };
+    for part in composed.parts.values() {
+        declare(part, is_undoable, found);
+    }
+}
+
+fn declare(part: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
+    if found.contains_key(&(false, part.id.clone())) {
+        return;
+    }
+    if let Some(composition) = &part.composition {
+        composition.body.walk_calls(&mut |call| {
+            if let Some(tool) = &call.tool {
+                declare(tool, is_undoable, found);
+            }
+        });
+        return;
+    }
+    let effect = part.annotations.impact();
+    let declared = DeclaredCall {
+        tool: part.id.clone(),
+        effect,
+        // Code makes them.
+        arguments: Vec::new(),
+        asks: part.needs_confirmation(),
+        can_roll_back: is_undoable || effect <= Impact::Reads,
+        is_rollback: false,
+    };
+    found.insert((false, part.id.clone()), declared);
+    declare_parts(part, is_undoable, found);
 }

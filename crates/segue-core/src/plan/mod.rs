@@ -4,18 +4,17 @@
 //! plans of compositions inside, so nothing that changes outside can change a run. Its hash covers
 //! the meaning and nothing else: notation, key order, comments and descriptions do not count.
 //!
-//! Not here: deciding when a step runs ([`crate::run`]), drawing ([`explain`]).
+//! Not here: deciding when a step runs ([`crate::run`]), drawing ([`crate::view::explain`]).
 
 pub mod bundle;
 mod declared_calls;
-pub mod explain;
-mod svg;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::compile;
+use crate::composition::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::composition::{
     Body, Composition, Flow, Next, ResolvedRollback, Step, StepKind, StepRollback, Strategy,
     Target, ToolCall, Transitions, Unresolved,
@@ -24,12 +23,10 @@ use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
 
-pub use declared_calls::DeclaredCall;
-pub(crate) use declared_calls::DeclaredCalls;
-pub use text::{plan_composition, plan_text};
+pub use declared_calls::{DeclaredCall, reachable_calls};
+pub use text::plan_text;
 
 /// The position of a body in its plan; the composition's own steps are body 0.
 pub type BodyIndex = u32;

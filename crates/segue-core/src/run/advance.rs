@@ -11,12 +11,11 @@ use super::scope::FrameScope;
 use super::state::RunState;
 use super::{Call, CallId, Effect, EventKind, Purpose, QuestionId, TimerId, Turn};
 use crate::budget;
-use crate::code_tools;
+use crate::composition::tool::ToolSpec;
 use crate::composition::{Step, StepKind, ToolCall, Unresolved};
 use crate::diagnostic::Code;
 use crate::expr::{EvalError, Expr, Template};
 use crate::limits::Limits;
-use crate::tool::ToolSpec;
 use crate::value::Value;
 use crate::view::RunStatus;
 
@@ -272,7 +271,7 @@ impl TurnBuilder<'_> {
     /// Has the call made that was announced, or looked for.
     pub(super) fn send(&mut self, node: NodeId, step: &Step, candidate: u16) {
         let tool = tool_spec(candidate_call(step, candidate));
-        let covers_parts = code_tools::confirmation_covers_parts(tool, self.covers_parts(node));
+        let covers_parts = tool.confirmation_covers_parts(self.covers_parts(node));
         let record = self.state.step_state(node);
         self.turn.perform.push(Effect::Call(Call {
             id: CallId { node, attempt: record.attempts },

@@ -10,11 +10,10 @@ use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::IllegalFact;
 use super::state::RunState;
 use super::{Effect, Overwrites, Question, QuestionId, QuestionKind};
-use crate::code_tools;
+use crate::composition::tool::{ConfirmPolicy, ToolSpec};
 use crate::composition::{Step, ToolCall};
 use crate::diagnostic::Code;
-use crate::plan::{DeclaredCall, Plan};
-use crate::tool::{ConfirmPolicy, ToolSpec};
+use crate::plan::{DeclaredCall, Plan, reachable_calls};
 use crate::value::Value;
 
 /// How the one question of a run stands.
@@ -205,7 +204,7 @@ impl TurnBuilder<'_> {
 pub(super) fn declared_calls(state: &RunState, node: NodeId, candidate: u16) -> Vec<DeclaredCall> {
     match state.planned(node).nested.get(&candidate) {
         Some(nested) => nested.declared_calls(),
-        None => code_tools::reachable_calls(tool_spec(candidate_call(state.step(node), candidate))),
+        None => reachable_calls(tool_spec(candidate_call(state.step(node), candidate))),
     }
 }
 

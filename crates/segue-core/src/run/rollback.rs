@@ -16,10 +16,10 @@ use super::scope::FrameScope;
 use super::state::RunState;
 use super::{Answer, Call, CallId, Effect, Overwrites, Purpose, TimerId};
 use crate::budget;
+use crate::budget::interrupt::Interrupt;
+use crate::composition::tool::Impact;
 use crate::composition::{Backoff, ResolvedRollback, StepKind, Strategy, ToolCall};
 use crate::diagnostic::Code;
-use crate::interrupt::Interrupt;
-use crate::tool::Impact;
 use crate::value::Value;
 use crate::view::RunStatus;
 

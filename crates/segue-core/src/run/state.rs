@@ -270,7 +270,8 @@ impl RunState {
                     &step,
                     record.candidate,
                 ));
-                record.was_in_doubt |= tool.annotations.impact() != crate::tool::Impact::Reads;
+                record.was_in_doubt |=
+                    tool.annotations.impact() != crate::composition::tool::Impact::Reads;
                 self.push_ready(*node);
             }
             Fact::BackedOff { node, failure, until_ms } => {

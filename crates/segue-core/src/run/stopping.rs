@@ -10,8 +10,8 @@ use super::journal::{Failure, NodeId};
 use super::state::RunState;
 use super::{CallId, Effect, TimerId};
 use crate::composition::StepKind;
+use crate::composition::tool::Impact;
 use crate::diagnostic::Code;
-use crate::tool::Impact;
 
 impl RunState {
     /// Whether the tool that a step calls only reads.

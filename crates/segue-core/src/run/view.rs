@@ -10,10 +10,10 @@ use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::NodeState;
 use super::state::RunState;
 use super::{Question, QuestionId, QuestionKind, RollbackCall};
+use crate::composition::tool::Impact;
 use crate::composition::{StepKind, ToolCall};
 use crate::id::ToolId;
 use crate::plan::DeclaredCall;
-use crate::tool::Impact;
 use crate::value::{Map, Shared, Value};
 use crate::view::{
     CoveredView, DecisionView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp,

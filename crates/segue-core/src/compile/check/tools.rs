@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use crate::access::{INLINE, SERVED};
+use crate::catalog::{Catalog, ToolLookup};
 use crate::compile::resolve::unquoted;
-use crate::compile::source::{Source, Span};
+use crate::composition::tool::{COMPOSITION, DeclaredRollback, Impact, ToolSpec};
 use crate::composition::{
     Body, Composition, Params, ResolvedRollback, Step, StepKind, StepRollback, ToolCall,
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{ExprRoot, Template};
 use crate::limits::Limits;
-use crate::tool::{COMPOSITION, Catalog, DeclaredRollback, Impact, ToolLookup, ToolSpec};
+use crate::source::{Source, Span};
 use crate::toolset::Toolset;
 use crate::value::Value;
 

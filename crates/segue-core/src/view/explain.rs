@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::tool::Impact;
+use crate::composition::tool::Impact;
 use crate::types::{Property, Type};
 use crate::value::Value;
 use crate::view::{PlanStepView, PlanView, RollbackView, TransitionCause, TransitionView};
@@ -63,7 +63,7 @@ pub fn to_text(plan: &PlanView) -> String {
         let _ = writeln!(out, "may run together: {}", group.join(", "));
     }
     if let Some(ms) = plan.estimated_duration_ms {
-        let _ = writeln!(out, "usually takes: {}", crate::view::format_duration(ms));
+        let _ = writeln!(out, "usually takes: {}", crate::duration::format_duration(ms));
     }
     let handling = &plan.error_handling;
     let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
