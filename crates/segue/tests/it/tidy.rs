@@ -21,6 +21,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "jaq-core",
     "jaq-json",
     "jaq-std",
+    "jiff",
     "jsonschema",
     "memchr",
     "minijinja",
