@@ -7,6 +7,7 @@
 //! Not here: reading text ([`crate::document`]), paths and expressions ([`crate::expr`]).
 
 mod de;
+mod mark;
 mod shared;
 
 use std::cmp::Ordering;
@@ -17,6 +18,7 @@ use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
 pub use de::from_value;
+pub(crate) use mark::SENSITIVE;
 pub use shared::{HasMeasure, Measure, Shared};
 
 /// The members of an object, in the order in which they were written.
