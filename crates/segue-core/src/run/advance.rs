@@ -313,10 +313,11 @@ impl TurnBuilder<'_> {
         }
         let step = self.state.step(node).clone();
         let tool = &tool_spec(candidate_call(&step, candidate)).id;
-        let undo = self.state.rollback_to_confirm(node, candidate);
-        let undo = undo.map(|undo| format!(", with `{}` to take it back,", tool_spec(undo).id));
-        let undo = undo.unwrap_or_default();
-        self.fail(node, denied_failure(format!("`{tool}`{undo} was not confirmed")));
+        let rollback = self.state.rollback_to_confirm(node, candidate);
+        let rollback = rollback
+            .map(|rollback| format!(", with `{}` to take it back,", tool_spec(rollback).id));
+        let rollback = rollback.unwrap_or_default();
+        self.fail(node, denied_failure(format!("`{tool}`{rollback} was not confirmed")));
     }
 
     /// Nothing new starts in this activation; what runs is asked to end.
@@ -332,9 +333,9 @@ impl TurnBuilder<'_> {
 
     /// Going back is not cancelled: what was done is taken back whatever anybody wishes.
     fn may_stop(&self, frame: u32) -> bool {
-        let goes_back =
+        let rolls_back =
             self.state.is_root(frame) && self.state.activation_of(frame).rollback.is_some();
-        self.state.frame(frame).stopped.is_none() && !goes_back
+        self.state.frame(frame).stopped.is_none() && !rolls_back
     }
 
     fn stop_node(&mut self, node: NodeId, failure: &Arc<Failure>) {

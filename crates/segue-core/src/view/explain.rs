@@ -110,9 +110,9 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
             notes.push("after failures only".to_owned());
         }
         notes.extend(step.ways.iter().filter_map(way_words));
-        let undo = rollback_label(&step.rollback);
-        if !undo.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
-            notes.push(undo);
+        let rollback = rollback_label(&step.rollback);
+        if !rollback.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
+            notes.push(rollback);
         }
         if step.confirms {
             let word = if step.confirms_sometimes { "may ask first" } else { "asks first" };
