@@ -207,6 +207,7 @@ pub(crate) fn named(key: &str) -> Option<Workload> {
         "w4" => Some(map(1_000)),
         "w5" => Some(layered()),
         "w6" => Some(large()),
+        "compile" => Some(graph::compilation()),
         _ => Way::named(key).map(|way| mcp::chain(way, 1)),
     }
 }
