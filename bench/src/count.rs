@@ -7,8 +7,10 @@ use crate::measure::{Row, print};
 use crate::{scale, workload};
 
 /// Runs before and after which instructions are counted; their difference leaves the start away.
-const FEW: u64 = 20;
-const MANY: u64 = 120;
+const RUNS: (u64, u64) = (20, 120);
+
+/// The same for compiling, which takes as long as thousands of runs and does the same each time.
+const COMPILATIONS: (u64, u64) = (1, 3);
 
 /// Does one workload again and again: for counting, and for whoever wants to profile.
 pub(crate) fn repeat(key: &str, side: &str, times: u64) -> Result<(), String> {
@@ -41,6 +43,7 @@ pub(crate) fn rows() -> Vec<Row> {
         row("W2 instructions per run", "w2", 2.2, 1),
         row("W4 instructions per item", "w4", 2.4, 1_000),
         row("W5 instructions per step", "w5", 2.2, 1_000),
+        growth_row(),
     ];
     if rows.iter().any(Option::is_none) {
         print("no valgrind here: instructions are not counted");
@@ -48,11 +51,29 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
+/// How the instructions of compile + check + plan grow with the steps.
+fn growth_row() -> Option<Row> {
+    const MOST: f64 = 12.0;
+    let small = instructions_between(COMPILATIONS, "compile", "floor")?;
+    let large = instructions_between(COMPILATIONS, "compile", "engine")?;
+    Some(Row {
+        name: "compile + check + plan instructions, 1,000 → 10,000 steps".to_owned(),
+        floor: format!("{small:.0}"),
+        engine: format!("{large:.0}"),
+        ratio: format!("{:.2}", large / small),
+        target: format!("≤ {MOST}×"),
+        met: Some(large <= MOST * small),
+    })
+}
+
 /// Instructions of one run of a workload: the difference of two counts.
 pub(crate) fn instructions(key: &str, side: &str) -> Option<f64> {
-    let few = collected(key, side, FEW)?;
-    let many = collected(key, side, MANY)?;
-    Some((many - few) as f64 / (MANY - FEW) as f64)
+    instructions_between(RUNS, key, side)
+}
+
+fn instructions_between((few, many): (u64, u64), key: &str, side: &str) -> Option<f64> {
+    let difference = collected(key, side, many)? - collected(key, side, few)?;
+    Some(difference as f64 / (many - few) as f64)
 }
 
 fn collected(key: &str, side: &str, times: u64) -> Option<u64> {

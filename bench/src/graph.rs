@@ -4,17 +4,18 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Catalog, ToolSpec};
+use segue_core::source::Source;
+use segue_core::tool::{Annotations, ToolSpec};
 
 use crate::floor::{self, From};
 use crate::measure::{Clock, Row, compare, interval, median, median_time, show};
-use crate::workload::source;
+use crate::workload::{Workload, lazily, source};
 
 /// Steps side by side in the layered graph.
 pub(crate) const WIDTH: usize = 20;
@@ -62,16 +63,38 @@ pub(crate) fn rows() -> Vec<Row> {
     vec![plan_row, growth(&catalog, &limits)]
 }
 
-/// The cost of compile + check + plan at 10,000 steps, in multiples of 1,000 steps. Both take turns,
-/// and the small one is done ten times in its turn, so that a slow moment hits both alike.
+/// Compile + check + plan of 1,000 steps as the floor, of 10,000 steps as the engine: for counting.
+pub(crate) fn compilation() -> Workload {
+    let of = |steps: usize| {
+        lazily(
+            move || (layered_source(steps), catalog(), limits()),
+            |(source, catalog, limits)| compile_and_plan(source, catalog, limits),
+        )
+    };
+    Workload {
+        name: "compile + check + plan, 1,000 → 10,000 steps".to_owned(),
+        most: 12.0,
+        steps: 1,
+        floor: of(1_000),
+        engine: of(10_000),
+    }
+}
+
+fn compile_and_plan(source: &Source, catalog: &Catalog, limits: &Limits) {
+    let composition = compile(source, catalog, limits).composition.expect("sound");
+    black_box(plan(&composition, limits).expect("sound"));
+}
+
+/// The time of compile + check + plan at 10,000 steps, in multiples of 1,000 steps. Both take turns,
+/// and the small one is done ten times in its turn, so that a slow moment hits both alike. The target
+/// is one of instructions, in the rows that are counted: memory beyond the caches takes its time.
 fn growth(catalog: &Catalog, limits: &Limits) -> Row {
     const PAIRS: usize = 9;
     let (small, large) = (layered_source(1_000), layered_source(10_000));
     let time = |source: &Source, times: u32| {
         let begun = Instant::now();
         for _ in 0..times {
-            let composition = compile(source, catalog, limits).composition.expect("sound");
-            black_box(plan(&composition, limits).expect("sound"));
+            compile_and_plan(source, catalog, limits);
         }
         begun.elapsed() / times
     };
@@ -85,7 +108,7 @@ fn growth(catalog: &Catalog, limits: &Limits) -> Row {
         floor: show(median_time(pairs.iter().map(|(small, _)| *small))),
         engine: show(median_time(pairs.iter().map(|(_, large)| *large))),
         ratio: format!("{:.1} ({low:.1}–{high:.1})", median(&ratios)),
-        target: "≤ 12×".to_owned(),
-        met: Some(median(&ratios) <= 12.0),
+        target: "—".to_owned(),
+        met: None,
     }
 }

@@ -19,8 +19,8 @@ use rmcp::model::{
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use segue_core::compile::source::Source;
 use segue_core::plan::Plan;
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_runtime::engine::Engine;
 use segue_runtime::tools::mcp::{

@@ -12,10 +12,10 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunView;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
+use segue_core::source::Source;
 use segue_core::value::{Shared, Value};
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
@@ -207,6 +207,7 @@ pub(crate) fn named(key: &str) -> Option<Workload> {
         "w4" => Some(map(1_000)),
         "w5" => Some(layered()),
         "w6" => Some(large()),
+        "compile" => Some(graph::compilation()),
         _ => Way::named(key).map(|way| mcp::chain(way, 1)),
     }
 }

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use segue_core::compile::source::Source;
-use segue_core::compile::{compile, convert, read_header, read_template, read_tests};
-use segue_core::plan::{explain, plan};
+use segue_core::source::Source;
+use segue_core::compile::{compile, convert, read_header, read_template};
+use segue_core::testing::read_tests;
+use segue_core::view::explain;
+use segue_core::plan::plan;
 use segue_core::run::{admit, dry_run};
 use segue_core::value::Value;
 use segue_core::view::PlanView;

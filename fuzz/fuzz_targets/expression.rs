@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use libfuzzer_sys::fuzz_target;
-use segue_core::compile::document::read_json_value;
+use segue_core::document::read_json_value;
 use segue_core::expr::{Root, Scope, Template};
 use segue_core::value::Value;
 use segue_fuzz::{LIMITS, halves};

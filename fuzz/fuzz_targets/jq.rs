@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use segue_core::compile::document::read_json_value;
+use segue_core::document::read_json_value;
 use segue_core::expr::Jq;
 use segue_fuzz::{LIMITS, halves};
 

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
-use segue_core::compile::document::{Budget, Node, read};
-use segue_core::compile::source::Source;
+use segue_core::document::{Budget, Node, read};
+use segue_core::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -16,7 +16,8 @@ use segue_core::run::{
     Answer, CallId, Effect, Event, EventKind, Failure, Options, Run, Started, TimerId,
 };
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Catalog, ToolSpec};
+use segue_core::tool::{Annotations, ToolSpec};
+use segue_core::catalog::Catalog;
 use segue_core::value::Value;
 use segue_core::view::RunView;
 

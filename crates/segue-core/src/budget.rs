@@ -7,12 +7,14 @@
 //!
 //! The budget belongs to the thread, because values have no other way to know whose they are.
 
+pub mod interrupt;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::interrupt::Interrupt;
+use interrupt::Interrupt;
 
 /// Operations between two looks at the driver's flag.
 const CHECK_INTERVAL: u64 = 1 << 10;

@@ -7,84 +7,14 @@
 //! Not here: the code, and how a part is called (the runtime's).
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use crate::catalog::{Catalog, ToolLookup};
+use crate::composition::tool::{Annotations, CodeTool, Impact, ToolSpec};
 use crate::diagnostic::Code;
 use crate::id::ToolId;
-use crate::plan::{DeclaredCall, DeclaredCalls};
 use crate::run::Failure;
-use crate::tool::{Annotations, Catalog, Impact, ToolLookup, ToolSpec};
 use crate::value::Value;
-
-/// What a tool of code is composed of.
-#[derive(Clone, Debug, Default)]
-pub struct CodeTool {
-    /// Its parts, by the names that it declares.
-    pub declared_parts: Vec<Arc<str>>,
-    /// Whether one yes covers the tool and all its parts.
-    pub atomic: bool,
-    /// The parts, once they were looked up. Nothing else can be called.
-    pub parts: BTreeMap<ToolId, Arc<ToolSpec>>,
-    /// Whether the code itself may destroy something, beside what its parts do.
-    pub is_destructive: bool,
-}
-
-/// Says of arguments whether a call with them asks a person first.
-#[derive(Clone, Default)]
-pub struct ConfirmWhen(Arc<OnceLock<ConfirmRule>>);
-
-type ConfirmFn = dyn Fn(&Value, &[Arc<str>]) -> bool + Send + Sync;
-
-#[derive(Clone)]
-struct ConfirmRule {
-    asks: Arc<ConfirmFn>,
-    /// Whether a call asks by this alone, whatever the effect of the tool is.
-    is_exact: bool,
-}
-
-impl ConfirmWhen {
-    /// Asks when this is true, and by the effect of the tool.
-    pub fn new(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> ConfirmWhen {
-        let rule = ConfirmRule { asks: Arc::new(move |args, _| asks(args)), is_exact: false };
-        ConfirmWhen(Arc::new(OnceLock::from(rule)))
-    }
-
-    /// Asks exactly when this is true of arguments, and of what the composition that is run may overwrite
-    /// without asking: the tool may destroy something, and knows with which arguments it does.
-    pub fn exact(
-        asks: impl Fn(&Value, &[Arc<str>]) -> bool + Send + Sync + 'static,
-    ) -> ConfirmWhen {
-        let rule = ConfirmRule { asks: Arc::new(asks), is_exact: true };
-        ConfirmWhen(Arc::new(OnceLock::from(rule)))
-    }
-
-    /// Whether calls ask by this alone, whatever the effect of the tool is.
-    pub fn is_exact(&self) -> bool {
-        self.0.get().is_some_and(|rule| rule.is_exact)
-    }
-
-    /// Whether a call with these arguments asks. Code that panics has not said that it does not, and
-    /// code that is missing, because a plan was read from a store, has not either.
-    pub fn must_confirm(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
-        let Some(rule) = self.0.get() else { return true };
-        std::panic::catch_unwind(AssertUnwindSafe(|| (rule.asks)(args, overwrites))).unwrap_or(true)
-    }
-
-    /// Goes by the code of the same tool as it is here, where its own is missing.
-    pub fn bind(&self, here: &ConfirmWhen) {
-        if let Some(rule) = here.0.get() {
-            let _ = self.0.set(rule.clone());
-        }
-    }
-}
-
-impl fmt::Debug for ConfirmWhen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AsksWhen(…)")
-    }
-}
 
 /// Where a call of a part comes from.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +23,7 @@ pub struct PartCaller<'a> {
     pub tool: &'a ToolSpec,
     /// The tools that there are, and what they are held to.
     pub catalog: &'a Catalog,
-    /// Whether a yes covers the parts: see [`covers`].
+    /// Whether a yes covers the parts: see [`ToolSpec::confirmation_covers_parts`].
     pub covered: bool,
     /// Whether something is taken back: that is done whatever else is allowed.
     pub is_rollback: bool,
@@ -163,12 +93,6 @@ pub enum PartOutcome {
     Unknown,
 }
 
-/// Whether the yes to a call covers the calls of its parts: when everything is allowed anyway, and
-/// when the tool is atomic. An atomic tool that was called was allowed, or none of its parts asks.
-pub fn confirmation_covers_parts(tool: &ToolSpec, all_allowed: bool) -> bool {
-    all_allowed || tool.code_tool.as_ref().is_some_and(|composed| composed.atomic)
-}
-
 /// The tool with its parts looked up, and with the effect that follows from them where it says
 /// nothing itself.
 pub fn resolve_parts(tool: &ToolSpec, catalog: &Catalog) -> Result<ToolSpec, Failure> {
@@ -232,42 +156,21 @@ fn annotations(own: Annotations, composed: &CodeTool) -> Annotations {
     }
 }
 
-impl CodeTool {
-    /// Parts that were declared and not looked up yet.
-    pub fn new(of: impl IntoIterator<Item = impl Into<Arc<str>>>, atomic: bool) -> CodeTool {
-        let declared_parts = of.into_iter().map(Into::into).collect();
-        CodeTool { declared_parts, atomic, ..CodeTool::default() }
-    }
-
-    /// Whether a call asks because of what the tool does: by itself, or, when one yes covers all,
-    /// through a part. The parts of a tool that is not atomic ask for themselves.
-    pub fn must_confirm(&self) -> bool {
-        self.is_destructive
-            || (self.atomic && self.parts.values().any(|part| part.may_ask_person()))
-    }
-}
-
 /// Whether code may call a part with these arguments, and what has to come first.
 pub fn authorize_part_call(
     caller: PartCaller<'_>,
     name: &str,
     args: &Value,
 ) -> Result<PartCall, Failure> {
-    let PartCaller {
-        tool,
-        catalog,
-        covered,
-        is_rollback: takes_back,
-        calls_made: made,
-        calls_max: max,
-    } = caller;
+    let PartCaller { tool, catalog, covered, is_rollback, calls_made: made, calls_max: max } =
+        caller;
     let part = find(name, catalog)?;
     let is_part = |composed: &CodeTool| composed.parts.contains_key(&part.id);
     if !tool.code_tool.as_ref().is_some_and(is_part) {
         let message = format!("`{}` does not declare that it calls `{}`", tool.id, part.id);
         return Err(Failure::permanent(Code::ToolNotAllowed, message));
     }
-    let held_to = catalog.toolset().filter(|toolset| !takes_back && !toolset.allows_inner_tools());
+    let held_to = catalog.toolset().filter(|toolset| !is_rollback && !toolset.allows_inner_tools());
     if let Some((code, message)) = held_to.and_then(|toolset| toolset.access_error(&part.id)) {
         return Err(Failure::permanent(code, message));
     }
@@ -318,45 +221,4 @@ pub fn check_output(part: &ToolSpec, value: &Value) -> Result<(), Failure> {
             Err(Failure::permanent(Code::OutputSchema, message))
         }
     }
-}
-
-/// Every tool that a call may reach through its parts, by id: what a person is told before a yes.
-pub fn reachable_calls(tool: &ToolSpec) -> Vec<DeclaredCall> {
-    let mut found = DeclaredCalls::new();
-    declare_parts(tool, tool.can_roll_back(), &mut found);
-    found.into_values().collect()
-}
-
-/// Adds what a call may reach through parts. Compositions are seen through.
-pub(crate) fn declare_parts(tool: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
-    let Some(composed) = &tool.code_tool else { return };
-    for part in composed.parts.values() {
-        declare(part, is_undoable, found);
-    }
-}
-
-fn declare(part: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
-    if found.contains_key(&(false, part.id.clone())) {
-        return;
-    }
-    if let Some(composition) = &part.composition {
-        composition.body.walk_calls(&mut |call| {
-            if let Some(tool) = &call.tool {
-                declare(tool, is_undoable, found);
-            }
-        });
-        return;
-    }
-    let effect = part.annotations.impact();
-    let declared = DeclaredCall {
-        tool: part.id.clone(),
-        effect,
-        // Code makes them.
-        arguments: Vec::new(),
-        asks: part.needs_confirmation(),
-        can_roll_back: is_undoable || effect <= Impact::Reads,
-        is_rollback: false,
-    };
-    found.insert((false, part.id.clone()), declared);
-    declare_parts(part, is_undoable, found);
 }

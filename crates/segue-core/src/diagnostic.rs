@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::compile::source::{Source, Span};
+use crate::source::{Source, Span};
 
 macro_rules! codes {
     ($($variant:ident $name:literal $summary:literal,)*) => {

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compile::source::Span;
+use crate::composition::tool::{Impact, ToolSpec};
 use crate::composition::{Body, Composition, Step, StepKind, Strategy};
 use crate::expr::Template;
 use crate::id::without_iterations;
 use crate::limits::Limits;
 use crate::plan::{Plan, PlanStep};
-use crate::tool::{Impact, ToolSpec};
+use crate::source::Span;
 use crate::value::Value;
 use crate::view::{EffectView, RunStatus, RunView, StepStatus, StepView};
 

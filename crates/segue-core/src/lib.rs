@@ -10,12 +10,14 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use segue_core::compile::{compile, source::Source};
+//! use segue_core::catalog::Catalog;
+//! use segue_core::compile::compile;
 //! use segue_core::id::ToolId;
 //! use segue_core::limits::Limits;
 //! use segue_core::plan::plan;
 //! use segue_core::schema::Schema;
-//! use segue_core::tool::{Catalog, ToolSpec};
+//! use segue_core::source::Source;
+//! use segue_core::tool::ToolSpec;
 //!
 //! let search = ToolSpec::new(ToolId::new("web", "search"), "Searches", Schema::any_object());
 //! let catalog = Catalog::new([Arc::new(search)]);
@@ -28,17 +30,19 @@
 
 pub mod access;
 mod budget;
+pub mod catalog;
 pub mod code_tools;
 pub mod compile;
 pub mod composition;
 pub mod diagnostic;
+pub mod document;
 pub mod dry_run;
+pub mod duration;
 pub mod expose;
 pub mod expr;
 pub mod generate;
 pub mod id;
 pub mod inferred_schema;
-pub mod interrupt;
 pub mod limits;
 pub mod pattern;
 pub mod plan;
@@ -47,13 +51,16 @@ pub mod result;
 pub mod run;
 pub mod schema;
 pub mod secret;
+pub mod source;
 pub mod template;
 pub mod testing;
-pub mod tool;
 pub mod toolset;
 pub mod types;
 pub mod value;
 pub mod view;
+
+pub use budget::interrupt;
+pub use composition::tool;
 
 /// The version of the language of compositions that this Segue reads: what `min_version` of a
 /// template is held against. It grows with what can be written, not with each release.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::plan::Plan;
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// The namespace under which runs of templates are counted, by their ids, beside the calls of tools. No
 /// source of tools can have this name.
@@ -54,97 +53,7 @@ pub enum TemplateOrigin {
     Store,
 }
 
-/// A template as it crosses a surface.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TemplateView {
-    /// Its id.
-    pub id: Arc<str>,
-    /// How people call it.
-    pub name: Arc<str>,
-    /// What it is good for.
-    pub description: Arc<str>,
-    /// The composition; left out of lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub composition: Option<Value>,
-    /// What is known of it.
-    pub metadata: TemplateMetadata,
-    /// What it needs.
-    pub validation: TemplateValidation,
-    /// Where it comes from.
-    pub origin: TemplateOrigin,
-}
-
-/// What is known of a template.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TemplateMetadata {
-    /// What kind of work it does.
-    pub category: Arc<str>,
-    /// Words to find it by.
-    pub tags: Vec<Arc<str>>,
-    /// How long it takes: as measured, else as its author says.
-    pub estimated_duration_ms: Option<u64>,
-    /// The share of its runs that succeeded; unknown before the first one.
-    pub success_rate: Option<f64>,
-    /// How many runs of it are over.
-    pub usage_count: u64,
-    /// What else its author says.
-    #[serde(flatten)]
-    pub more: Map,
-}
-
-/// What a template needs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct TemplateValidation {
-    /// Tools that have to be there.
-    pub required_tools: Vec<Arc<str>>,
-    /// The version of the language that it needs at least.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_version: Option<Arc<str>>,
-}
-
 impl CompositionTemplate {
-    /// The template for others, with what its runs have shown. Which tools it requires is read off
-    /// its plan where its author does not say.
-    pub fn view(
-        &self,
-        origin: TemplateOrigin,
-        usage: UsageStats,
-        plan: Option<&Plan>,
-    ) -> TemplateView {
-        let members = self.metadata.as_object();
-        let mut more = members.map(|members| (**members).clone()).unwrap_or_default();
-        let mut take = |name: &str| more.shift_remove(name);
-        let category = take("category").and_then(|value| value.as_str().map(Arc::from));
-        let tags = take("tags").unwrap_or_default();
-        let estimated = take("estimated_duration_ms").and_then(|value| value.as_u64());
-        // Counted, not claimed.
-        let _ = (take("success_rate"), take("usage_count"));
-        let succeeded = usage.runs.saturating_sub(usage.failures);
-        let declared = || {
-            let calls = plan.map(Plan::declared_calls).unwrap_or_default();
-            calls.into_iter().map(|call| Arc::from(call.tool.as_str())).collect()
-        };
-        TemplateView {
-            id: self.id.clone(),
-            name: self.name.clone(),
-            description: self.description.clone(),
-            composition: Some(self.composition.clone()),
-            metadata: TemplateMetadata {
-                category: category.unwrap_or_else(|| "other".into()),
-                tags: texts(&tags).map(Arc::from).collect(),
-                estimated_duration_ms: usage.p50_ms.or(estimated),
-                success_rate: (usage.runs > 0).then(|| succeeded as f64 / usage.runs as f64),
-                usage_count: usage.runs,
-                more,
-            },
-            validation: TemplateValidation {
-                required_tools: self.required_tools.clone().unwrap_or_else(declared),
-                min_version: self.min_version.clone(),
-            },
-            origin,
-        }
-    }
-
     /// How well it answers to words: how many of them stand in its name, its tags and its
     /// description, where a name counts more; nothing when one of them is nowhere.
     pub fn search_score(&self, words: &[String]) -> Option<u32> {
@@ -164,7 +73,7 @@ impl CompositionTemplate {
     }
 }
 
-fn texts(list: &Value) -> impl Iterator<Item = &str> {
+pub(crate) fn texts(list: &Value) -> impl Iterator<Item = &str> {
     let items = list.as_array().map_or(&[][..], |items| items);
     items.iter().filter_map(Value::as_str)
 }

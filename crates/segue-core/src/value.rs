@@ -4,9 +4,10 @@
 //! 10 MB tool output read by ten steps exists once. Numbers survive exactly: what a 64-bit integer
 //! or a float cannot hold is kept as it was written, never rounded.
 //!
-//! Not here: reading text ([`crate::compile::document`]), paths and expressions ([`crate::expr`]).
+//! Not here: reading text ([`crate::document`]), paths and expressions ([`crate::expr`]).
 
 mod de;
+mod mark;
 mod shared;
 
 use std::cmp::Ordering;
@@ -17,6 +18,7 @@ use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
 pub use de::from_value;
+pub(crate) use mark::SENSITIVE;
 pub use shared::{HasMeasure, Measure, Shared};
 
 /// The members of an object, in the order in which they were written.

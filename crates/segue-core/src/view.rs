@@ -1,5 +1,8 @@
 //! What crosses a surface: the only published JSON shapes.
 
+pub mod explain;
+mod svg;
+mod template;
 mod time;
 mod wait;
 
@@ -9,14 +12,15 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::composition::tool::{Impact, ToolSpec};
 use crate::composition::{
     Body, Dialect, Flow, ResolvedRollback, Step, StepKind, Target, Transitions,
 };
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
-use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Shared, Value};
 
+pub use template::{TemplateMetadata, TemplateValidation, TemplateView};
 pub use time::{Timestamp, parse_rfc3339, rfc3339};
 pub use wait::{CoveredView, WaitView};
 
@@ -472,15 +476,6 @@ pub enum RollbackView {
     },
     /// By undoing the steps inside.
     Inside,
-}
-
-/// `1.2 s`, `340 ms`: a duration for people.
-pub fn format_duration(millis: u64) -> String {
-    match millis {
-        0..1_000 => format!("{millis} ms"),
-        1_000..60_000 => format!("{:.1} s", millis as f64 / 1_000.0),
-        _ => format!("{} m {} s", millis / 60_000, millis / 1_000 % 60),
-    }
 }
 
 impl PlanView {

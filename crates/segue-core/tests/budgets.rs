@@ -12,11 +12,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::{Answer, Effect, Event, EventKind, Fact, Failure, Run, admit};
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use support::catalog;

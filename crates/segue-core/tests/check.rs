@@ -15,11 +15,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, DiagnosticView};
 use segue_core::limits::Limits;
-use segue_core::tool::Catalog;
+use segue_core::source::Source;
 use support::{cases, catalog, composition_of};
 
 fn findings(case: &Path, catalog: &Catalog) -> Vec<DiagnosticView> {

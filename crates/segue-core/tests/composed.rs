@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use segue_core::code_tools::{self, CodeTool, ConfirmWhen, PartCaller, PartEffect, PartOutcome};
+use segue_core::catalog::Catalog;
+use segue_core::code_tools::{self, PartCaller, PartEffect, PartOutcome};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
+use segue_core::plan;
 use segue_core::run::Failure;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Catalog, ConfirmPolicy, Impact, ToolSpec};
+use segue_core::tool::{Annotations, ConfirmPolicy, Impact, ToolSpec};
+use segue_core::tool::{CodeTool, ConfirmWhen};
 use segue_core::toolset::{Policy, Toolset};
 use segue_core::value::Value;
 
@@ -60,8 +63,8 @@ fn an_atomic_tool_asks_for_its_parts() {
         let whole = resolved(&composed(of, atomic));
         assert_eq!(whole.must_confirm(&args()), asks, "{of:?} {atomic}");
         assert_eq!(whole.may_ask_person(), of.contains(&"delete"), "{of:?} {atomic}");
-        assert_eq!(code_tools::confirmation_covers_parts(&whole, false), atomic);
-        assert!(code_tools::confirmation_covers_parts(&whole, true));
+        assert_eq!(whole.confirmation_covers_parts(false), atomic);
+        assert!(whole.confirmation_covers_parts(true));
     }
     // Who vouches for it has vouched for the parts, too, when it is atomic.
     let vouched = ToolSpec { confirm: ConfirmPolicy::Never, ..composed(&["delete"], true) };
@@ -167,7 +170,7 @@ fn everything_that_may_be_reached_is_declared() {
     catalog.insert(Arc::new(code_tools::resolve_parts(&inner, &catalog).unwrap()));
     let outer = code_tools::resolve_parts(&composed(&["read", "inner"], true), &catalog).unwrap();
     assert!(outer.must_confirm(&args()), "through the inner one");
-    let declared = code_tools::reachable_calls(&outer);
+    let declared = plan::reachable_calls(&outer);
     let named: Vec<(&str, Impact)> = declared.iter().map(|d| (d.tool.as_str(), d.effect)).collect();
     let expected =
         [("t:delete", Impact::Destroys), ("t:inner", Impact::Destroys), ("t:read", Impact::Reads)];

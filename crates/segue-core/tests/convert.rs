@@ -7,12 +7,12 @@
 
 mod support;
 
-use segue_core::compile::source::Source;
 use segue_core::compile::{compile, convert};
 use segue_core::composition::{Composition, Dialect};
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
+use segue_core::source::Source;
 use std::sync::Arc;
 use support::{cases, catalog, composition_of, with_compositions};
 

@@ -5,10 +5,10 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use segue_core::compile::document::{Node, ReadLimits, read, read_json_value};
-use segue_core::compile::source::{Position, Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::document::{Node, ReadLimits, read, read_json_value};
 use segue_core::limits::Limits;
+use segue_core::source::{Position, Source, Span};
 use segue_core::value::{Number, Value};
 
 type Read = Result<Node, Vec<Diagnostic>>;

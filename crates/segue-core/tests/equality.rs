@@ -9,11 +9,11 @@ mod support;
 
 use std::sync::Arc;
 
-use segue_core::compile::source::Source;
 use segue_core::compile::{compile, convert};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::Fact;
+use segue_core::source::Source;
 use segue_core::view::PlanView;
 use support::catalog;
 use support::world::{World, simulate};

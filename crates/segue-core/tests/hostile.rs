@@ -9,10 +9,11 @@
 
 mod support;
 
-use segue_core::compile::source::Source;
-use segue_core::compile::{compile, convert, read_header, read_template, read_tests};
+use segue_core::compile::{compile, convert, read_header, read_template};
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::limits::Limits;
+use segue_core::source::Source;
+use segue_core::testing::read_tests;
 use support::{cases, catalog, composition_of};
 
 /// What stands for a class of signs: of two, three and four bytes, spaces that are none, marks that

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use segue_core::compile::compile;
-use segue_core::compile::document::read_trusted_json;
-use segue_core::compile::source::Source;
 use segue_core::composition::Strategy as OnFailure;
 use segue_core::diagnostic::Code;
+use segue_core::document::read_trusted_json;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::run::{Entry, Fact, Failure, LoopItem, NodeId, Options, Started};
+use segue_core::source::Source;
 use segue_core::value::{Map, Number, Shared, Value};
 use segue_core::view::RunStatus;
 

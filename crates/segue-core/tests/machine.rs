@@ -12,12 +12,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::plan;
 use segue_core::run::{Effect, Event, EventKind, Fact, Run};
-use segue_core::tool::Catalog;
+use segue_core::source::Source;
 use segue_core::view::RunStatus;
 use support::world::{Outcome, World, simulate};
 use support::{cases, catalog, composition_of, with_compositions};

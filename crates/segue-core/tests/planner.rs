@@ -10,11 +10,11 @@ mod support;
 use std::sync::Arc;
 
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::Fact;
+use segue_core::source::Source;
 use support::catalog;
 use support::world::{World, simulate};
 

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use segue_core::compile::document::{Node, ReadLimits, read};
-use segue_core::compile::source::Source;
+use segue_core::document::{Node, ReadLimits, read};
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 
 /// Promises that one run of the machine can break, and that are checked by the simulator.
 const PROMISES: &[&str] = &[

@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
-use segue_core::compile::read_tests;
-use segue_core::compile::source::Source;
+use segue_core::catalog::Catalog;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::plan_text;
 use segue_core::schema::Schema;
+use segue_core::source::Source;
+use segue_core::testing::read_tests;
 use segue_core::testing::{TestRun, TestRunResult, catalog_for, check, compare};
-use segue_core::tool::{Annotations, Catalog, ToolSpec};
+use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 

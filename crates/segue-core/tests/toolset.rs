@@ -4,14 +4,15 @@
 
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
-use segue_core::tool::{Catalog, ToolSpec};
+use segue_core::source::Source;
+use segue_core::tool::ToolSpec;
 use segue_core::toolset::{
     Filter, Policy, Predicate, ToolAccess, ToolPattern, Toolset, ToolsetBuilder,
 };

@@ -6,8 +6,8 @@ mod support;
 
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::planner::{
@@ -15,7 +15,7 @@ use segue_core::planner::{
     PlanningFailure, Prompt, Proposal, Role, StopReason, Usage, copy_for_query,
 };
 use segue_core::run::Failure;
-use segue_core::tool::Catalog;
+use segue_core::source::Source;
 use segue_core::toolset::{Filter, Toolset};
 use serde_json::{Value as Json, json};
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p segue-runtime --example engine`
 
-use segue_core::compile::source::Source;
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::builtin::{self, BuiltinConfig};

@@ -8,10 +8,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{

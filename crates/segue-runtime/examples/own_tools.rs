@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::compile::source::Source;
 use segue_core::run::{Question, QuestionKind};
+use segue_core::source::Source;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
 use segue_core::view::RunView;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::plan::Plan;
 use segue_core::result;
+use segue_core::source::Source;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunView};
 

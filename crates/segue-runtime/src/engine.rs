@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use segue_core::access::Caller;
-use segue_core::compile::source::Source;
+use segue_core::catalog::{Catalog, ToolLookup};
 use segue_core::compile::{self, Compiled};
 use segue_core::composition::{Composition, Dialect, Strategy};
 use segue_core::diagnostic::{Diagnostic, Severity};
@@ -31,7 +31,8 @@ use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
 use segue_core::run::{self, Options, ReusedStep, Run, Started, TraceContext};
-use segue_core::tool::{COMPOSITION, Catalog, ObservedStats, ToolLookup, ToolSpec};
+use segue_core::source::Source;
+use segue_core::tool::{COMPOSITION, ObservedStats, ToolSpec};
 use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::compile::dialect::parse_duration;
 use segue_core::composition::{ResolvedRollback, Step, StepKind, ToolCall};
 use segue_core::diagnostic::{Code, nearest_name};
+use segue_core::duration::parse_duration;
 use segue_core::id::{refers_to_step, without_iterations};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, PlanStep};

@@ -7,7 +7,7 @@
 //! [`wrap::Wrapper`] puts retries around a tool, and [`chains::Chains`] runs steps that are made on the way.
 //!
 //! ```
-//! use segue_core::compile::source::Source;
+//! use segue_core::source::Source;
 //! use segue_core::value::Value;
 //! use segue_runtime::engine::{Engine, RunRequest};
 //!

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use segue_core::compile::read_template;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
-use segue_core::template::{self, CompositionTemplate, TemplateOrigin, TemplateView, UsageStats};
+use segue_core::source::Source;
+use segue_core::template::{self, CompositionTemplate, TemplateOrigin, UsageStats};
+use segue_core::view::TemplateView;
 
 use crate::driver::now_ms;
 use crate::engine::Engine;
@@ -230,7 +231,7 @@ impl Library {
             Err(error) => return Err(error.into()),
         }
         let practice = self.usage().await?.of(&template);
-        Ok(template.view(TemplateOrigin::Store, practice, Some(&plan)))
+        Ok(TemplateView::new(&template, TemplateOrigin::Store, practice, Some(&plan)))
     }
 
     /// Takes a template out of the store.
@@ -270,7 +271,8 @@ impl StoredTemplate {
     fn view(&self, engine: &Engine, practice: &UsageByTool) -> TemplateView {
         let is_said = self.template.required_tools.is_some();
         let plan = if is_said { None } else { engine.plan(&self.source).0 };
-        self.template.view(self.origin, practice.of(&self.template), plan.as_deref())
+        let practice = practice.of(&self.template);
+        TemplateView::new(&self.template, self.origin, practice, plan.as_deref())
     }
 }
 

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::compile::source::Source;
+use segue_core::catalog::{Catalog, ToolLookup};
 use segue_core::diagnostic::Code;
 use segue_core::run::Failure;
-use segue_core::tool::{Catalog, ToolLookup};
+use segue_core::source::Source;
 use segue_core::value::{Map, Value};
 
 /// A tool around another one.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
-use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Diagnostic, Severity};
+use segue_core::source::{Source, Span};
 
 /// How to write to a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
+use segue_core::duration::format_duration;
 use segue_core::run::{Entry, Fact, NodeId, Run};
-use segue_core::view::{StepStatus, format_duration};
+use segue_core::view::StepStatus;
 use segue_runtime::driver::now_ms;
 use segue_runtime::tools::Progress;
 use serde::Serialize;

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use super::dialect::{self, ReadDocument};
-use super::document::{self, ReadLimits, write};
-use super::source::{Notation, Source, Span};
 use super::{check, contained, resolve};
 use crate::composition::Dialect;
 use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::document::{self, ReadLimits, write};
 use crate::limits::Limits;
+use crate::source::{Notation, Source, Span};
 use crate::value::Value;
 
 /// What came out of a conversion.

@@ -7,25 +7,22 @@
 mod check;
 mod convert;
 pub mod dialect;
-pub mod document;
 mod resolve;
-pub mod source;
 mod typing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::budget::panic_message;
+use crate::catalog::Catalog;
 use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::document::{self, ReadLimits};
 use crate::limits::Limits;
+use crate::source::{Source, Span};
 use crate::template::CompositionTemplate;
-use crate::testing::TestFile;
-use crate::tool::Catalog;
 use crate::types::Type;
 use dialect::ReadDocument;
-use document::ReadLimits;
-use source::{Source, Span};
 
 pub use convert::{ConvertedText, convert};
 pub(crate) use typing::Typing;
@@ -54,7 +51,7 @@ pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled 
 
 /// Does what a text asks for. A fault of ours becomes a finding about that text, and nothing else: one
 /// document must not end a process that has others. Everything public that takes a text goes through here.
-fn contained<T>(read: impl FnOnce() -> T) -> Result<T, Diagnostic> {
+pub(crate) fn contained<T>(read: impl FnOnce() -> T) -> Result<T, Diagnostic> {
     // Nothing that a panic could leave half done outlives the call: a text is read into new values.
     catch_unwind(AssertUnwindSafe(read)).map_err(|panic| {
         let message = format!("Segue itself failed on this text: {}", panic_message(&*panic));
@@ -118,18 +115,6 @@ fn template_of(source: &Source, limits: &Limits) -> Result<CompositionTemplate, 
         return Err(findings);
     }
     Ok(template)
-}
-
-/// Reads a file with tests, and everything that is wrong with it by itself.
-pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Diagnostic>) {
-    let read = || match document::read(source, ReadLimits::for_documents(limits)) {
-        Ok(root) => {
-            let (file, findings) = dialect::read_tests(source, &root, limits);
-            (Some(file).filter(|_| findings.is_empty()), findings)
-        }
-        Err(findings) => (None, findings),
-    };
-    contained(read).unwrap_or_else(|fault| (None, vec![fault]))
 }
 
 /// What is known of a composition's result.

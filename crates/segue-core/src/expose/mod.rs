@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::composition::tool::{Annotations, ToolSpec};
 use crate::diagnostic::{Code, nearest_name};
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Violation;
-use crate::tool::{Annotations, ToolSpec};
 use crate::toolset::Toolset;
 use crate::value::{Map, Value};
 use convert::Converter;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::ExportFormat;
 use super::profile::MemberNames;
+use crate::composition::tool::hex_digest;
 use crate::id::ToolId;
-use crate::tool::hex_digest;
 
 /// Hexadecimal digits of the hash that tells shortened names apart.
 const HASH_CHARS: usize = 8;

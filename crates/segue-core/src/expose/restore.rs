@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compile::document::read_json_value;
+use crate::document::read_json_value;
 use crate::limits::Limits;
 use crate::schema::Schema;
 use crate::value::{Map, Value};

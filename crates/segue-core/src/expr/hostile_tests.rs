@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::tests::parse;
 use super::*;
 use crate::budget;
-use crate::interrupt::Interrupt;
+use crate::budget::interrupt::Interrupt;
 use crate::value::Number;
 
 /// The names of a test, and a flag that is raised when `stop` is looked up.

@@ -26,9 +26,9 @@ pub use jq::{Jq, JqError};
 pub use parse::ParseError;
 
 use crate::budget;
-use crate::compile::source::{Source, Span};
 use crate::diagnostic::Code;
 use crate::limits::Limits;
+use crate::source::{Source, Span};
 use crate::value::{Map, Value};
 
 /// The position of a step in its composition, counted in the order of the text, bodies included.

@@ -9,8 +9,8 @@ use minijinja::value::ValueKind;
 
 use super::ast::{Arg, Arithmetic, Ast, AstKind, Comparison, ExprSpan, Logic};
 use super::{Expr, ExprRoot, Template, TemplatePiece};
-use crate::compile::source::Span;
 use crate::limits::Limits;
+use crate::source::Span;
 use crate::value::{Number, Value};
 
 /// Why a text is not a template.

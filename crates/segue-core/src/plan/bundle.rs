@@ -12,18 +12,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, plan};
-use crate::code_tools::{CodeTool, ConfirmWhen};
+use crate::catalog::{Catalog, ToolLookup};
 use crate::compile::compile;
-use crate::compile::document::read_trusted_json;
-use crate::compile::source::Source;
+use crate::composition::tool::{Annotations, Backend, ConfirmPolicy, DeclaredRollback, ToolSpec};
+use crate::composition::tool::{CodeTool, ConfirmWhen};
 use crate::composition::{Composition, ResolvedRollback, Step, ToolCall};
 use crate::diagnostic::Severity;
+use crate::document::read_trusted_json;
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::tool::{
-    Annotations, Backend, Catalog, ConfirmPolicy, DeclaredRollback, ToolLookup, ToolSpec,
-};
+use crate::source::Source;
 use crate::value::{Value, from_value};
 
 /// The number of the form in which bundles are written.
@@ -217,7 +216,7 @@ fn resolved_rollbacks(step: &Step) -> impl Iterator<Item = &ResolvedRollback> {
 }
 
 fn rollback_calls(step: &Step) -> impl Iterator<Item = &ToolCall> {
-    resolved_rollbacks(step).filter_map(|undo| match undo {
+    resolved_rollbacks(step).filter_map(|rollback| match rollback {
         ResolvedRollback::Call(call) => Some(call),
         _ => None,
     })
@@ -231,11 +230,12 @@ fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) ->
     };
     let mut meant = None;
     composition.body.walk(&mut |step| {
-        let is_meant = |undo: &&ToolCall| {
-            undo.name == *name || undo.tool.as_ref().is_some_and(|tool| tool.id.shared() == name)
+        let is_meant = |rollback: &&ToolCall| {
+            rollback.name == *name
+                || rollback.tool.as_ref().is_some_and(|tool| tool.id.shared() == name)
         };
-        let undo = rollback_calls(step).find(is_meant);
-        meant = meant.take().or_else(|| undo.and_then(|undo| undo.tool.clone()));
+        let rollback = rollback_calls(step).find(is_meant);
+        meant = meant.take().or_else(|| rollback.and_then(|rollback| rollback.tool.clone()));
     });
     match (meant, catalog.find(name)) {
         (Some(meant), _) => DeclaredRollback::Call {

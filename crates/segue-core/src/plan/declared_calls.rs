@@ -5,10 +5,9 @@ use std::collections::btree_map::Entry;
 use std::iter::once;
 
 use super::{Plan, PlanStep};
-use crate::code_tools;
+use crate::composition::tool::{DeclaredRollback, Impact, ToolSpec};
 use crate::composition::{ResolvedRollback, StepKind, StepRollback, Strategy, ToolCall};
 use crate::id::ToolId;
-use crate::tool::{DeclaredRollback, Impact, ToolSpec};
 use crate::value::Value;
 
 /// A tool that a run may call, in compositions inside too.
@@ -29,7 +28,7 @@ pub struct DeclaredCall {
 }
 
 /// What was found, in the order in which it is listed.
-pub(crate) type DeclaredCalls = BTreeMap<(bool, ToolId), DeclaredCall>;
+type DeclaredCalls = BTreeMap<(bool, ToolId), DeclaredCall>;
 
 impl Plan {
     /// Every tool that a run may call, by id, and after them those that take steps back. Compositions
@@ -38,9 +37,9 @@ impl Plan {
         self.declared_calls_within(false).into_values().collect()
     }
 
-    fn declared_calls_within(&self, takes_back: bool) -> DeclaredCalls {
+    fn declared_calls_within(&self, rolls_back: bool) -> DeclaredCalls {
         let mut found = DeclaredCalls::new();
-        self.declare(takes_back, &mut found);
+        self.declare(rolls_back, &mut found);
         found
     }
 
@@ -78,37 +77,37 @@ impl Plan {
     }
 
     /// The same where something around it takes back what it did.
-    pub fn needs_run_consent_within(&self, takes_back: bool) -> bool {
-        self.composition.atomic && self.may_ask(takes_back)
+    pub fn needs_run_consent_within(&self, rolls_back: bool) -> bool {
+        self.composition.atomic && self.may_ask(rolls_back)
     }
 
-    fn may_ask(&self, takes_back: bool) -> bool {
+    fn may_ask(&self, rolls_back: bool) -> bool {
         self.has_expand_step()
-            || self.declared_calls_within(takes_back).values().any(|call| call.asks)
+            || self.declared_calls_within(rolls_back).values().any(|call| call.asks)
     }
 
-    fn declare(&self, takes_back: bool, found: &mut DeclaredCalls) {
-        let takes_back = takes_back || self.rolls_back_on_failure();
+    fn declare(&self, rolls_back: bool, found: &mut DeclaredCalls) {
+        let rolls_back = rolls_back || self.rolls_back_on_failure();
         for planned in &self.steps {
             let step = &planned.step;
-            let mut add = |call: &ToolCall, undo: &ResolvedRollback| {
+            let mut add = |call: &ToolCall, rollback: &ResolvedRollback| {
                 let Some(tool) = &call.tool else { return };
                 if tool.composition.is_none() {
-                    add_call(found, tool, call, undo);
-                    code_tools::declare_parts(tool, can_roll_back(undo), found);
+                    add_call(found, tool, call, rollback);
+                    declare_parts(tool, can_roll_back(rollback), found);
                 }
             };
             if let StepKind::Tool(call) = &step.kind {
                 add(call, &step.resolved_rollback);
             }
-            for (call, undo) in step.fallback.iter().zip(&step.fallback_rollbacks) {
-                add(call, undo);
+            for (call, rollback) in step.fallback.iter().zip(&step.fallback_rollbacks) {
+                add(call, rollback);
             }
             if let Some(probe) = &step.probe {
                 add(&probe.call, &ResolvedRollback::NotNeeded);
             }
-            planned.nested.values().for_each(|plan| plan.declare(takes_back, found));
-            planned.declare_rollbacks(takes_back, found);
+            planned.nested.values().for_each(|plan| plan.declare(rolls_back, found));
+            planned.declare_rollbacks(rolls_back, found);
         }
     }
 }
@@ -153,21 +152,21 @@ impl PlanStep {
         }
     }
 
-    fn declare_rollbacks(&self, takes_back: bool, found: &mut DeclaredCalls) {
-        for (candidate, undo) in
+    fn declare_rollbacks(&self, rolls_back: bool, found: &mut DeclaredCalls) {
+        for (candidate, rollback) in
             (0..).zip(once(&self.step.resolved_rollback).chain(&self.step.fallback_rollbacks))
         {
-            let ResolvedRollback::Call(call) = undo else { continue };
+            let ResolvedRollback::Call(call) = rollback else { continue };
             let mut inside = DeclaredCalls::new();
             match (self.rollback_plans.get(&candidate), &call.tool) {
                 (Some(plan), _) => plan.declare(false, &mut inside),
                 (None, Some(tool)) => {
                     add_call(&mut inside, tool, call, &ResolvedRollback::NotNeeded);
-                    code_tools::declare_parts(tool, true, &mut inside);
+                    declare_parts(tool, true, &mut inside);
                 }
                 (None, None) => {}
             }
-            let asks = takes_back && self.untrusted_rollback(candidate).is_some();
+            let asks = rolls_back && self.untrusted_rollback(candidate).is_some();
             // What takes something back is not taken back itself.
             for call in inside.into_values().filter(|call| !call.is_rollback) {
                 let asks = asks && call.asks;
@@ -201,7 +200,12 @@ impl DeclaredCall {
     }
 }
 
-fn add_call(found: &mut DeclaredCalls, tool: &ToolSpec, call: &ToolCall, undo: &ResolvedRollback) {
+fn add_call(
+    found: &mut DeclaredCalls,
+    tool: &ToolSpec,
+    call: &ToolCall,
+    rollback: &ResolvedRollback,
+) {
     let effect = tool.annotations.impact();
     let declared = found.entry((false, tool.id.clone())).or_insert_with(|| DeclaredCall {
         tool: tool.id.clone(),
@@ -212,9 +216,50 @@ fn add_call(found: &mut DeclaredCalls, tool: &ToolSpec, call: &ToolCall, undo: &
         is_rollback: false,
     });
     declared.add(|| call.parameters.template.to_value());
-    declared.can_roll_back &= effect <= Impact::Reads || can_roll_back(undo);
+    declared.can_roll_back &= effect <= Impact::Reads || can_roll_back(rollback);
 }
 
-fn can_roll_back(undo: &ResolvedRollback) -> bool {
-    matches!(undo, ResolvedRollback::Call(_) | ResolvedRollback::NotNeeded)
+fn can_roll_back(rollback: &ResolvedRollback) -> bool {
+    matches!(rollback, ResolvedRollback::Call(_) | ResolvedRollback::NotNeeded)
+}
+
+/// Every tool that a call may reach through its parts, by id: what a person is told before a yes.
+pub fn reachable_calls(tool: &ToolSpec) -> Vec<DeclaredCall> {
+    let mut found = DeclaredCalls::new();
+    declare_parts(tool, tool.can_roll_back(), &mut found);
+    found.into_values().collect()
+}
+
+/// Adds what a call may reach through parts. Compositions are seen through.
+fn declare_parts(tool: &ToolSpec, can_roll_back: bool, found: &mut DeclaredCalls) {
+    let Some(composed) = &tool.code_tool else { return };
+    for part in composed.parts.values() {
+        declare(part, can_roll_back, found);
+    }
+}
+
+fn declare(part: &ToolSpec, can_roll_back: bool, found: &mut DeclaredCalls) {
+    if found.contains_key(&(false, part.id.clone())) {
+        return;
+    }
+    if let Some(composition) = &part.composition {
+        composition.body.walk_calls(&mut |call| {
+            if let Some(tool) = &call.tool {
+                declare(tool, can_roll_back, found);
+            }
+        });
+        return;
+    }
+    let effect = part.annotations.impact();
+    let declared = DeclaredCall {
+        tool: part.id.clone(),
+        effect,
+        // Code makes them.
+        arguments: Vec::new(),
+        asks: part.needs_confirmation(),
+        can_roll_back: can_roll_back || effect <= Impact::Reads,
+        is_rollback: false,
+    };
+    found.insert((false, part.id.clone()), declared);
+    declare_parts(part, can_roll_back, found);
 }

@@ -4,18 +4,17 @@
 //! plans of compositions inside, so nothing that changes outside can change a run. Its hash covers
 //! the meaning and nothing else: notation, key order, comments and descriptions do not count.
 //!
-//! Not here: deciding when a step runs ([`crate::run`]), drawing ([`explain`]).
+//! Not here: deciding when a step runs ([`crate::run`]), drawing ([`crate::view::explain`]).
 
 pub mod bundle;
 mod declared_calls;
-pub mod explain;
-mod svg;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::compile;
+use crate::composition::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::composition::{
     Body, Composition, Flow, Next, ResolvedRollback, Step, StepKind, StepRollback, Strategy,
     Target, ToolCall, Transitions, Unresolved,
@@ -24,12 +23,10 @@ use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::tool::{Annotations, COMPOSITION, Impact, ToolSpec, hex_digest};
 use crate::value::{Map, Value};
 
-pub use declared_calls::DeclaredCall;
-pub(crate) use declared_calls::DeclaredCalls;
-pub use text::{plan_composition, plan_text};
+pub use declared_calls::{DeclaredCall, reachable_calls};
+pub use text::plan_text;
 
 /// The position of a body in its plan; the composition's own steps are body 0.
 pub type BodyIndex = u32;
@@ -112,24 +109,25 @@ impl Plan {
             || self.steps.iter().any(|step| step.nested.values().any(|plan| plan.may_roll_back()))
     }
 
-    fn collect_tools(&self, only_undos: bool, found: &mut PinnedTools) {
+    fn collect_tools(&self, only_rollbacks: bool, found: &mut PinnedTools) {
         let mut add = |tool: &Arc<ToolSpec>| {
             if tool.composition.is_none() {
                 found.insert(tool.id.clone(), tool.clone());
             }
         };
-        if !only_undos {
+        if !only_rollbacks {
             self.tools.values().for_each(&mut add);
         }
         for PlanStep { step, .. } in &self.steps {
-            for undo in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
-                if let ResolvedRollback::Call(ToolCall { tool: Some(tool), .. }) = undo {
+            for rollback in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks)
+            {
+                if let ResolvedRollback::Call(ToolCall { tool: Some(tool), .. }) = rollback {
                     add(tool);
                 }
             }
         }
         for step in &self.steps {
-            step.nested.values().for_each(|plan| plan.collect_tools(only_undos, found));
+            step.nested.values().for_each(|plan| plan.collect_tools(only_rollbacks, found));
             step.rollback_plans.values().for_each(|plan| plan.collect_tools(false, found));
         }
     }
@@ -248,7 +246,7 @@ impl PlanBuilder<'_> {
                 self.pin(call);
             }
             let nested = self.nested(step)?;
-            let undo_plans = self.rollback_plans(step)?;
+            let rollback_plans = self.rollback_plans(step)?;
             self.steps.push(PlanStep {
                 step: step.clone(),
                 body: index,
@@ -259,7 +257,7 @@ impl PlanBuilder<'_> {
                 remaining_ms: 0,
                 effect: Impact::None,
                 nested,
-                rollback_plans: undo_plans,
+                rollback_plans,
             });
             let inner: Result<Vec<BodyIndex>, PlanError> = step
                 .kind
@@ -285,9 +283,9 @@ impl PlanBuilder<'_> {
     }
 
     fn nested(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
-        for undo in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
-            if let ResolvedRollback::Call(undo) = undo {
-                self.pin(undo);
+        for rollback in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
+            if let ResolvedRollback::Call(rollback) = rollback {
+                self.pin(rollback);
             }
         }
         let mut nested = BTreeMap::new();
@@ -302,10 +300,10 @@ impl PlanBuilder<'_> {
 
     fn rollback_plans(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
         let mut plans = BTreeMap::new();
-        for (candidate, undo) in
+        for (candidate, rollback) in
             (0..).zip(std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks))
         {
-            if let ResolvedRollback::Call(call) = undo
+            if let ResolvedRollback::Call(call) = rollback
                 && let Some(plan) = self.plan_of(call)?
             {
                 plans.insert(candidate, plan);

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::{Plan, plan};
-use crate::compile::source::{Source, Span};
+use crate::catalog::Catalog;
 use crate::compile::{self, Compiled};
-use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::diagnostic::{Code, Diagnostic};
 use crate::limits::Limits;
-use crate::run::Failure;
-use crate::tool::Catalog;
-use crate::value::Value;
+use crate::source::{Source, Span};
 
 /// Compiles a text and plans it; the findings say why there is no plan.
 pub fn plan_text(
@@ -27,25 +25,4 @@ pub fn plan_text(
             (None, diagnostics)
         }
     }
-}
-
-/// Compiles and plans a composition that a run has made, or says why that cannot be done.
-pub fn plan_composition(
-    document: &Value,
-    catalog: &Catalog,
-    limits: &Limits,
-) -> Result<Arc<Plan>, Failure> {
-    let text = match document {
-        Value::String(text) => text.clone(),
-        other => other.to_string().into(),
-    };
-    let (plan, diagnostics) = plan_text(&Source::new("expand", text), catalog, limits);
-    plan.ok_or_else(|| {
-        let found = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
-        let code = found.clone().next().map_or(Code::Parse, |finding| finding.code);
-        let help = found.clone().find_map(|finding| finding.help.as_deref());
-        let messages: Vec<&str> = found.map(|finding| finding.message.as_str()).collect();
-        let message = format!("the composition does not compile: {}", messages.join("; "));
-        Failure { hint: help.map(Into::into), ..Failure::permanent(code, message) }
-    })
 }

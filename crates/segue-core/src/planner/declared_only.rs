@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use crate::catalog::Catalog;
+use crate::composition::tool::ToolSpec;
 use crate::schema::Schema;
-use crate::tool::{Catalog, ToolSpec};
 use crate::value::{Map, Value};
 
 /// Words with which a schema gets members from elsewhere than its own `properties`.

@@ -20,13 +20,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compile::source::{Source, Span};
+use crate::catalog::Catalog;
 use crate::compile::{Compiled, compile};
 use crate::composition::{Backoff, Composition};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::limits::Limits;
 use crate::run::{Failure, delay_ms};
-use crate::tool::Catalog;
+use crate::source::{Source, Span};
 use crate::value::Value;
 use model_answer::ProposedPlan;
 

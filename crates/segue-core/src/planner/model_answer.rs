@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use crate::compile::document::read_json_value;
-use crate::compile::source::Span;
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::document::read_json_value;
 use crate::limits::Limits;
+use crate::source::Span;
 use crate::value::Value;
 
 /// The members of an answer.

@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
+use crate::catalog::{Catalog, ToolLookup};
+use crate::composition::tool::ToolSpec;
 use crate::diagnostic::Diagnostic;
 use crate::limits::Limits;
-use crate::plan::explain::effect_label;
-use crate::tool::{Catalog, ToolLookup, ToolSpec};
 use crate::value::Value;
+use crate::view::explain::effect_label;
 
 use super::search::SearchIndex;
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::PlanningCost;
 use crate::compile;
-use crate::compile::source::Source;
 use crate::id::is_composition_name;
 use crate::limits::Limits;
+use crate::source::Source;
 use crate::value::{Map, Value};
 use crate::view::{RunStatus, Timestamp};
 

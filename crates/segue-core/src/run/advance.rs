@@ -11,12 +11,11 @@ use super::scope::FrameScope;
 use super::state::RunState;
 use super::{Call, CallId, Effect, EventKind, Purpose, QuestionId, TimerId, Turn};
 use crate::budget;
-use crate::code_tools;
+use crate::composition::tool::ToolSpec;
 use crate::composition::{Step, StepKind, ToolCall, Unresolved};
 use crate::diagnostic::Code;
 use crate::expr::{EvalError, Expr, Template};
 use crate::limits::Limits;
-use crate::tool::ToolSpec;
 use crate::value::Value;
 use crate::view::RunStatus;
 
@@ -272,7 +271,7 @@ impl TurnBuilder<'_> {
     /// Has the call made that was announced, or looked for.
     pub(super) fn send(&mut self, node: NodeId, step: &Step, candidate: u16) {
         let tool = tool_spec(candidate_call(step, candidate));
-        let covers_parts = code_tools::confirmation_covers_parts(tool, self.covers_parts(node));
+        let covers_parts = tool.confirmation_covers_parts(self.covers_parts(node));
         let record = self.state.step_state(node);
         self.turn.perform.push(Effect::Call(Call {
             id: CallId { node, attempt: record.attempts },
@@ -314,10 +313,11 @@ impl TurnBuilder<'_> {
         }
         let step = self.state.step(node).clone();
         let tool = &tool_spec(candidate_call(&step, candidate)).id;
-        let undo = self.state.rollback_to_confirm(node, candidate);
-        let undo = undo.map(|undo| format!(", with `{}` to take it back,", tool_spec(undo).id));
-        let undo = undo.unwrap_or_default();
-        self.fail(node, denied_failure(format!("`{tool}`{undo} was not confirmed")));
+        let rollback = self.state.rollback_to_confirm(node, candidate);
+        let rollback = rollback
+            .map(|rollback| format!(", with `{}` to take it back,", tool_spec(rollback).id));
+        let rollback = rollback.unwrap_or_default();
+        self.fail(node, denied_failure(format!("`{tool}`{rollback} was not confirmed")));
     }
 
     /// Nothing new starts in this activation; what runs is asked to end.
@@ -333,9 +333,9 @@ impl TurnBuilder<'_> {
 
     /// Going back is not cancelled: what was done is taken back whatever anybody wishes.
     fn may_stop(&self, frame: u32) -> bool {
-        let goes_back =
+        let rolls_back =
             self.state.is_root(frame) && self.state.activation_of(frame).rollback.is_some();
-        self.state.frame(frame).stopped.is_none() && !goes_back
+        self.state.frame(frame).stopped.is_none() && !rolls_back
     }
 
     fn stop_node(&mut self, node: NodeId, failure: &Arc<Failure>) {

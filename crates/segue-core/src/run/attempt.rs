@@ -12,10 +12,10 @@ use super::retry;
 use super::scope::FrameScope;
 use super::stopping;
 use super::{Answer, CallId, Effect, TimerId};
+use crate::budget::interrupt::Interrupt;
+use crate::composition::tool::{Impact, ToolSpec};
 use crate::composition::{FailureAction, ItemFailure, Step, StepKind, Strategy};
 use crate::diagnostic::Code;
-use crate::interrupt::Interrupt;
-use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Shared, Value};
 
 /// Why a chain ended where its author may not have expected it.

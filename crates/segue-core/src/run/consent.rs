@@ -10,11 +10,10 @@ use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::IllegalFact;
 use super::state::RunState;
 use super::{Effect, Overwrites, Question, QuestionId, QuestionKind};
-use crate::code_tools;
+use crate::composition::tool::{ConfirmPolicy, ToolSpec};
 use crate::composition::{Step, ToolCall};
 use crate::diagnostic::Code;
-use crate::plan::{DeclaredCall, Plan};
-use crate::tool::{ConfirmPolicy, ToolSpec};
+use crate::plan::{DeclaredCall, Plan, reachable_calls};
 use crate::value::Value;
 
 /// How the one question of a run stands.
@@ -117,8 +116,8 @@ impl TurnBuilder<'_> {
     /// Asks once for the whole run, if it is to be asked for.
     pub(super) fn ask_for_consent(&mut self) {
         let is_given = self.state.options().is_some_and(|given| given.approved || given.consented);
-        let takes_back = self.state.rolls_back_on_failure(0);
-        if !is_given && self.state.plan_of(0).needs_run_consent_within(takes_back) {
+        let rolls_back = self.state.rolls_back_on_failure(0);
+        if !is_given && self.state.plan_of(0).needs_run_consent_within(rolls_back) {
             self.record(Fact::ConsentAsked);
             self.ask_consent_again();
         }
@@ -172,8 +171,8 @@ impl TurnBuilder<'_> {
         node: NodeId,
         candidate: u16,
     ) -> Option<Failure> {
-        let undo = self.state.planned(node).untrusted_rollback(candidate)?;
-        self.consent_violation(node, tool_spec(undo))
+        let rollback = self.state.planned(node).untrusted_rollback(candidate)?;
+        self.consent_violation(node, tool_spec(rollback))
     }
 
     /// Whether a call asks a person first. An atomic composition asks once for all of its calls, any
@@ -205,7 +204,7 @@ impl TurnBuilder<'_> {
 pub(super) fn declared_calls(state: &RunState, node: NodeId, candidate: u16) -> Vec<DeclaredCall> {
     match state.planned(node).nested.get(&candidate) {
         Some(nested) => nested.declared_calls(),
-        None => code_tools::reachable_calls(tool_spec(candidate_call(state.step(node), candidate))),
+        None => reachable_calls(tool_spec(candidate_call(state.step(node), candidate))),
     }
 }
 

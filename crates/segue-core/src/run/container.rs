@@ -7,11 +7,12 @@ use super::journal::{Fact, Failure, LoopItem, NodeId};
 use super::node::NodeState;
 use super::scope::FrameScope;
 use super::{CallId, Effect, TimerId, view};
-use crate::compile::dialect::parse_duration;
 use crate::composition::{
-    Case, ItemFailure, LoopStep, Millis, OnApprovalTimeout, RepeatStep, Step, StepKind, WaitFor,
+    Case, ItemFailure, LoopStep, OnApprovalTimeout, RepeatStep, Step, StepKind, WaitFor,
 };
 use crate::diagnostic::Code;
+use crate::duration::Millis;
+use crate::duration::parse_duration;
 use crate::expr::Template;
 use crate::plan::Plan;
 use crate::schema::Schema;

@@ -14,7 +14,6 @@ use super::retry;
 use super::scope::FrameScope;
 use super::stopping;
 use super::{Answer, Call, CallId, Effect, Overwrites, Purpose, TimerId};
-use crate::code_tools;
 use crate::composition::{Backoff, Probe, Step};
 use crate::diagnostic::Code;
 use crate::value::Value;
@@ -73,10 +72,7 @@ impl TurnBuilder<'_> {
             step: self.state.path(node),
             attempt: record.probes,
             purpose: Purpose::Probe,
-            covers_parts: code_tools::confirmation_covers_parts(
-                tool_spec(&probe.call),
-                self.covers_parts(node),
-            ),
+            covers_parts: tool_spec(&probe.call).confirmation_covers_parts(self.covers_parts(node)),
             overwrites: Overwrites::if_allowed(false),
             resume_handle: None,
         }));

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::trace::TraceContext;
 use crate::access::Caller;
-use crate::composition::{Millis, Strategy};
+use crate::composition::Strategy;
 use crate::diagnostic::Code;
+use crate::duration::Millis;
 use crate::plan::{BodyIndex, Plan};
 use crate::value::{Map, Shared, Value, from_value};
 use crate::view::RunStatus;

@@ -18,13 +18,10 @@ use crate::limits::Limits;
 use crate::plan::{BodyIndex, Plan};
 use crate::schema::escape;
 use crate::secret::SecretFinder;
-use crate::value::{Map, Shared, Value};
+use crate::value::{Map, SENSITIVE, Shared, Value};
 use crate::view::RunView;
 
-/// What stands in the place of such a value.
-pub(super) const SENSITIVE: &str = "«sensitive»";
-
-/// The same in a recorded run, which is told again with it: no run is told that it was forgotten.
+/// What stands in the place of a sensitive value in a recorded run, which is told again with it: no run is told that it was forgotten.
 pub const REDACTED: &str = "redacted";
 
 /// What to do about a value that was not kept.
@@ -217,7 +214,8 @@ impl RunState {
     /// The same of what a run is started with.
     pub(super) fn learn_start(&mut self, started: &Started) {
         // What was hidden when the run was begun is missed by whoever goes on with it.
-        self.has_sensitive |= is_marked(&started.input) || is_marked(&started.context);
+        self.has_sensitive =
+            self.has_sensitive || started.input.is_marked() || started.context.is_marked();
         if self.has_sensitive {
             let SensitiveSources { input, context } = origins(&self.plan);
             self.sensitive.learn(&input, &started.input);
@@ -336,7 +334,7 @@ impl RunState {
 
     /// Whether a part of a value was not kept.
     pub(super) fn has_redacted_part(&self, value: &Value) -> bool {
-        self.has_sensitive && is_marked(value)
+        self.has_sensitive && value.is_marked()
     }
 
     /// Why a value cannot be used: a part of it was not kept.
@@ -526,26 +524,6 @@ fn inside<'a>(template: &'a Template, pointer: &str) -> Option<&'a Template> {
         Template::Array(items) => items.get(part.parse::<usize>().ok()?),
         _ => None,
     })
-}
-
-/// Whether the mark stands anywhere in a value.
-fn is_marked(value: &Value) -> bool {
-    match value {
-        Value::String(text) => has_mark(text),
-        Value::Array(items) => items.iter().any(is_marked),
-        Value::Object(members) => {
-            members.iter().any(|(name, member)| has_mark(name) || is_marked(member))
-        }
-        _ => false,
-    }
-}
-
-/// Whether the mark stands in a text. Inputs may have millions of them, and nearly all are too short, or
-/// without the letter that it begins with.
-fn has_mark(text: &str) -> bool {
-    text.len() >= SENSITIVE.len()
-        && text.as_bytes().contains(&SENSITIVE.as_bytes()[0])
-        && text.contains(SENSITIVE)
 }
 
 /// What a JSON Pointer points at.

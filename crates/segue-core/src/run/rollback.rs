@@ -16,15 +16,15 @@ use super::scope::FrameScope;
 use super::state::RunState;
 use super::{Answer, Call, CallId, Effect, Overwrites, Purpose, TimerId};
 use crate::budget;
+use crate::budget::interrupt::Interrupt;
+use crate::composition::tool::Impact;
 use crate::composition::{Backoff, ResolvedRollback, StepKind, Strategy, ToolCall};
 use crate::diagnostic::Code;
-use crate::interrupt::Interrupt;
-use crate::tool::Impact;
 use crate::value::Value;
 use crate::view::RunStatus;
 
 /// Attempts to take one step back.
-const UNDO_TRIES_MAX: u32 = 5;
+const ROLLBACK_TRIES_MAX: u32 = 5;
 
 impl TurnBuilder<'_> {
     /// The way forward of a composition has ended: takes it back where that is wanted. False when
@@ -326,7 +326,7 @@ impl TurnBuilder<'_> {
         let tries = self.state.step_state(node).rollback_attempts;
         let ResolvedRollback::Call(call) = self.state.resolved_rollback(node) else { return };
         let certain = !failure.in_doubt || tool_spec(call).is_repeatable();
-        if failure.retryable && certain && tries < UNDO_TRIES_MAX {
+        if failure.retryable && certain && tries < ROLLBACK_TRIES_MAX {
             let backoff = Backoff::default();
             let delay = retry::delay_ms(&backoff, &failure, tries + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
@@ -349,9 +349,9 @@ impl TurnBuilder<'_> {
     /// What was to be taken back is taken back, or named.
     pub(super) fn finish_rollback(&mut self) {
         let failed = self.any_node(|node| matches!(node, NodeState::RollbackFailed { .. }));
-        let undone = self.any_node(|node| matches!(node, NodeState::RolledBack { .. }));
+        let rolled_back = self.any_node(|node| matches!(node, NodeState::RolledBack { .. }));
         // With nothing to take back, the run ended as it ended.
-        if !failed && !undone {
+        if !failed && !rolled_back {
             return self.finish_forward();
         }
         let by_hand = self.state.rollback_asked.is_some();

@@ -10,8 +10,8 @@ use super::journal::{Failure, NodeId};
 use super::state::RunState;
 use super::{CallId, Effect, TimerId};
 use crate::composition::StepKind;
+use crate::composition::tool::Impact;
 use crate::diagnostic::Code;
-use crate::tool::Impact;
 
 impl RunState {
     /// Whether the tool that a step calls only reads.
@@ -67,10 +67,10 @@ impl TurnBuilder<'_> {
     pub(super) fn asks_after_stop(&self, node: NodeId) -> bool {
         let Some(stopped) = &self.state.frame(node.frame).stopped else { return true };
         let lost_a_race = stopped.code == Code::Cancelled && self.state.frame(0).stopped.is_none();
-        let is_undo = self.state.activation_of(node.frame).is_inside_rollback;
-        let goes_back =
+        let is_rollback = self.state.activation_of(node.frame).is_inside_rollback;
+        let rolls_back =
             self.state.rollback_asked.is_some() || self.state.rolls_back_on_failure(node.frame);
-        goes_back && !lost_a_race && !is_undo
+        rolls_back && !lost_a_race && !is_rollback
     }
 }
 

@@ -10,10 +10,10 @@ use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::NodeState;
 use super::state::RunState;
 use super::{Question, QuestionId, QuestionKind, RollbackCall};
+use crate::composition::tool::Impact;
 use crate::composition::{StepKind, ToolCall};
 use crate::id::ToolId;
 use crate::plan::DeclaredCall;
-use crate::tool::Impact;
 use crate::value::{Map, Shared, Value};
 use crate::view::{
     CoveredView, DecisionView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp,
@@ -116,7 +116,7 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
     let parts = declared_calls(state, node, candidate);
     let (effect, planned) = (tool.annotations.impact(), state.planned(node));
     // What a composition did is taken back by its own steps.
-    let can_be_undone = match tool.composition {
+    let can_roll_back = match tool.composition {
         Some(_) => parts.iter().all(|part| part.can_roll_back),
         None => planned.can_roll_back(candidate),
     };
@@ -124,7 +124,7 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
         tool: tool.id.clone(),
         args,
         effect,
-        can_roll_back: effect <= Impact::Reads || can_be_undone,
+        can_roll_back: effect <= Impact::Reads || can_roll_back,
         parts,
         rollback: state.rollback_to_confirm(node, candidate).map(rollback_call),
     }
@@ -133,20 +133,14 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
 /// Everything that a yes to a question covers, what it calls first.
 fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     let of = |declared: &DeclaredCall| {
-        let DeclaredCall {
-            tool,
-            effect,
-            arguments,
-            can_roll_back: is_undoable,
-            is_rollback: takes_back,
-            ..
-        } = declared.clone();
+        let DeclaredCall { tool, effect, arguments, can_roll_back, is_rollback, .. } =
+            declared.clone();
         let with = |arguments| CoveredView {
             tool: tool.shared().clone(),
             effect,
             arguments,
-            can_roll_back: is_undoable,
-            is_rollback: takes_back,
+            can_roll_back,
+            is_rollback,
         };
         if arguments.is_empty() {
             return vec![with(None)];
@@ -155,29 +149,23 @@ fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     };
     match question {
         QuestionKind::Run { calls, .. } => calls.iter().flat_map(of).collect(),
-        QuestionKind::Call {
-            tool,
-            args,
-            effect,
-            can_roll_back: is_undoable,
-            parts,
-            rollback: undo,
-        } => {
+        QuestionKind::Call { tool, args, effect, can_roll_back, parts, rollback } => {
             let own = CoveredView {
                 tool: tool.shared().clone(),
                 effect: *effect,
                 arguments: Some(args.clone()),
-                can_roll_back: *is_undoable,
+                can_roll_back: *can_roll_back,
                 is_rollback: false,
             };
-            let undo = undo.as_ref().map(|RollbackCall { tool, args, effect }| CoveredView {
-                tool: tool.shared().clone(),
-                effect: *effect,
-                arguments: Some(args.clone()),
-                can_roll_back: true,
-                is_rollback: true,
-            });
-            std::iter::once(own).chain(parts.iter().flat_map(of)).chain(undo).collect()
+            let rollback =
+                rollback.as_ref().map(|RollbackCall { tool, args, effect }| CoveredView {
+                    tool: tool.shared().clone(),
+                    effect: *effect,
+                    arguments: Some(args.clone()),
+                    can_roll_back: true,
+                    is_rollback: true,
+                });
+            std::iter::once(own).chain(parts.iter().flat_map(of)).chain(rollback).collect()
         }
         QuestionKind::Approval { .. } | QuestionKind::Doubt { .. } => Vec::new(),
     }
@@ -234,11 +222,11 @@ fn wait_view(question: &Question) -> WaitView {
             covers,
             step,
         },
-        QuestionKind::Call { tool, args, rollback: undo, .. } => WaitView {
-            message: match undo {
+        QuestionKind::Call { tool, args, rollback, .. } => WaitView {
+            message: match rollback {
                 None => format!("may `{tool}` be called?").into(),
-                Some(RollbackCall { tool: undo, args, .. }) => {
-                    let last = format!("and `{undo}` with {args} to take it back");
+                Some(RollbackCall { tool: rollback, args, .. }) => {
+                    let last = format!("and `{rollback}` with {args} to take it back");
                     format!("may `{tool}` be called, {last}?").into()
                 }
             },

@@ -7,16 +7,17 @@ use super::{
     ExpectedCall, Located, LocatedName, MockOutcome, MockResponse, Test, TestFile, ToolMock, fits,
     test_tool,
 };
-use crate::compile::document::Node;
+use crate::catalog::{Catalog, ToolLookup};
 use crate::compile::read_header;
-use crate::compile::source::{Source, Span};
 use crate::composition::StepKind;
+use crate::composition::tool::ToolSpec;
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::document::Node;
 use crate::id::{ToolId, refers_to_step, without_iterations};
 use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::schema::Schema;
-use crate::tool::{Catalog, ToolLookup, ToolSpec};
+use crate::source::{Source, Span};
 use crate::types::Type;
 use crate::value::Value;
 

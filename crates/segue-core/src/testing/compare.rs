@@ -6,9 +6,9 @@ use super::{
     Expectations, ExpectedCall, ExpectedError, Located, LocatedName, Test, TestCall, TestRunResult,
     includes, without_visits,
 };
-use crate::compile::source::Span;
+use crate::catalog::{Catalog, ToolLookup};
 use crate::id::refers_to_step;
-use crate::tool::{Catalog, ToolLookup};
+use crate::source::Span;
 use crate::value::Value;
 use crate::view::{ErrorView, RunView, StepStatus};
 

@@ -1,10 +1,10 @@
 //! Which answer a call gets: the mocks of a test, and how often each was used.
 
 use super::{Located, MockResponse, Test, ToolMock, includes, without_visits};
-use crate::compile::source::Span;
+use crate::catalog::{Catalog, ToolLookup};
 use crate::id::{ToolId, without_iterations};
 use crate::run::{Call, Purpose};
-use crate::tool::{Catalog, ToolLookup};
+use crate::source::Span;
 
 /// The mocks of a test and of its file.
 pub(super) struct MockQueue {

@@ -10,23 +10,25 @@
 mod check;
 mod compare;
 mod mocks;
+mod read;
 mod recording;
 mod test_run;
 
 use std::sync::Arc;
 
-use crate::compile::document::Node;
-use crate::compile::source::Span;
+use crate::composition::tool::ToolSpec;
 use crate::diagnostic::Code;
+use crate::document::Node;
 use crate::id::ToolId;
 use crate::run::{Failure, Options};
 use crate::schema::Schema;
-use crate::tool::ToolSpec;
+use crate::source::Span;
 use crate::value::Value;
 use crate::view::RunStatus;
 
 pub use check::{catalog_for, check};
 pub use compare::{Difference, UnmetExpectation, compare};
+pub use read::read_tests;
 pub use recording::{RecordedCall, Recording, record};
 pub use test_run::{TestCall, TestRun, TestRunResult};
 

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use super::test_run::{TestCall, TestRun, TestRunResult};
 use super::without_visits;
-use crate::compile::document::to_yaml;
-use crate::compile::read_tests;
-use crate::compile::source::Source;
+use crate::catalog::Catalog;
 use crate::composition::Strategy;
 use crate::diagnostic::Code;
+use crate::document::to_yaml;
 use crate::id::{ToolId, without_iterations};
 use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::run::{Failure, Options, Purpose, Run};
-use crate::tool::Catalog;
+use crate::source::Source;
+use crate::testing::read_tests;
 use crate::value::{Map, Value};
 use crate::view::{RunView, StepStatus};
 

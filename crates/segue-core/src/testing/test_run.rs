@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use super::mocks::MockQueue;
 use super::{Located, MockDecision, MockOutcome, MockResponse, Test, ToolMock, fits};
+use crate::catalog::Catalog;
 use crate::diagnostic::Code;
 use crate::id::{ToolId, refers_to_step};
 use crate::limits::Limits;
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::run::{
     self, Answer, Call, CallId, Effect, Event, EventKind, Failure, Purpose, Question, QuestionKind,
     Run, Started,
 };
-use crate::tool::Catalog;
 use crate::value::Value;
 use crate::view::{ErrorView, RunStatus, RunView};
 
@@ -150,7 +150,7 @@ impl<'a> TestRun<'a> {
                 self.later(0, EventKind::Decided { question, granted, by, data });
             }
             Effect::Expand { node, document } => {
-                let outcome = plan::plan_composition(&document, self.catalog, &self.limits);
+                let outcome = run::plan_composition(&document, self.catalog, &self.limits);
                 self.later(0, EventKind::Expanded { node, outcome });
             }
             Effect::SetTimer { timer, at_ms } => self.at(at_ms, EventKind::TimerFired(timer)),

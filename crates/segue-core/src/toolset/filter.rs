@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::composition::tool::{Impact, ToolSpec};
 use crate::expr::{ExprRoot, Scope, Template};
 use crate::id::ToolId;
 use crate::limits::Limits;
-use crate::tool::{Impact, ToolSpec};
 use crate::value::{Map, Value};
 
 use super::ToolsetBuilder;

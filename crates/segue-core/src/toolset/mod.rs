@@ -5,7 +5,7 @@
 //! builds brings the tools. A toolset never changes, so any number of threads may read it.
 //!
 //! Not here: what a toolset looks like to a model ([`crate::expose`]), and how compositions are held to
-//! one ([`crate::tool::Catalog::restrict`]).
+//! one ([`crate::catalog::Catalog::restrict`]).
 
 mod filter;
 
@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use crate::access::{INLINE, SERVED};
 use crate::composition::Composition;
+use crate::composition::tool::{COMPOSITION, ToolSpec};
 use crate::diagnostic::Code;
 use crate::id::ToolId;
-use crate::tool::{COMPOSITION, Catalog, ToolSpec};
 
 pub use filter::{Filter, Policy, Predicate, ToolPattern};
 
@@ -80,12 +80,6 @@ impl ToolsetBuilder {
     pub fn from_tools(mut self, tools: impl IntoIterator<Item = Arc<ToolSpec>>) -> ToolsetBuilder {
         self.source.get_or_insert_default().extend(tools);
         self
-    }
-
-    /// Takes every tool of a catalog.
-    #[must_use]
-    pub fn from_catalog(self, catalog: &Catalog) -> ToolsetBuilder {
-        self.from_tools(catalog.tools().cloned())
     }
 
     /// Keeps tools of this namespace.

@@ -146,7 +146,7 @@ impl<'de> VariantAccess<'de> for VariantContent<'_> {
 
 impl<'de> Deserialize<'de> for Value {
     /// Exact from [`from_value`]. From anything else as exact as that is: foreign text goes through
-    /// [`crate::compile::document`], which has budgets, refuses duplicate keys and keeps large
+    /// [`crate::document`], which has budgets, refuses duplicate keys and keeps large
     /// numbers.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_newtype_struct(NAME, ValueVisitor)

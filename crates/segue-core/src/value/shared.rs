@@ -6,10 +6,11 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::mark::is_marked_text;
 use super::{Map, Value};
 
 /// Something that is shared, with its measure. Cloning costs a counter.
@@ -18,6 +19,8 @@ pub struct Shared<T>(Arc<MeasuredContent<T>>);
 #[derive(Clone)]
 struct MeasuredContent<T> {
     measure: Measure,
+    /// Whether the mark of a sensitive value stands in it, once a run has looked.
+    is_marked: OnceLock<bool>,
     content: T,
 }
 
@@ -43,6 +46,9 @@ impl Measure {
 pub trait HasMeasure {
     /// The measure, from those of the children.
     fn measure(&self) -> Measure;
+
+    /// Whether the mark of a sensitive value stands in a child.
+    fn is_marked(&self) -> bool;
 }
 
 const EMPTY: Measure = Measure { bytes: std::mem::size_of::<Value>(), depth: 1 };
@@ -51,23 +57,37 @@ impl HasMeasure for Vec<Value> {
     fn measure(&self) -> Measure {
         self.iter().fold(EMPTY, |sum, item| sum.around(item.measure(), 0))
     }
+
+    fn is_marked(&self) -> bool {
+        self.iter().any(Value::is_marked)
+    }
 }
 
 impl HasMeasure for Map {
     fn measure(&self) -> Measure {
         self.iter().fold(EMPTY, |sum, (key, item)| sum.around(item.measure(), key.len()))
     }
+
+    fn is_marked(&self) -> bool {
+        self.iter().any(|(name, member)| is_marked_text(name) || member.is_marked())
+    }
 }
 
 impl<T: HasMeasure> Shared<T> {
     /// Shares something, and measures it.
     pub fn new(content: T) -> Shared<T> {
-        Shared(Arc::new(MeasuredContent { measure: content.measure(), content }))
+        let (measure, is_marked) = (content.measure(), OnceLock::new());
+        Shared(Arc::new(MeasuredContent { measure, is_marked, content }))
     }
 
     /// What it is worth.
     pub fn measure(&self) -> Measure {
         self.0.measure
+    }
+
+    /// Whether the mark of a sensitive value stands in it. Walks it once, however many runs ask.
+    pub fn is_marked(&self) -> bool {
+        *self.0.is_marked.get_or_init(|| self.0.content.is_marked())
     }
 
     /// Whether both are the same one, not only equal.
@@ -87,6 +107,7 @@ impl<T: HasMeasure + Clone> Shared<T> {
         let held = Arc::make_mut(&mut self.0);
         let result = change(&mut held.content);
         held.measure = held.content.measure();
+        held.is_marked = OnceLock::new();
         result
     }
 }
@@ -96,6 +117,7 @@ impl Shared<Map> {
     /// is gone: more than there is, never less.
     pub fn insert(&mut self, name: Arc<str>, value: Value) {
         let held = Arc::make_mut(&mut self.0);
+        held.is_marked = OnceLock::new();
         let (added, length) = (value.measure(), name.len());
         if let Some(gone) = held.content.insert(name, value) {
             let bytes = gone.measure().bytes.saturating_add(length);
@@ -176,6 +198,7 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Shared<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::SENSITIVE;
 
     /// What is shared counts wherever it stands, so growth that costs nothing is seen at once.
     #[test]
@@ -203,5 +226,24 @@ mod tests {
         whole.replace_at("/b", &|_| inner.clone());
         let again = Value::object([("b", inner)]);
         assert_eq!((whole.measure(), &whole), (again.measure(), &again));
+    }
+
+    #[test]
+    fn a_mark_is_found_after_every_change() {
+        let mark = || Value::from(format!("key {SENSITIVE}"));
+        let mut members: Shared<Map> = Map::from_iter([("a".into(), Value::Null)]).into();
+        assert!(!members.is_marked());
+        members.insert("b".into(), Value::from(vec![mark()]));
+        assert!(members.is_marked() && members.clone().is_marked());
+        members.update(|members| members.shift_remove("b"));
+        assert!(!members.is_marked());
+        members.insert(SENSITIVE.into(), Value::Null);
+        assert!(members.is_marked());
+        let mut whole = Value::from(vec![Value::Null, Value::Object(members)]);
+        assert!(whole.is_marked());
+        whole.replace_at("/1", &|_| Value::Null);
+        assert!(!whole.is_marked());
+        whole.replace_at("/0", &|_| mark());
+        assert!(whole.is_marked());
     }
 }

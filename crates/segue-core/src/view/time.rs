@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, date};
+use jiff::fmt::temporal::DateTimePrinter;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -35,47 +38,40 @@ impl Serialize for Timestamp {
     }
 }
 
-/// RFC 3339 in UTC, from milliseconds since 1970.
+const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
+
+/// RFC 3339 in UTC, from milliseconds since 1970. Years have four digits: what is later than the last of
+/// them is its last moment.
 pub fn rfc3339(millis: u64) -> String {
-    let (seconds, millis) = (millis / 1000, millis % 1000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil_date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
+    let since = SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX));
+    PRINTER.datetime_to_string(&EPOCH.saturating_add(since)) + "Z"
 }
 
 /// Milliseconds since 1970, from RFC 3339; nothing when it is none, or before 1970.
 pub fn parse_rfc3339(text: &str) -> Option<u64> {
-    let number = |from: usize, to: usize| -> Option<u64> {
-        let digits = text.get(from..to)?;
-        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
-    };
-    let is = |at: usize, chars: &[u8]| text.as_bytes().get(at).is_some_and(|c| chars.contains(c));
-    let marks = is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":");
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    // A leap second is the last moment of its minute.
-    let is_time = hour < 24 && minute < 60 && second <= 60;
-    if !marks || !is_time || !(1..=12).contains(&month) || day == 0 {
-        return None;
-    }
-    let days = days_since_1970(year, month, day)?;
-    if civil_date(days) != (year, month, day) {
-        return None;
-    }
-    let rest = &text[19..];
-    let fraction = rest.strip_prefix('.').map_or("", |rest| {
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        &rest[..end]
+    let (seconds, rest) = text.split_at_checked("2000-01-01T00:00:00".len())?;
+    // The calendar is jiff's, the notation is not: jiff reads more than RFC 3339 allows.
+    let is_rfc3339 = seconds.bytes().enumerate().all(|(at, byte)| match at {
+        4 | 7 => byte == b'-',
+        10 => matches!(byte, b'T' | b't' | b' '),
+        13 | 16 => byte == b':',
+        _ => byte.is_ascii_digit(),
     });
-    if rest.starts_with('.') && fraction.is_empty() {
-        return None;
-    }
-    let millis: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
-    let zone = &rest[if fraction.is_empty() { 0 } else { fraction.len() + 1 }..];
-    let local = ((days * 24 + hour) * 60 + minute) * 60 + second.min(59);
-    let utc = i64::try_from(local).ok()? - zone_seconds(zone)?;
+    // A leap second is the last moment of its minute.
+    let local: DateTime = is_rfc3339.then(|| seconds.parse().ok())??;
+    let (millis, zone) = split_fraction(rest)?;
+    let utc = local.duration_since(EPOCH).as_secs() - zone_seconds(zone)?;
     Some(u64::try_from(utc).ok()? * 1000 + millis)
+}
+
+/// The milliseconds of a fraction, and what follows it.
+fn split_fraction(text: &str) -> Option<(u64, &str)> {
+    let Some(digits) = text.strip_prefix('.') else { return Some((0, text)) };
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (digits, rest) = digits.split_at(end);
+    let millis = format!("{digits:0<3}").get(..3)?.parse().ok()?;
+    (!digits.is_empty()).then_some((millis, rest))
 }
 
 /// How much later it is in a zone.
@@ -93,40 +89,36 @@ fn zone_seconds(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then(|| sign * i64::from(hours * 3600 + minutes * 60))
 }
 
-/// Year, month, day → days since 1970; nothing before.
-fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
-    let year = if month <= 2 { year.checked_sub(1)? } else { year };
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * shifted + 2) / 5 + day - 1;
-    let year_of_era = year % 400;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    (year / 400 * 146_097 + day_of_era).checked_sub(719_468)
-}
-
-/// Days since 1970 → year, month, day. Counts years from March, so that leap days come last.
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{parse_rfc3339, rfc3339};
+    use proptest::prelude::*;
+
+    /// The last moment of the year 9999.
+    const LAST_MS: u64 = 253_402_300_799_999;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(millis in 0..=LAST_MS) {
+            let text = rfc3339(millis);
+            prop_assert_eq!(text.len(), "2000-02-29T00:00:00.123Z".len());
+            prop_assert_eq!(parse_rfc3339(&text), Some(millis));
+        }
+
+        #[test]
+        fn later_is_written_later(one in 0..=LAST_MS, other in 0..=LAST_MS) {
+            prop_assert_eq!(one.cmp(&other), rfc3339(one).cmp(&rfc3339(other)));
+        }
+    }
 
     #[test]
     fn times_are_written_in_utc() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(rfc3339(951_782_400_123), "2000-02-29T00:00:00.123Z");
         assert_eq!(rfc3339(1_794_700_799_999), "2026-11-14T23:59:59.999Z");
+        assert_eq!(rfc3339(LAST_MS), "9999-12-31T23:59:59.999Z");
+        assert_eq!(rfc3339(LAST_MS + 1), rfc3339(LAST_MS));
+        assert_eq!(rfc3339(u64::MAX), rfc3339(LAST_MS));
     }
 
     #[test]
@@ -139,8 +131,26 @@ mod tests {
         {
             assert_eq!(parse_rfc3339(same), Some(951_782_400_000), "{same}");
         }
+        for (text, millis) in [
+            ("2016-12-31T23:59:60Z", 1_483_228_799_000),
+            ("2000-02-29T00:00:00.1234567890123Z", 951_782_400_123),
+            ("2000-02-29T00:00:00.5z", 951_782_400_500),
+            ("9999-12-31T23:59:59-23:59", LAST_MS - 999 + 86_340_000),
+            ("1969-12-31T23:59:59-00:01", 59_000),
+        ] {
+            assert_eq!(parse_rfc3339(text), Some(millis), "{text}");
+        }
         for wrong in [
             "",
+            "20000229T000000Z",
+            "2000-02-29T00:00:00,5Z",
+            "2000-02-29T00:00:00+0200",
+            "2000-02-29T00:00:00+02:00:00",
+            "2000-02-29T00:00:00+24:00",
+            "2000-02-29T00:00:00Z[UTC]",
+            "2000-02-29T00:00:61Z",
+            "+002000-02-29T00:00:00Z",
+            "0000-02-29T00:00:00Z",
             "2000-02-30T00:00:00Z",
             "2001-02-29T00:00:00Z",
             "2000-13-01T00:00:00Z",

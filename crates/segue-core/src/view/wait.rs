@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::tool::Impact;
+use crate::composition::tool::Impact;
 use crate::value::Value;
 
 /// A question that a run waits for.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use segue_core::compile::source::Source;
+use segue_core::catalog::Catalog;
 use segue_core::compile::{self, compile};
 use segue_core::composition::Composition;
 use segue_core::id::ToolId;
@@ -10,7 +10,8 @@ use segue_core::limits::Limits;
 use segue_core::plan::{Plan, annotations_of, plan};
 use segue_core::run::Failure;
 use segue_core::schema::Schema;
-use segue_core::tool::{COMPOSITION, Catalog, ToolSpec};
+use segue_core::source::Source;
+use segue_core::tool::{COMPOSITION, ToolSpec};
 use segue_core::value::Value;
 
 use crate::draft::Draft;

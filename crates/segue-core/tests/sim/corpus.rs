@@ -7,12 +7,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
 use segue_core::composition::{Composition, CompositionGuards, Flow};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::{Call, Fact, Failure, Question, Started};
-use segue_core::tool::Catalog;
 use segue_core::value::Value;
 
 use crate::examine::{Broken, promises};

@@ -12,17 +12,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::document::{Node, ReadLimits, read};
-use segue_core::compile::source::Source;
+use segue_core::document::{Node, ReadLimits, read};
 use segue_core::id::ToolId;
 use segue_core::inferred_schema::InferredSchema;
 use segue_core::limits::Limits;
 use segue_core::plan::composition_tool;
 use segue_core::schema::Schema;
-use segue_core::tool::{
-    Annotations, Catalog, ConfirmPolicy, DeclaredRollback, ObservedStats, ToolSpec,
-};
+use segue_core::source::Source;
+use segue_core::tool::{Annotations, ConfirmPolicy, DeclaredRollback, ObservedStats, ToolSpec};
 use segue_core::value::Value;
 
 pub(crate) fn corpus() -> PathBuf {

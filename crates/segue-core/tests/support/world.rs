@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::document::{Node, ReadLimits, read};
-use segue_core::compile::source::Source;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::Code;
+use segue_core::document::{Node, ReadLimits, read};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::{
     Answer, Call, Effect, Entry, Event, EventKind, Fact, Failure, NodeId, Options, Question,
     QuestionKind, Run, Started,
 };
-use segue_core::tool::Catalog;
+use segue_core::source::Source;
 use segue_core::types::Type;
 use segue_core::value::{Map, Value};
 use segue_core::view::RunView;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use segue_core::catalog::Catalog;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{EventKind, Failure, ReusedStep, Started};
-use segue_core::tool::Catalog;
 use segue_core::value::Value;
 
 use super::{Confirmer, IdSource, Observer};

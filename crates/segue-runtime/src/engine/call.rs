@@ -69,7 +69,7 @@ impl Engine {
                     effect,
                     // Outside a run nothing is taken back.
                     can_roll_back: effect <= Impact::Reads,
-                    parts: code_tools::reachable_calls(&spec),
+                    parts: plan::reachable_calls(&spec),
                     rollback: None,
                 },
             };
@@ -105,7 +105,7 @@ impl Engine {
             compositions: &nested,
             updates: None,
         };
-        let covers_parts = code_tools::confirmation_covers_parts(&spec, approved);
+        let covers_parts = spec.confirmation_covers_parts(approved);
         let pass = inner.gate.enter(&spec.id, false).await?;
         let call_id = CallId { node: NodeId::RUN, attempt: 1 };
         let standing = Authorization { call: call_id, covers_parts, is_part: false };

@@ -250,8 +250,8 @@ impl Drop for Evaluating {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::compile::source::Source;
     use segue_core::limits::Limits;
+    use segue_core::source::Source;
     use segue_core::value::Value;
 
     use super::*;

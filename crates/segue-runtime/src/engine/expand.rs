@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use segue_core::access::{Caller, INLINE};
-use segue_core::plan::{self, Plan};
-use segue_core::run::Failure;
-use segue_core::tool::Catalog;
+use segue_core::catalog::Catalog;
+use segue_core::plan::Plan;
+use segue_core::run::{self, Failure};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 
@@ -30,6 +30,6 @@ impl Engine {
     }
 
     fn made(&self, document: &Value, catalog: &Catalog) -> Result<Arc<Plan>, Failure> {
-        self.bounded(|| plan::plan_composition(document, catalog, &self.inner.limits))
+        self.bounded(|| run::plan_composition(document, catalog, &self.inner.limits))
     }
 }

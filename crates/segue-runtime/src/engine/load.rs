@@ -7,15 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::code_tools;
-use segue_core::compile::source::{Source, Span};
 use segue_core::compile::{self, Compiled};
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan;
 use segue_core::run::Failure;
-use segue_core::tool::{COMPOSITION, Catalog, ToolSpec};
+use segue_core::source::{Source, Span};
+use segue_core::tool::{COMPOSITION, ToolSpec};
 
 use super::LoadError;
 use crate::tools::Registry;

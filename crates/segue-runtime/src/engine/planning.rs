@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use segue_core::access::Principal;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::Plan;
 use segue_core::planner::{
@@ -16,6 +15,7 @@ use segue_core::planner::{
     PlanningCost, PlanningFailure, Proposal, StoredPlan, copy_for_query, is_same_query,
     rank_similar,
 };
+use segue_core::source::Source;
 use segue_core::view::RunView;
 use serde::{Deserialize, Serialize};
 

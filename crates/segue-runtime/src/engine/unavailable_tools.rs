@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::source::Source;
 
 /// What is not there.
 #[derive(Clone, Debug, Default)]

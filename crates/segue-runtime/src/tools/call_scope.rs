@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use segue_core::catalog::Catalog;
 use segue_core::code_tools::{self, PartCall, PartCaller, PartEffect, PartOutcome};
 use segue_core::limits::Limits;
+use segue_core::plan;
 use segue_core::run::{CallId, Overwrites, Purpose, Question, QuestionId, QuestionKind};
-use segue_core::tool::{Catalog, ConfirmPolicy, Impact, ToolSpec};
+use segue_core::tool::{ConfirmPolicy, Impact, ToolSpec};
 use segue_core::value::Value;
 use tokio::sync::Mutex;
 
@@ -202,7 +204,7 @@ impl<'a> CallScope<'a> {
                 args: args.clone(),
                 effect,
                 can_roll_back: effect <= Impact::Reads || part.can_roll_back(),
-                parts: code_tools::reachable_calls(&part),
+                parts: plan::reachable_calls(&part),
                 rollback: None,
             };
             if !self.ask(kind).await.is_some_and(|decision| decision.granted) {
@@ -262,8 +264,7 @@ impl<'a> CallScope<'a> {
             follows: None,
             ..self.call.clone()
         };
-        let covers_parts =
-            code_tools::confirmation_covers_parts(part, self.authorization.covers_parts);
+        let covers_parts = part.confirmation_covers_parts(self.authorization.covers_parts);
         let standing = Authorization { covers_parts, is_part: true, ..self.authorization };
         let outcome = self.context.call(tool, call, standing).await;
         pass.finish(is_answered(&outcome));

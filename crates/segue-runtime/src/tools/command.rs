@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::compile::document::read_json_value;
 use segue_core::diagnostic::Code;
+use segue_core::document::read_json_value;
 use segue_core::expr::ArgsTemplate;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::Url;
-use segue_core::compile::source::Span;
 use segue_core::diagnostic::Code;
 use segue_core::expr::{ArgsTemplate, EvalError, Template, TemplatePiece};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
+use segue_core::source::Span;
 use segue_core::tool::{Annotations, Backend, DeclaredRollback, ToolSpec, hex_digest};
 use segue_core::value::Value;
 

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use segue_core::code_tools::{CodeTool, ConfirmWhen};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, DeclaredRollback, LOCAL, ToolSpec};
+use segue_core::tool::{CodeTool, ConfirmWhen};
 use segue_core::value::Value;
 use uuid::Uuid;
 

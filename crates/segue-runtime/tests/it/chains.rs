@@ -33,7 +33,7 @@ fn engine() -> Engine {
 
 fn json(text: &str) -> Value {
     let limits = segue_core::limits::Limits::default();
-    segue_core::compile::document::read_json_value(text, &limits).unwrap()
+    segue_core::document::read_json_value(text, &limits).unwrap()
 }
 
 fn steps(text: &str) -> Vec<Value> {
@@ -130,7 +130,7 @@ async fn a_stored_plan_keeps_its_ids() {
     let engine = engine();
     let text = r#"{"requestId": "req_1704123456_abc123def", "planId": "plan_1704123456_xyz789ghi",
                    "tools": [{"name": "echo_tool", "parameters": {}, "dependsOn": null}]}"#;
-    let source = segue_core::compile::source::Source::new("plan.json", text);
+    let source = segue_core::source::Source::new("plan.json", text);
     let (plan, findings) = engine.plan(&source);
     let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
     let request = segue_runtime::engine::RunRequest::new(plan, Value::empty_object());

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use segue_core::code_tools::ConfirmWhen;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::run::{Question, QuestionKind};
+use segue_core::source::Source;
 use segue_core::tool::Annotations;
+use segue_core::tool::ConfirmWhen;
 use segue_core::toolset::{Filter, Predicate, Toolset};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::expose::{Adapter, ExportFormat, export};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::toolset::Toolset;
 use segue_core::value::Value;

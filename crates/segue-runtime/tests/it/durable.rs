@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{Entry, Fact, Run};
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::toolset::{Filter, Predicate, Toolset};
 use segue_core::value::Value;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::compile::source::Source;
 use segue_core::id::ToolId;
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};

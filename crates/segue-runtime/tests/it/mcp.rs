@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt as _};
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::run::{Overwrites, Purpose, Question, QuestionKind};
+use segue_core::source::Source;
 use segue_core::tool::Backend;
 use segue_core::value::Value;
 use segue_runtime::driver::{Confirmer, Decision};
@@ -406,7 +406,7 @@ async fn arguments_and_values_are_exact() {
     let server = server("exact");
     let listing = server.listing().await.unwrap();
     let json = r#"{"z":18446744073709551616,"a":{"c":1.5,"b":null}}"#;
-    let args = segue_core::compile::document::read_json_value(json, &limits()).unwrap();
+    let args = segue_core::document::read_json_value(json, &limits()).unwrap();
     let value = call_t(&server, &listing, args).await.unwrap();
     assert_eq!(value.to_json(), json);
     server.close().await;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::mcp::{

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::{Effect, Event, EventKind, Options, Run, Started};
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Backend, Catalog, ToolSpec};
+use segue_core::source::Source;
+use segue_core::tool::{Annotations, Backend, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::engine::{Engine, RunRequest};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::run::{Entry, Fact, Options, Run};
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, StepStatus};
 use segue_runtime::driver::{Defer, Observer};

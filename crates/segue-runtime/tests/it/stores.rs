@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{Entry, Fact, Failure, NodeId};
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::engine::Engine;

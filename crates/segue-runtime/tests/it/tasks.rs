@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::run::{Question, QuestionKind};
+use segue_core::source::Source;
 use segue_core::value::{Number, Value};
 use segue_runtime::driver::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use segue_core::compile::source::Source;
 use segue_core::run::Question;
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::driver::{Confirmer, Decision, Defer};

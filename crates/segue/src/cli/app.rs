@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use segue_core::access::INLINE;
-use segue_core::compile::source::{Position, Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, Severity, nearest_name};
 use segue_core::plan::Plan;
 use segue_core::planner::{ModelReply, Prompt};
 use segue_core::run::Failure;
+use segue_core::source::{Position, Source, Span};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, EngineBuilder, EngineError, LoadError, UnavailableTools};

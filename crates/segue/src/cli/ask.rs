@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::duration::format_duration;
 use segue_core::limits::Limits;
-use segue_core::plan::explain;
 use segue_core::planner::{PlanOrigin, PlanState, StoredPlan, is_same_query};
 use segue_core::value::Value;
-use segue_core::view::{PlanView, format_duration};
+use segue_core::view::PlanView;
+use segue_core::view::explain;
 use segue_runtime::engine::{
     EngineError, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse,
 };

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
+use segue_core::source::{Source, Span};
 use serde::Serialize;
 
 use super::app::{App, print_diagnostics};

@@ -4,11 +4,11 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use segue_core::compile::document::read_json_value;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::nearest_name;
+use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::types::{FieldLookup, Type};
 use segue_core::value::{Map, Value};
 
@@ -47,8 +47,8 @@ pub(super) fn json(option: &str, text: &str, limits: &Limits) -> Result<Value, S
         return value.map_err(|finding| format!("{name} is not JSON: {}", finding.message));
     }
     let source = Source::new(name, text);
-    let budget = segue_core::compile::document::ReadLimits::for_documents(limits);
-    segue_core::compile::document::read(&source, budget)
+    let budget = segue_core::document::ReadLimits::for_documents(limits);
+    segue_core::document::read(&source, budget)
         .map(|node| node.to_value())
         .map_err(|findings| format!("{name}: {}", findings[0].message))
 }

@@ -1,8 +1,8 @@
 //! `segue plan`
 
 use clap::{Args, ValueEnum};
-use segue_core::plan::explain;
 use segue_core::view::PlanView;
+use segue_core::view::explain;
 
 use super::app::{App, print_diagnostics};
 use super::ask::{self, AskArgs};

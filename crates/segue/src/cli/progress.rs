@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use segue_core::duration::format_duration;
 use segue_core::plan::Plan;
 use segue_core::run::{CallId, Entry, Fact, NodeId, Run};
-use segue_core::view::format_duration;
 use segue_runtime::driver::{NoObserver, Observer};
 use segue_runtime::tools;
 

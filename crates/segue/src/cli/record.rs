@@ -3,13 +3,13 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use segue_core::compile::document::{ReadLimits, read};
-use segue_core::compile::source::{Notation, Source};
+use segue_core::catalog::Catalog;
+use segue_core::document::{ReadLimits, read};
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{CallId, Entry, Options, Run};
+use segue_core::source::{Notation, Source};
 use segue_core::testing::{Recording, record};
-use segue_core::tool::Catalog;
 use segue_runtime::driver::Observer;
 use segue_runtime::recorder::Recorder;
 use segue_runtime::tools::Progress;

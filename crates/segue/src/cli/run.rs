@@ -7,13 +7,15 @@ use clap::Args;
 use futures_util::FutureExt as _;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
-use segue_core::plan::{Plan, explain};
+use segue_core::duration::format_duration;
+use segue_core::plan::Plan;
 use segue_core::planner::StoredPlan;
 use segue_core::result;
 use segue_core::run::{Options, ReusedStep, TraceContext};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
-use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, format_duration};
+use segue_core::view::explain;
+use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView};
 use segue_runtime::driver::{DenyAll, NoObserver, now_ms};
 use segue_runtime::engine::{
     Engine, EngineError, LoadedRun, PlanningError, RunRequest, not_started_view, source_of,
@@ -93,7 +95,7 @@ pub(super) struct RunArgs {
 }
 
 fn parse_timeout(text: &str) -> Result<u64, String> {
-    segue_core::compile::dialect::parse_duration(text)
+    segue_core::duration::parse_duration(text)
         .ok_or_else(|| "write a number with a unit, such as `500ms`, `30s` or `2m`".to_owned())
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use segue_core::compile::dialect::parse_duration;
+use segue_core::duration::format_duration;
+use segue_core::duration::parse_duration;
 use segue_core::value::Value;
 use segue_core::view::{
-    AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView, Timestamp, format_duration,
+    AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView, Timestamp,
 };
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::LoadedRun;

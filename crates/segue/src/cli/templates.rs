@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use segue_core::template::TemplateView;
-use segue_core::view::format_duration;
+use segue_core::duration::format_duration;
+use segue_core::view::TemplateView;
 use segue_runtime::library::LibraryError;
 use serde_json::json;
 

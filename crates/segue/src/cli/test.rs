@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use segue_core::compile::read_tests;
-use segue_core::compile::source::{Source, Span};
+use segue_core::catalog::Catalog;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::id::ToolId;
 use segue_core::plan::{Plan, plan_text};
+use segue_core::source::{Source, Span};
+use segue_core::testing::read_tests;
 use segue_core::testing::{TestFile, TestRun, catalog_for, check, compare};
-use segue_core::tool::Catalog;
 use segue_runtime::tools::builtin;
 
 use super::app::{App, print_diagnostics};

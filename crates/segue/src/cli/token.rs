@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use segue_core::access::Right;
-use segue_core::compile::dialect::parse_duration;
+use segue_core::duration::parse_duration;
 use segue_core::tool::hex_digest;
 use segue_core::view::{parse_rfc3339, rfc3339};
 use segue_runtime::driver::now_ms;

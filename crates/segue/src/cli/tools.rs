@@ -3,9 +3,9 @@
 mod changes;
 
 use clap::{Args, Subcommand};
-use segue_core::plan::explain::effect_label;
+use segue_core::duration::format_duration;
 use segue_core::value::Value;
-use segue_core::view::format_duration;
+use segue_core::view::explain::effect_label;
 use segue_runtime::engine::UnavailableTools;
 
 use super::app::App;

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use segue_core::compile::read_header;
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
+use segue_core::source::Source;
 use segue_core::tool::{COMPOSITION, DeclaredRollback};
 use segue_core::value::Value;
 use segue_runtime::engine::UnavailableTools;

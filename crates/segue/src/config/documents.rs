@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use segue_core::compile::source::Source;
+use segue_core::source::Source;
 
 use super::Config;
 

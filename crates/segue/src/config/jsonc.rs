@@ -1,6 +1,6 @@
 //! JSON as hosts write it: with comments and commas too many.
 
-use segue_core::compile::document::read_json_value;
+use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 

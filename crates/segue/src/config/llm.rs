@@ -1,6 +1,6 @@
 //! `llm` → the model that plans are made with.
 
-use segue_core::compile::document::Node;
+use segue_core::document::Node;
 use segue_core::limits::Limits;
 use segue_runtime::llm::{self, ModelConfig, Provider};
 

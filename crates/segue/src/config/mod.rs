@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use segue_core::access::{Grant, INLINE};
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;

@@ -1,6 +1,6 @@
 //! `observe` → where spans of runs are sent.
 
-use segue_core::compile::document::Node;
+use segue_core::document::Node;
 
 use super::read::ConfigReader;
 use crate::observe::traces::TracesConfig;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use segue_core::access::{Grant, Principal, Right, Rights, STDIO};
-use segue_core::compile::document::{Node, NodeKind};
+use segue_core::document::{Node, NodeKind};
 use segue_core::tool::hex_digest;
 use segue_core::view::parse_rfc3339;
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use segue_core::access::INLINE;
-use segue_core::compile::dialect::parse_duration;
-use segue_core::compile::document::{Member, Node, NodeKind, ReadLimits, read as read_document};
-use segue_core::compile::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic, nearest_name};
+use segue_core::document::{Member, Node, NodeKind, ReadLimits, read as read_document};
+use segue_core::duration::parse_duration;
 use segue_core::limits::Limits;
+use segue_core::source::{Source, Span};
 use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use segue_core::compile::document::{Node, NodeKind};
+use segue_core::document::{Node, NodeKind};
 use segue_core::tool::{BUILTIN, COMPOSITION, hex_digest};
 use segue_core::value::Value;
 use segue_runtime::tools::command::COMMAND;
@@ -272,7 +272,7 @@ fn identity(entry: &Value) -> Value {
 fn timeout(entry: &Value) -> Result<Option<std::time::Duration>, String> {
     let millis = match entry.get("timeout") {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(text)) => segue_core::compile::dialect::parse_duration(text),
+        Some(Value::String(text)) => segue_core::duration::parse_duration(text),
         Some(other) => other.as_u64(),
     };
     let millis = millis.ok_or("`timeout` is a duration, such as `30s`, or milliseconds")?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use segue_core::access::INLINE;
-use segue_core::compile::document::{Node, NodeKind};
+use segue_core::document::{Node, NodeKind};
 use segue_core::limits::Limits;
 use segue_core::toolset::{
     Filter, Policy, Predicate, ToolPattern, Toolset, ToolsetBuilder, ToolsetGuards,

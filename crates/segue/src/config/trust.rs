@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use segue_core::access::INLINE;
-use segue_core::compile::document::{Member, Node};
 use segue_core::compile::read_header;
 use segue_core::composition::Composition;
+use segue_core::document::{Member, Node};
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 

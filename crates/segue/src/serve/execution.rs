@@ -7,15 +7,16 @@
 use std::sync::Arc;
 
 use segue_core::access::{Principal, Right};
-use segue_core::compile::dialect::parse_duration;
-use segue_core::compile::document::{self, ReadLimits};
-use segue_core::compile::source::Source;
 use segue_core::composition::{StepKind, Strategy};
 use segue_core::diagnostic::{Diagnostic, Severity};
+use segue_core::document::{self, ReadLimits};
+use segue_core::duration::parse_duration;
 use segue_core::plan::Plan;
 use segue_core::run::Options;
-use segue_core::template::{TemplateOrigin, TemplateView};
+use segue_core::source::Source;
+use segue_core::template::TemplateOrigin;
 use segue_core::value::{Map, Value};
+use segue_core::view::TemplateView;
 use segue_runtime::engine::Engine;
 use segue_runtime::library::LibraryError;
 

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use segue_core::access::{Caller, INLINE, Principal, Right};
-use segue_core::compile::source::Source;
 use segue_core::composition::{Flow, StepKind};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Options;
+use segue_core::source::Source;
 use segue_core::tool::COMPOSITION;
 use segue_core::toolset::{Filter, Toolset, ToolsetBuilder};
 use segue_core::value::Value;

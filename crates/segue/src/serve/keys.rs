@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use segue_core::access::Principal;
-use segue_core::compile::document::read_json_value;
+use segue_core::document::read_json_value;
 use segue_core::tool::hex_digest;
 use segue_core::value::Value;
 use segue_runtime::driver::now_ms;

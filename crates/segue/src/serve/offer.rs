@@ -290,11 +290,8 @@ mod tests {
     #[test]
     fn an_answer_may_be_a_reference_whatever_its_own_shape() {
         let own = |text: &str| {
-            segue_core::compile::document::read_json_value(
-                text,
-                &segue_core::limits::Limits::default(),
-            )
-            .unwrap()
+            segue_core::document::read_json_value(text, &segue_core::limits::Limits::default())
+                .unwrap()
         };
         let reference = own(r#"{"run_id":"r","status":"running","message":"m"}"#);
         for schema in [

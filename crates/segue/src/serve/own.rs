@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use segue_core::access::{Principal, Right};
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Diagnostic;
+use segue_core::source::Source;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
 use segue_core::view::{PlanView, RunStatus};
@@ -212,7 +212,7 @@ impl Own {
 }
 
 fn schema(text: &str) -> Value {
-    let node = segue_core::compile::document::read_trusted_json(text);
+    let node = segue_core::document::read_trusted_json(text);
     node.map(|node| node.to_value()).expect("our schemas are JSON")
 }
 
@@ -334,7 +334,7 @@ fn shown(finding: &Diagnostic, source: &Source) -> Value {
 
 pub(super) fn json_of(view: &impl serde::Serialize) -> Value {
     let text = serde_json::to_string(view).unwrap_or_default();
-    let node = segue_core::compile::document::read_trusted_json(&text);
+    let node = segue_core::document::read_trusted_json(&text);
     node.map(|node| node.to_value()).unwrap_or_default()
 }
 

@@ -345,9 +345,9 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    use segue_core::compile::source::Source;
     use segue_core::planner::{PlanOrigin as Made, PlanningCost};
     use segue_core::run::Options;
+    use segue_core::source::Source;
     use segue_runtime::engine::Engine;
     use segue_runtime::library::Library;
     use segue_runtime::store::{Collection, Precondition, StoredItem};

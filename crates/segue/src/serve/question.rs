@@ -237,7 +237,7 @@ pub fn decision(question: &Question, reply: Reply, by: &Arc<str>) -> Option<Deci
 
 fn parsed(data: Option<&Value>) -> Value {
     let text = data.and_then(Value::as_str).unwrap_or("null");
-    segue_core::compile::document::read_json_value(text, &segue_core::limits::Limits::default())
+    segue_core::document::read_json_value(text, &segue_core::limits::Limits::default())
         .unwrap_or_else(|_| Value::from(text))
 }
 

@@ -196,7 +196,7 @@ pub fn reference_schema() -> Value {
 /// A run as a value: what every surface shows of it, with its steps on demand.
 pub fn run_value(view: &RunView, with_steps: bool) -> Value {
     let text = serde_json::to_string(view).unwrap_or_default();
-    let whole = segue_core::compile::document::read_trusted_json(&text);
+    let whole = segue_core::document::read_trusted_json(&text);
     let Ok(whole) = whole.map(|node| node.to_value()) else { return Value::Null };
     let Value::Object(members) = whole else { return whole };
     let keep = |name: &str| match name {

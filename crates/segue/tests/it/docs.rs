@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 
+use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
-use segue_core::compile::document::{Node, ReadLimits, read};
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Code, DiagnosticView};
+use segue_core::document::{Node, ReadLimits, read};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::schema::Schema;
-use segue_core::tool::{Annotations, Catalog, DeclaredRollback, ToolSpec};
+use segue_core::source::Source;
+use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
 
 use crate::support::{SEGUE, World, copy_folder, corpus, files_below, repository, shown};

@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use segue_core::compile::document::{ReadLimits, read};
-use segue_core::compile::source::Source;
+use segue_core::document::{ReadLimits, read};
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 
 use crate::support::{Done, Json, World, json, repository};
 

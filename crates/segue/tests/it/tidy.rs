@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use segue_core::compile::document::{ReadLimits, read};
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
+use segue_core::document::{ReadLimits, read};
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 
 use crate::support::{Json, World, corpus, files_below, repository, shown};
 
@@ -21,6 +21,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "jaq-core",
     "jaq-json",
     "jaq-std",
+    "jiff",
     "jsonschema",
     "memchr",
     "minijinja",
@@ -116,8 +117,9 @@ fn every_code_has_its_page_and_every_page_its_code() {
 
 /// Codes that the compiler names in its source.
 fn codes_of_the_check() -> BTreeSet<&'static str> {
-    let compile = repository().join("crates/segue-core/src/compile");
-    let files = files_below(&compile, &["rs"]);
+    let core = repository().join("crates/segue-core/src");
+    let files = ["document", "compile"].map(|stage| files_below(&core.join(stage), &["rs"]));
+    let files = files.concat();
     let text: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let named = regex::Regex::new(r"Code::([A-Z]\w+)").unwrap();
     let named: BTreeSet<String> = named.captures_iter(&text).map(|c| c[1].to_owned()).collect();

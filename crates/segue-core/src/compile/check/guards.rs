@@ -1,8 +1,8 @@
 //! Guards: how much a composition may be made of, and which tools it may call.
 
-use crate::compile::source::Span;
 use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::source::Span;
 
 pub(super) fn check(composition: &Composition) -> Vec<Diagnostic> {
     let guards = &composition.guards;

@@ -12,13 +12,13 @@ mod plan;
 mod program;
 mod tools;
 
-use super::document::Node;
 use super::resolve::downgrade_to_warnings;
-use super::source::{Source, Span};
 use super::typing::{CallTyping, Typing};
 use crate::composition::{Composition, Step, StepKind, StepRollback, ToolCall, Unresolved};
 use crate::diagnostic::{Code, Diagnostic, Severity, nearest_name};
+use crate::document::Node;
 use crate::expr::{AstKind, Expr, Finding, Template, TypeScope};
+use crate::source::{Source, Span};
 use crate::types::{FieldLookup, Type};
 use crate::value::Value;
 

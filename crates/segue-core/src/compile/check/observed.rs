@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::compile::typing::{Typing, observed_schema};
+use crate::composition::tool::{DeclaredRollback, Impact};
 use crate::composition::{Body, Composition, Flow, Step, StepKind, StepRollback, Strategy};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::expr::{Ast, AstKind, Expr, ExprRoot, StepIndex, Template};
-use crate::tool::{DeclaredRollback, Impact};
 use crate::value::Value;
 
 pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagnostic> {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Checker;
-use crate::compile::document::{Member, Node, NodeKind};
-use crate::compile::source::Span;
 use crate::composition::ToolCall;
+use crate::composition::tool::ToolSpec;
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::document::{Member, Node, NodeKind};
 use crate::expr::{Template, TypeScope};
 use crate::schema::Schema;
-use crate::tool::ToolSpec;
+use crate::source::Span;
 use crate::types::Type;
 use crate::value::{Map, Shared, Value};
 

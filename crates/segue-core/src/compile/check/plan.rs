@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::program::is_vague_name;
-use crate::compile::document::Node;
 use crate::composition::{Composition, Dialect, Step, StepKind};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::document::Node;
 
 pub(in crate::compile) fn check(composition: &Composition, document: &Node) -> Vec<Diagnostic> {
     let mut findings = Vec::new();

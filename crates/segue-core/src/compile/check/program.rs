@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::compile::document::{Node, NodeKind};
-use crate::compile::source::Span;
 use crate::composition::{
     Body, Composition, Dialect, FailureAction, Flow, Step, StepKind, Target, ToolCall, Transitions,
 };
 use crate::diagnostic::{Code, Diagnostic};
+use crate::document::{Node, NodeKind};
 use crate::expr::{Ast, AstKind, ExprRoot, Template};
+use crate::source::Span;
 use crate::value::Value;
 
 pub(super) fn check(composition: &Composition, root: &Node) -> Vec<Diagnostic> {

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use crate::access::{INLINE, SERVED};
+use crate::catalog::{Catalog, ToolLookup};
 use crate::compile::resolve::unquoted;
-use crate::compile::source::{Source, Span};
+use crate::composition::tool::{COMPOSITION, DeclaredRollback, Impact, ToolSpec};
 use crate::composition::{
     Body, Composition, Params, ResolvedRollback, Step, StepKind, StepRollback, ToolCall,
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{ExprRoot, Template};
 use crate::limits::Limits;
-use crate::tool::{COMPOSITION, Catalog, DeclaredRollback, Impact, ToolLookup, ToolSpec};
+use crate::source::{Source, Span};
 use crate::toolset::Toolset;
 use crate::value::Value;
 
@@ -141,7 +142,7 @@ fn declared_rollback(
         }
         DeclaredRollback::Call { tool: name, parameters } => {
             match declared_call(name, parameters, call.name_span, catalog) {
-                Ok(undo) => ResolvedRollback::Call(undo),
+                Ok(rollback) => ResolvedRollback::Call(rollback),
                 Err(reason) => {
                     let id = &tool.id;
                     let message =

@@ -13,8 +13,8 @@ use super::lower::{
     unknown,
 };
 use super::reader::{DialectReader, first_line};
-use crate::compile::document::{Member, Node, NodeKind};
 use crate::diagnostic::Code;
+use crate::document::{Member, Node, NodeKind};
 use crate::value::Value;
 
 /// The workflow in native words.

@@ -10,14 +10,14 @@ use super::grammar::{CHAIN, COMPOSITE, DOCUMENTATION, IMPLEMENTATION};
 use super::native::{read_all_steps, read_top};
 use super::reader::{DialectReader, first_line};
 use super::step::{RESERVED, read_key};
-use crate::compile::document::{Node, NodeKind};
-use crate::compile::source::Span;
 use crate::composition::{
     Body, Composition, FailureAction, Flow, Next, Step, StepKind, Strategy, Target,
 };
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::document::{Node, NodeKind};
 use crate::expr::StepIndex;
 use crate::id::is_step_id;
+use crate::source::Span;
 use crate::value::Value;
 
 /// The target of a jump that means no step.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::lower::{array, first_member, keep_members, member, object, rename_member, text};
-use crate::compile::document::{Member, Node, NodeKind};
-use crate::compile::source::Span;
 use crate::composition::{Body, Composition, Target};
+use crate::document::{Member, Node, NodeKind};
+use crate::source::Span;
 
 /// Members that mean the same in the native dialect.
 const SHARED: &[&str] = &[

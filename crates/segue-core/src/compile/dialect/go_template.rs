@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use crate::compile::document::Node;
+use crate::document::Node;
 use crate::value::Value;
 
 /// What the steps of a composite tool mean to its templates.
@@ -280,8 +280,8 @@ fn status_word<'w>(left: &str, right: &'w str) -> &'w str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::document::NodeKind;
-    use crate::compile::source::Span;
+    use crate::document::NodeKind;
+    use crate::source::Span;
 
     #[test]
     fn templates_become_expressions() {

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::step::RESERVED;
-use crate::compile::document::{Member, Node, NodeKind};
-use crate::compile::source::Span;
+use crate::document::{Member, Node, NodeKind};
 use crate::id::is_step_id;
+use crate::source::Span;
 use crate::value::{Number, Value};
 
 pub(super) fn object(span: Span, members: Vec<Member>) -> Node {

@@ -10,25 +10,22 @@ mod json_schema;
 mod lower;
 mod native;
 mod plan;
-mod reader;
+pub(crate) mod reader;
 mod skill;
 mod step;
 pub(super) mod template;
-mod tests_file;
 mod toolhive;
 
 pub(super) use chain::is_reserved_in_state;
 pub(super) use chain_expr::lower_chain;
 pub use json_schema::{Draft, composition_schema, test_schema};
-pub use reader::parse_duration;
 pub(super) use step::RESERVED;
-pub(super) use tests_file::read_tests;
 
-use super::document::{Node, NodeKind};
-use super::source::{Source, Span};
 use crate::composition::{Composition, Dialect};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::document::{Node, NodeKind};
 use crate::limits::Limits;
+use crate::source::{Source, Span};
 use reader::DialectReader;
 
 /// What came out of a document.

@@ -7,12 +7,12 @@ use super::chain;
 use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, GUARDS, PARAMETER, REQUIRES};
 use super::reader::{DialectReader, first_line};
 use super::step::read_steps;
-use crate::compile::document::{Node, NodeKind};
 use crate::composition::{
-    Backoff, Body, Composition, CompositionGuards, ErrorHandling, Flow, Millis, Step, Strategy,
-    Unresolved,
+    Backoff, Body, Composition, CompositionGuards, ErrorHandling, Flow, Step, Strategy, Unresolved,
 };
 use crate::diagnostic::Code;
+use crate::document::{Node, NodeKind};
+use crate::duration::Millis;
 use crate::id::is_composition_name;
 use crate::schema::Schema;
 use crate::value::{Map, Number, Value};

@@ -9,8 +9,8 @@ use super::lower::{
     text, unused_id,
 };
 use super::reader::{DialectReader, first_line};
-use crate::compile::document::{Member, Node, NodeKind};
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::document::{Member, Node, NodeKind};
 use crate::value::Value;
 
 /// Members that mean the same in the native dialect.

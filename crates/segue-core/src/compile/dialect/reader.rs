@@ -4,31 +4,32 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::grammar::RecordGrammar;
-use crate::compile::document::{Node, NodeKind};
-use crate::compile::source::{Source, Span};
-use crate::composition::{Dialect, Flow, Millis};
+use crate::composition::{Dialect, Flow};
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::document::{Node, NodeKind};
+use crate::duration::{Millis, parse_duration};
 use crate::expr::{self, Expr, ParseError, StepIndex, Template};
 use crate::limits::Limits;
+use crate::source::{Source, Span};
 use crate::value::{Number, Value};
 
 /// Reads nodes of one source; what is wrong is collected, what is right is returned.
-pub(super) struct DialectReader<'a> {
-    pub(super) source: &'a Source,
-    pub(super) limits: &'a Limits,
-    pub(super) findings: Vec<Diagnostic>,
-    pub(super) dialect: Dialect,
+pub(crate) struct DialectReader<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) limits: &'a Limits,
+    pub(crate) findings: Vec<Diagnostic>,
+    pub(crate) dialect: Dialect,
     /// How the steps of this document follow each other.
-    pub(super) flow: Flow,
+    pub(crate) flow: Flow,
     /// Names that the author gives, which no step may have by itself.
-    pub(super) taken: BTreeSet<Arc<str>>,
+    pub(crate) taken: BTreeSet<Arc<str>>,
     next_index: StepIndex,
     /// How many bodies are around the current place.
     depth: usize,
 }
 
 impl<'a> DialectReader<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         source: &'a Source,
         limits: &'a Limits,
         dialect: Dialect,
@@ -39,21 +40,21 @@ impl<'a> DialectReader<'a> {
     }
 
     /// The position of the next step in the text.
-    pub(super) fn take_index(&mut self) -> StepIndex {
+    pub(crate) fn take_index(&mut self) -> StepIndex {
         let index = self.next_index;
         self.next_index += 1;
         index
     }
 
-    pub(super) fn steps_read(&self) -> usize {
+    pub(crate) fn steps_read(&self) -> usize {
         self.next_index as usize
     }
 
-    pub(super) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) {
         self.findings.push(Diagnostic::error(code, message, span));
     }
 
-    pub(super) fn error_with_help(
+    pub(crate) fn error_with_help(
         &mut self,
         code: Code,
         span: Span,
@@ -63,7 +64,7 @@ impl<'a> DialectReader<'a> {
         self.findings.push(Diagnostic::error(code, message, span).help(help));
     }
 
-    pub(super) fn warn(&mut self, code: Code, span: Span, message: String, help: &str) {
+    pub(crate) fn warn(&mut self, code: Code, span: Span, message: String, help: &str) {
         self.findings.push(Diagnostic::warning(code, message, span).help(help));
     }
 
@@ -73,13 +74,13 @@ impl<'a> DialectReader<'a> {
     }
 
     /// Checks that `node` is an object of this record: no unknown fields, all required ones there.
-    pub(super) fn check_record(&mut self, node: &Node, record: &RecordGrammar, what: &str) -> bool {
+    pub(crate) fn check_record(&mut self, node: &Node, record: &RecordGrammar, what: &str) -> bool {
         let place = first_line(self.source, node.span);
         self.check_record_at(place, node, record, what)
     }
 
     /// The same for the value of a field; what is missing in it is said of the field's name.
-    pub(super) fn check_record_at(
+    pub(crate) fn check_record_at(
         &mut self,
         place: Span,
         node: &Node,
@@ -115,7 +116,7 @@ impl<'a> DialectReader<'a> {
     }
 
     /// A key may be quoted; a replacement goes inside the quotes.
-    pub(super) fn name_in_key(&self, span: Span) -> Span {
+    pub(crate) fn name_in_key(&self, span: Span) -> Span {
         let text = self.source.slice(span);
         if text.len() >= 2 && text.starts_with(['"', '\'']) {
             Span { start: span.start + 1, end: span.end - 1 }
@@ -124,7 +125,7 @@ impl<'a> DialectReader<'a> {
         }
     }
 
-    pub(super) fn text(&mut self, node: &Node, what: &str) -> Option<Arc<str>> {
+    pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<Arc<str>> {
         match node.as_str() {
             Some(text) => Some(text.clone()),
             None => {
@@ -134,7 +135,7 @@ impl<'a> DialectReader<'a> {
         }
     }
 
-    pub(super) fn bool(&mut self, node: &Node, what: &str) -> Option<bool> {
+    pub(crate) fn bool(&mut self, node: &Node, what: &str) -> Option<bool> {
         match node.kind {
             NodeKind::Bool(bool) => Some(bool),
             _ => {
@@ -144,7 +145,7 @@ impl<'a> DialectReader<'a> {
         }
     }
 
-    pub(super) fn count(&mut self, node: &Node, what: &str, max: u64) -> Option<u32> {
+    pub(crate) fn count(&mut self, node: &Node, what: &str, max: u64) -> Option<u32> {
         let count = match &node.kind {
             NodeKind::Number(Number::Int(int)) => u64::try_from(*int).ok(),
             _ => {
@@ -163,7 +164,7 @@ impl<'a> DialectReader<'a> {
     }
 
     /// A count of at least one.
-    pub(super) fn positive(&mut self, node: &Node, what: &str, max: u64) -> Option<u32> {
+    pub(crate) fn positive(&mut self, node: &Node, what: &str, max: u64) -> Option<u32> {
         let count = self.count(node, what, max)?;
         if count == 0 {
             self.error(Code::InvalidField, node.span, format!("{what} must be at least 1"));
@@ -172,7 +173,7 @@ impl<'a> DialectReader<'a> {
     }
 
     /// Reads what is inside a body; bodies nest only so deep.
-    pub(super) fn nested<T: Default>(
+    pub(crate) fn nested<T: Default>(
         &mut self,
         node: &Node,
         read: impl FnOnce(&mut Self) -> T,
@@ -190,7 +191,7 @@ impl<'a> DialectReader<'a> {
         inside
     }
 
-    pub(super) fn factor(&mut self, node: &Node, what: &str) -> Option<f64> {
+    pub(crate) fn factor(&mut self, node: &Node, what: &str) -> Option<f64> {
         let number = match &node.kind {
             NodeKind::Number(number) => number.as_f64(),
             _ => None,
@@ -205,7 +206,7 @@ impl<'a> DialectReader<'a> {
         }
     }
 
-    pub(super) fn duration(&mut self, node: &Node, what: &str) -> Option<Millis> {
+    pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<Millis> {
         let Some(text) = node.as_str() else {
             let message = format!("{what} must be a duration, found {}", node.kind_name());
             let help = "write it as text with a unit, such as `500ms`, `30s` or `2m`";
@@ -223,7 +224,7 @@ impl<'a> DialectReader<'a> {
         }
     }
 
-    pub(super) fn millis(&mut self, node: &Node, what: &str) -> Option<Millis> {
+    pub(crate) fn millis(&mut self, node: &Node, what: &str) -> Option<Millis> {
         let millis = match &node.kind {
             NodeKind::Number(number) => number.as_u64(),
             _ => None,
@@ -252,7 +253,7 @@ impl<'a> DialectReader<'a> {
     }
 
     /// `timeout` or `timeout_ms`, not both.
-    pub(super) fn duration_field(&mut self, node: &Node, name: &str) -> Option<Millis> {
+    pub(crate) fn duration_field(&mut self, node: &Node, name: &str) -> Option<Millis> {
         let in_ms = format!("{name}_ms");
         match (node.get(name), node.get(&in_ms)) {
             (Some(text), None) => self.duration(text, &format!("`{name}`")),
@@ -267,7 +268,7 @@ impl<'a> DialectReader<'a> {
     }
 
     /// The position of the word among `words`.
-    pub(super) fn one_of(&mut self, node: &Node, what: &str, words: &[&str]) -> Option<usize> {
+    pub(crate) fn one_of(&mut self, node: &Node, what: &str, words: &[&str]) -> Option<usize> {
         let text = self.text(node, what)?;
         if let Some(position) = words.iter().position(|word| **word == *text) {
             return Some(position);
@@ -285,7 +286,7 @@ impl<'a> DialectReader<'a> {
         None
     }
 
-    pub(super) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+    pub(crate) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
         match &node.kind {
             NodeKind::Array(items) => items,
             _ => {
@@ -296,7 +297,7 @@ impl<'a> DialectReader<'a> {
     }
 
     /// Reads every text inside as a template.
-    pub(super) fn template(&mut self, node: &Node) -> Template {
+    pub(crate) fn template(&mut self, node: &Node) -> Template {
         match &node.kind {
             NodeKind::String(text) => match Template::parse(text, node.span, self.limits) {
                 Ok(template) => template,
@@ -327,7 +328,7 @@ impl<'a> DialectReader<'a> {
         }
     }
 
-    pub(super) fn condition(&mut self, node: &Node, what: &str) -> Option<Expr> {
+    pub(crate) fn condition(&mut self, node: &Node, what: &str) -> Option<Expr> {
         let literal;
         let text = match &node.kind {
             NodeKind::String(text) => text,
@@ -394,60 +395,8 @@ fn literals(items: &[Template]) -> Option<Vec<Value>> {
 }
 
 /// A finding about a whole object points at its first line, not at a page of text.
-pub(super) fn first_line(source: &Source, span: Span) -> Span {
+pub(crate) fn first_line(source: &Source, span: Span) -> Span {
     let text = source.slice(span);
     let end = text.find('\n').unwrap_or(text.len());
     Span::new(span.start as usize, span.start as usize + text[..end].trim_end().len())
-}
-
-/// `1m30s`, `500ms`, `2h`, `1d`: one or more numbers with units, largest first or not.
-pub fn parse_duration(text: &str) -> Option<Millis> {
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total: f64 = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit_len = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-        let unit = match &rest[..unit_len] {
-            "ms" => 1.0,
-            "s" => 1_000.0,
-            "m" | "min" => 60_000.0,
-            "h" => 3_600_000.0,
-            "d" => 86_400_000.0,
-            _ => return None,
-        };
-        total += number * unit;
-        rest = &rest[unit_len..];
-    }
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // Saturates, and every duration is bounded far below by its caller.
-    Some(total.round() as Millis)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_duration;
-
-    #[test]
-    fn durations_have_units() {
-        for (text, expected) in [
-            ("500ms", Some(500)),
-            ("30s", Some(30_000)),
-            ("2m", Some(120_000)),
-            ("1m30s", Some(90_000)),
-            ("1.5s", Some(1_500)),
-            ("1h", Some(3_600_000)),
-            ("5", None),
-            ("-5s", None),
-            ("5 parsecs", None),
-            ("", None),
-            ("s", None),
-        ] {
-            assert_eq!(parse_duration(text), expected, "{text}");
-        }
-    }
 }

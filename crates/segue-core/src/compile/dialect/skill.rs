@@ -5,8 +5,8 @@ use super::lower::{
     array, empty_span, first_member, keep_members, member, number, object, rename_member, text,
 };
 use super::reader::{DialectReader, first_line};
-use crate::compile::document::{Member, Node, NodeKind};
 use crate::diagnostic::Code;
+use crate::document::{Member, Node, NodeKind};
 
 /// Members that mean the same in the native dialect.
 const SHARED: &[&str] = &[

@@ -9,16 +9,16 @@ use super::grammar::{
 };
 use super::native::{read_backoff, read_schema};
 use super::reader::{DialectReader, first_line};
-use crate::compile::document::{Node, NodeKind};
-use crate::compile::source::Span;
 use crate::composition::{
     Body, Branch, Case, FailureAction, Flow, ItemFailure, LoopStep, Next, OnApprovalTimeout,
     OnFailure, OnSuccess, Params, Probe, RepeatStep, ResolvedRollback, Retry, Step, StepKind,
     StepRollback, ToolCall, WaitFor,
 };
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
+use crate::document::{Node, NodeKind};
 use crate::expr::Template;
 use crate::id::is_step_id;
+use crate::source::Span;
 use crate::value::Value;
 
 /// Retries of `action: retry` without a number.

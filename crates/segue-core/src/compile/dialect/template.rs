@@ -8,14 +8,14 @@ use super::grammar::{TEMPLATE, VALIDATION};
 use super::reader::DialectReader;
 use super::unwrap_template;
 use crate::LANGUAGE_VERSION;
-use crate::compile::document::{Node, NodeKind};
-use crate::compile::source::Source;
+use crate::catalog::{Catalog, ToolLookup};
 use crate::composition::Dialect;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::document::{Node, NodeKind};
 use crate::id::is_composition_name;
 use crate::limits::Limits;
+use crate::source::Source;
 use crate::template::CompositionTemplate;
-use crate::tool::{Catalog, ToolLookup};
 use crate::value::Value;
 
 /// The envelope around a composition, if there is one, and what is wrong with it by itself.

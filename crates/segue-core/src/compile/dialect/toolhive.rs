@@ -10,9 +10,9 @@ use super::lower::{
     unknown,
 };
 use super::reader::{DialectReader, first_line};
-use crate::compile::document::{Member, Node, NodeKind};
-use crate::compile::source::Span;
 use crate::diagnostic::Code;
+use crate::document::{Member, Node, NodeKind};
+use crate::source::Span;
 use crate::value::{Map, Value};
 
 /// The kinds of resources that hold composite tools.

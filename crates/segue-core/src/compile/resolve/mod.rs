@@ -9,12 +9,12 @@ mod walk;
 
 use std::sync::Arc;
 
-use super::source::{Source, Span};
 use crate::composition::{
     Body, Composition, Dialect, Flow, Need, Step, StepKind, StepRollback, ToolCall, Unresolved,
 };
 use crate::diagnostic::{Code, Diagnostic, Severity, nearest_name};
 use crate::expr::{Expr, StepIndex, Template};
+use crate::source::{Source, Span};
 use program::StateUse;
 use symbols::{StepInfo, Symbols, UseRelation};
 use walk::ExprWalk;

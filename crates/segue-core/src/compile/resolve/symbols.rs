@@ -5,10 +5,10 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::{ExprSite, StepUse};
-use crate::compile::source::{Source, Span};
 use crate::composition::{Body, Composition, Flow, Step, StepKind, WaitFor};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::StepIndex;
+use crate::source::{Source, Span};
 use crate::types::{OtherProperties, Type};
 
 /// Whether what is inside a body has surely run when its step is done.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::symbols::Symbols;
 use super::{ExprSite, Resolver};
 use crate::compile::dialect::RESERVED;
-use crate::compile::source::Span;
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::expr::{Ast, AstKind, ExprLocation, ExprRoot, ExprSpan, StepIndex};
+use crate::source::Span;
 
 /// One walk through one expression.
 pub(super) struct ExprWalk<'r, 'a> {

@@ -11,7 +11,7 @@ use jaq_std::ValT as _;
 
 use super::counted::{JqValueError, MeteredValue, order, same};
 use crate::budget::{self, BYTES_PER_OPERATION, charge_or_unwind, spend_or_unwind};
-use crate::compile::document::read_json_value;
+use crate::document::read_json_value;
 use crate::limits::Limits;
 use crate::pattern::{Flags, Pattern, PatternError};
 

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
-use segue_core::compile::document::{Node, NodeKind, read_trusted_json};
+use segue_core::document::{Node, NodeKind, read_trusted_json};
 use segue_core::value::Value;
 use serde::Serialize;
 use serde_json::ser::Formatter;

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
-use segue_core::compile::document::read_json_value;
 use segue_core::diagnostic::Code;
+use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use segue_core::compile::document::read_json_value;
 use segue_core::diagnostic::Code;
+use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 use serde::Deserialize;

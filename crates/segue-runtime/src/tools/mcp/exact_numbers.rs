@@ -49,7 +49,7 @@ pub fn unmark_numbers(message: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::compile::document::read_json_value;
+    use segue_core::document::read_json_value;
     use segue_core::limits::Limits;
 
     use super::{mark, mark_numbers, unmark_numbers};

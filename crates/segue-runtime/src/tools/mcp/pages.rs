@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use segue_core::compile::document::read_json_value;
+use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 use serde::Deserialize;

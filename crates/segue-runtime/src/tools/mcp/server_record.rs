@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use segue_core::compile::document::read_trusted_json;
+use segue_core::document::read_trusted_json;
 use segue_core::value::Value;
 
 /// The eras of the protocol.

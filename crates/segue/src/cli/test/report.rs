@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::DiagnosticView;
+use segue_core::source::Source;
 use segue_core::testing::{Test, UnmetExpectation};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};

@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use segue_core::compile::document::{Node, NodeKind, ReadLimits, read};
-use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Diagnostic, nearest_name};
+use segue_core::document::{Node, NodeKind, ReadLimits, read};
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 
 use super::arguments::{self, text_secrets};
 use super::is_secret_name;

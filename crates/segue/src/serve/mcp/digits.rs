@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
 use rmcp::model::ClientJsonRpcMessage;
-use segue_core::compile::document::read_json_value;
+use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::{Number, Value};
 use segue_runtime::tools::mcp::{mark_numbers, unmark_numbers};

@@ -11,7 +11,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, model::CallToolRequestParams};
 use segue_core::access::Principal;
-use segue_core::compile::document::read_json_value;
+use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::run::TraceContext;
 use segue_core::tool::Annotations;

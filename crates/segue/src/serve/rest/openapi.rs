@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use segue_core::access::Right;
-use segue_core::compile::document::read_trusted_json;
+use segue_core::document::read_trusted_json;
 use segue_core::schema::Schema;
 use serde_json::{Map, Value as Json, json};
 

@@ -7,7 +7,7 @@ use segue_core::access::Right;
 use segue_core::expose::ExportFormat;
 use segue_core::limits::Limits;
 use segue_core::planner::PlanState;
-use segue_core::template::TemplateView;
+use segue_core::view::TemplateView;
 use segue_core::view::{PlanView, RunStatus, RunView};
 
 use super::visit::{Answer, Visit};

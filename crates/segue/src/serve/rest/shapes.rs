@@ -6,8 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use segue_core::diagnostic::DiagnosticView;
 use segue_core::planner::PlannedView;
-use segue_core::template::TemplateView;
 use segue_core::value::{Map, Shared, Value};
+use segue_core::view::TemplateView;
 use segue_core::view::{ErrorView, PlanView, RunStatus, RunView, StepView, Timestamp, WaitView};
 use serde::Serialize;
 

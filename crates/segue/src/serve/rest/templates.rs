@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use segue_core::diagnostic::Code;
-use segue_core::template::TemplateView;
 use segue_core::value::{Map, Value};
+use segue_core::view::TemplateView;
 use segue_runtime::library::Library;
 
 use super::problem::Problem;

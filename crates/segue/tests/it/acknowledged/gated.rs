@@ -11,10 +11,10 @@ use segue::serve::hall::Hall;
 use segue::serve::http::{House, Keyring, bind};
 use segue::serve::own;
 use segue::serve::threads::Threads;
-use segue_core::compile::source::Source;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
+use segue_core::source::Source;
 use segue_runtime::engine::Engine;
 use segue_runtime::library::Library;
 use segue_runtime::store::{

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use regex::Regex;
 use segue::observe::metrics::METRICS;
-use segue_core::compile::document::{ReadLimits, read};
-use segue_core::compile::source::Source;
+use segue_core::document::{ReadLimits, read};
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 
 use crate::served::TOKEN;
 use crate::support::{Json, World, files_below, repository, shown};

@@ -4,7 +4,7 @@
 //! when the file is no longer what was read.
 
 use async_trait::async_trait;
-use segue_core::code_tools::ConfirmWhen;
+use segue_core::tool::ConfirmWhen;
 use segue_core::tool::{Annotations, BUILTIN, DeclaredRollback};
 use segue_core::value::Value;
 

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use segue_core::code_tools::ConfirmWhen;
 use segue_core::diagnostic::Code;
 use segue_core::run::Overwrites;
+use segue_core::tool::ConfirmWhen;
 use segue_core::value::Value;
 
 use super::root::{FileRoot, relative};

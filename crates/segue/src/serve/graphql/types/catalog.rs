@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_graphql::{ID, SimpleObject};
-use segue_core::template::TemplateView;
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
+use segue_core::view::TemplateView;
 
 use crate::serve::graphql::json::Json;
 use crate::serve::listing::{CompositionLine, definition};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::read_budget::{ReadBudget, ReadResult, char_span, parse_error, quote};
 use super::{Member, Node, NodeKind, ReadLimits};
-use crate::compile::source::Span;
 use crate::diagnostic::Diagnostic;
+use crate::source::Span;
 use crate::value::Number;
 
 pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {

@@ -22,8 +22,8 @@ use granit_parser::{
 use self::scalar::{CoreTag, Scalar};
 use super::read_budget::{ReadBudget, ReadResult, char_span, parse_error, quote};
 use super::{Member, Node, NodeKind, ReadLimits};
-use crate::compile::source::Span;
 use crate::diagnostic::Diagnostic;
+use crate::source::Span;
 
 pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {
     let base = directive_end(text);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::tool::Impact;
+use crate::composition::tool::Impact;
 use crate::types::{Property, Type};
 use crate::value::Value;
 use crate::view::{PlanStepView, PlanView, RollbackView, TransitionCause, TransitionView};
@@ -63,7 +63,7 @@ pub fn to_text(plan: &PlanView) -> String {
         let _ = writeln!(out, "may run together: {}", group.join(", "));
     }
     if let Some(ms) = plan.estimated_duration_ms {
-        let _ = writeln!(out, "usually takes: {}", crate::view::format_duration(ms));
+        let _ = writeln!(out, "usually takes: {}", crate::duration::format_duration(ms));
     }
     let handling = &plan.error_handling;
     let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
@@ -110,9 +110,9 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
             notes.push("after failures only".to_owned());
         }
         notes.extend(step.ways.iter().filter_map(way_words));
-        let undo = rollback_label(&step.rollback);
-        if !undo.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
-            notes.push(undo);
+        let rollback = rollback_label(&step.rollback);
+        if !rollback.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
+            notes.push(rollback);
         }
         if step.confirms {
             let word = if step.confirms_sometimes { "may ask first" } else { "asks first" };

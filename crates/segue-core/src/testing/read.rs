@@ -3,35 +3,44 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::grammar::{
-    ANSWER, CONFIRM, EXPECT, EXPECTED_CALL, EXPECTED_ERROR, TEST, TEST_ERROR, TEST_FILE,
-    TEST_OPTIONS, TEST_TOOL,
-};
-use super::reader::DialectReader;
-use crate::compile::document::{Node, NodeKind};
-use crate::compile::source::Source;
-use crate::composition::{Dialect, Strategy};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::limits::Limits;
-use crate::run::{Failure, Options};
-use crate::schema::Schema;
-use crate::testing::{
+use super::{
     Expectations, ExpectedCall, ExpectedError, Located, LocatedName, MockDecision, MockDecisions,
     MockOutcome, MockResponse, Test, TestFile, ToolMock, mocked_failure, test_tool,
 };
-use crate::tool::{Annotations, ToolSpec};
+use crate::compile::contained;
+use crate::compile::dialect::grammar::{
+    ANSWER, CONFIRM, EXPECT, EXPECTED_CALL, EXPECTED_ERROR, TEST, TEST_ERROR, TEST_FILE,
+    TEST_OPTIONS, TEST_TOOL,
+};
+use crate::compile::dialect::reader::{DialectReader, first_line};
+use crate::composition::tool::{Annotations, ToolSpec};
+use crate::composition::{Dialect, Strategy};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::document::{self, Node, NodeKind, ReadLimits};
+use crate::limits::Limits;
+use crate::run::{Failure, Options};
+use crate::schema::Schema;
+use crate::source::{Source, Span};
 use crate::value::Value;
 use crate::view::{RunStatus, StepStatus};
 
 /// How often an answer or a call may count.
 const TIMES_MAX: u64 = 10_000;
 
+/// Reads a file with tests, and everything that is wrong with it by itself.
+pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Diagnostic>) {
+    let read = || match document::read(source, ReadLimits::for_documents(limits)) {
+        Ok(root) => {
+            let (file, findings) = read_tree(source, &root, limits);
+            (Some(file).filter(|_| findings.is_empty()), findings)
+        }
+        Err(findings) => (None, findings),
+    };
+    contained(read).unwrap_or_else(|fault| (None, vec![fault]))
+}
+
 /// Reads the tests that a document holds, with everything that is wrong with them.
-pub(in crate::compile) fn read_tests(
-    source: &Source,
-    root: &Node,
-    limits: &Limits,
-) -> (TestFile, Vec<Diagnostic>) {
+fn read_tree(source: &Source, root: &Node, limits: &Limits) -> (TestFile, Vec<Diagnostic>) {
     let mut reader = DialectReader::new(source, limits, Dialect::Composition);
     let mut file = TestFile::default();
     if reader.check_record(root, &TEST_FILE, "a file with tests") {
@@ -200,7 +209,7 @@ fn answer(reader: &mut DialectReader<'_>, node: &Node, once: Option<u32>) -> Opt
     }
     if said.len() != 1 {
         let message = "an answer is one of `returns`, `error` and `silent: true`";
-        let first = super::reader::first_line(reader.source, node.span);
+        let first = first_line(reader.source, node.span);
         let help = "a value is written as `returns: VALUE`";
         reader.error_with_help(Code::InvalidField, first, message, help);
         return None;
@@ -272,11 +281,7 @@ fn word(reader: &mut DialectReader<'_>, node: &Node) -> Option<MockDecision> {
     Some([MockDecision::Yes, MockDecision::No, MockDecision::Later][position].clone())
 }
 
-fn expect(
-    reader: &mut DialectReader<'_>,
-    node: &Node,
-    span: crate::compile::source::Span,
-) -> Expectations {
+fn expect(reader: &mut DialectReader<'_>, node: &Node, span: Span) -> Expectations {
     let mut expect = Expectations { span, ..Expectations::default() };
     if !reader.check_record_at(span, node, &EXPECT, "`expect`") {
         return expect;
@@ -342,7 +347,7 @@ fn expected_call(reader: &mut DialectReader<'_>, node: &Node) -> Option<Expected
     if !reader.check_record(node, &EXPECTED_CALL, "a call") {
         return None;
     }
-    let first = super::reader::first_line(reader.source, node.span);
+    let first = first_line(reader.source, node.span);
     let tool = node.get("tool").and_then(|node| name(reader, node));
     let step = node.get("step").and_then(|node| name(reader, node));
     if tool.is_none() && step.is_none() {
@@ -369,6 +374,6 @@ fn expected_error(reader: &mut DialectReader<'_>, node: &Node) -> Option<Expecte
         None => None,
     };
     let message = node.get("message").and_then(|node| reader.text(node, "`message`"));
-    let span = super::reader::first_line(reader.source, node.span);
+    let span = first_line(reader.source, node.span);
     Some(ExpectedError { span, step, code, message })
 }

@@ -4,18 +4,18 @@
 //! keep numbers exactly, refuse duplicate keys and count size, depth, values and aliases while they
 //! read, so a hostile text ends in a finding before it costs memory.
 //!
-//! Not here: what the values mean ([`super::dialect`]).
+//! Not here: what the values mean ([`crate::compile::dialect`]).
 
 mod json;
 mod read_budget;
-pub(super) mod write;
+pub(crate) mod write;
 mod yaml;
 
 use std::sync::Arc;
 
-use super::source::{Notation, Source, Span};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::limits::Limits;
+use crate::source::{Notation, Source, Span};
 use crate::value::{Number, Value};
 
 /// A value with its place in the source.

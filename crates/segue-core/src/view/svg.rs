@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::explain::effect_label;
-use crate::tool::Impact;
+use crate::composition::tool::Impact;
 use crate::view::{PlanStepView, PlanView, TransitionCause};
 
 const CHAR_WIDTH: usize = 8;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use granit_parser::ScalarStyle;
 
-use crate::compile::document::NodeKind;
-use crate::compile::document::read_budget::{ReadResult, parse_error, quote};
-use crate::compile::source::Span;
+use crate::document::NodeKind;
+use crate::document::read_budget::{ReadResult, parse_error, quote};
+use crate::source::Span;
 use crate::value::Number;
 
 /// The tags of the core schema.

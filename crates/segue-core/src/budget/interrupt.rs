@@ -36,7 +36,7 @@ impl Interrupt {
 
     /// Does something whose evaluations stop when this flag is raised.
     pub fn run_interruptible<T>(&self, work: impl FnOnce() -> T) -> T {
-        crate::budget::interruptible(self, work)
+        super::interruptible(self, work)
     }
 
     /// Whether evaluations should stop.

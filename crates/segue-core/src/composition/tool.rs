@@ -1,22 +1,19 @@
-//! What is known of the tools: their definitions, as data, and the catalog of them at one moment.
+//! What is known of the tools: their definitions, as data.
 //!
-//! A [`Catalog`] is a snapshot. Plans copy the definitions they use, so a server that changes its
-//! tools cannot change a plan.
+//! A composition calls tools, and a tool may be a composition: so the two types stand in one module.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::code_tools::{CodeTool, ConfirmWhen};
-use crate::composition::Composition;
-use crate::diagnostic::nearest_name;
+use super::Composition;
 use crate::id::ToolId;
 use crate::inferred_schema::InferredSchema;
 use crate::schema::Schema;
-use crate::toolset::Toolset;
 use crate::value::Value;
+
+pub use super::code_tool::{CodeTool, ConfirmWhen};
 
 /// What a tool does to the world, as far as it is known. `None` is "nobody said".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -258,6 +255,12 @@ impl ToolSpec {
         self.needs_confirmation() || parts.into_iter().any(|part| part.may_ask_person())
     }
 
+    /// Whether the yes to a call covers the calls of its parts: when everything is allowed anyway, and
+    /// when the tool is atomic. An atomic tool that was called was allowed, or none of its parts asks.
+    pub fn confirmation_covers_parts(&self, all_allowed: bool) -> bool {
+        all_allowed || self.code_tool.as_ref().is_some_and(|composed| composed.atomic)
+    }
+
     /// Whether its work can be taken back, as far as it is declared.
     pub fn can_roll_back(&self) -> bool {
         matches!(self.rollback, DeclaredRollback::NotNeeded | DeclaredRollback::Call { .. })
@@ -343,104 +346,6 @@ pub fn hex_digest(bytes: &[u8]) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
-}
-
-/// What a name leads to in a catalog.
-#[derive(Debug)]
-pub enum ToolLookup<'a> {
-    /// One tool.
-    Found(&'a Arc<ToolSpec>),
-    /// Several tools have this short name.
-    Ambiguous(Vec<&'a ToolId>),
-    /// None does; perhaps this one was meant.
-    Missing {
-        /// The nearest id, as short as it may be written.
-        nearest: Option<String>,
-    },
-}
-
-/// The tools known at one moment, by id.
-#[derive(Clone, Debug, Default)]
-pub struct Catalog {
-    tools: BTreeMap<ToolId, Arc<ToolSpec>>,
-    /// Short names, and the ids that end in them.
-    names: BTreeMap<Arc<str>, Vec<ToolId>>,
-    /// What compositions are held to.
-    toolset: Option<Toolset>,
-}
-
-impl Catalog {
-    /// A catalog of these tools; an equal id replaces the earlier one.
-    pub fn new(tools: impl IntoIterator<Item = Arc<ToolSpec>>) -> Catalog {
-        let mut catalog = Catalog::default();
-        for tool in tools {
-            catalog.insert(tool);
-        }
-        catalog
-    }
-
-    /// Adds or replaces a tool.
-    pub fn insert(&mut self, tool: Arc<ToolSpec>) {
-        let id = tool.id.clone();
-        if self.tools.insert(id.clone(), tool).is_none() {
-            self.names.entry(id.name().into()).or_default().push(id);
-        }
-    }
-
-    /// Holds compositions that are compiled against this catalog to a toolset: others of its tools
-    /// are known and may not be called.
-    pub fn restrict(&mut self, toolset: Toolset) {
-        self.toolset = Some(toolset);
-    }
-
-    /// The toolset that compositions are held to.
-    pub fn toolset(&self) -> Option<&Toolset> {
-        self.toolset.as_ref()
-    }
-
-    /// Every tool, by id.
-    pub fn tools(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
-        self.tools.values()
-    }
-
-    /// The tool of exactly this id.
-    pub fn get(&self, id: &ToolId) -> Option<&Arc<ToolSpec>> {
-        self.tools.get(id)
-    }
-
-    /// The tool that a composition means by `name`: an id, or a short name that only one tool has.
-    /// A built-in keeps its short name whatever else is called so.
-    pub fn find(&self, name: &str) -> ToolLookup<'_> {
-        if let Some(tool) = self.tools.get(&ToolId::from(name)) {
-            return ToolLookup::Found(tool);
-        }
-        let ids = self.names.get(name).map_or(&[][..], Vec::as_slice);
-        if let [id] = ids {
-            return ToolLookup::Found(&self.tools[id]);
-        }
-        if let Some(builtin) = ids.iter().find(|id| id.namespace() == BUILTIN) {
-            return ToolLookup::Found(&self.tools[builtin]);
-        }
-        if ids.len() > 1 {
-            return ToolLookup::Ambiguous(ids.iter().collect());
-        }
-        ToolLookup::Missing { nearest: self.nearest(name) }
-    }
-
-    fn nearest(&self, name: &str) -> Option<String> {
-        let ids = self.tools.keys().map(ToolId::as_str);
-        if let Some(id) = nearest_name(name, ids) {
-            return Some(id.to_owned());
-        }
-        let short = name.rsplit_once(':').map_or(name, |(_, short)| short);
-        let names = self.names.keys().map(|name| &**name);
-        let found = nearest_name(short, names)
-            .or_else(|| self.names.get_key_value(short).map(|(name, _)| &**name))?;
-        match self.names[found].as_slice() {
-            [id] if id.namespace() != BUILTIN => Some(id.to_string()),
-            _ => Some(found.to_owned()),
-        }
-    }
 }
 
 /// The namespace of the built-in tools.

@@ -4,8 +4,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Member, Node, ReadLimits};
-use crate::compile::source::Span;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::source::Span;
 
 /// What one step of a reading gives. The finding is boxed: it is large and mostly absent.
 pub(super) type ReadResult<T> = Result<T, Box<Diagnostic>>;

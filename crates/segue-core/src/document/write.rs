@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Node, NodeKind};
-use crate::compile::source::{Source, Span};
+use crate::source::{Source, Span};
 
 /// Lists of plain values up to this width stand on one line.
 const WIDTH: usize = 88;
 
 /// Writes a tree. `origin` is the tree of the text; comments stand before what they stood before or
 /// beside there, or before the next thing that is still there.
-pub(in crate::compile) fn yaml(tree: &Node, origin: &Node, source: &Source) -> String {
+pub(crate) fn yaml(tree: &Node, origin: &Node, source: &Source) -> String {
     let mut places = Vec::new();
     anchors(tree, &mut places);
     places.sort_unstable();

@@ -4,23 +4,23 @@
 //! resolve, its expressions parse, its tools exist and its steps are reachable. Nothing in here
 //! knows a dialect or a notation; spans are kept for messages alone.
 
+mod code_tool;
 mod dialect;
+pub mod tool;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compile::source::{Source, Span};
+use crate::composition::tool::ToolSpec;
+use crate::duration::Millis;
 use crate::expr::{Expr, StepIndex, Template};
 use crate::id::ToolId;
 use crate::schema::Schema;
-use crate::tool::ToolSpec;
+use crate::source::{Source, Span};
 use crate::value::Value;
 
 pub use dialect::Dialect;
-
-/// A length of time in milliseconds.
-pub type Millis = u64;
 
 /// What is done when a step fails for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

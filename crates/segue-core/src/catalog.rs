@@ -1,0 +1,118 @@
+//! The tools known at one moment, and what a name means among them.
+//!
+//! A [`Catalog`] is a snapshot. Plans copy the definitions they use, so a server that changes its
+//! tools cannot change a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::composition::tool::{BUILTIN, ToolSpec};
+use crate::diagnostic::nearest_name;
+use crate::id::ToolId;
+use crate::toolset::{Toolset, ToolsetBuilder};
+
+/// What a name leads to in a catalog.
+#[derive(Debug)]
+pub enum ToolLookup<'a> {
+    /// One tool.
+    Found(&'a Arc<ToolSpec>),
+    /// Several tools have this short name.
+    Ambiguous(Vec<&'a ToolId>),
+    /// None does; perhaps this one was meant.
+    Missing {
+        /// The nearest id, as short as it may be written.
+        nearest: Option<String>,
+    },
+}
+
+/// The tools known at one moment, by id.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    tools: BTreeMap<ToolId, Arc<ToolSpec>>,
+    /// Short names, and the ids that end in them.
+    names: BTreeMap<Arc<str>, Vec<ToolId>>,
+    /// What compositions are held to.
+    toolset: Option<Toolset>,
+}
+
+impl Catalog {
+    /// A catalog of these tools; an equal id replaces the earlier one.
+    pub fn new(tools: impl IntoIterator<Item = Arc<ToolSpec>>) -> Catalog {
+        let mut catalog = Catalog::default();
+        for tool in tools {
+            catalog.insert(tool);
+        }
+        catalog
+    }
+
+    /// Adds or replaces a tool.
+    pub fn insert(&mut self, tool: Arc<ToolSpec>) {
+        let id = tool.id.clone();
+        if self.tools.insert(id.clone(), tool).is_none() {
+            self.names.entry(id.name().into()).or_default().push(id);
+        }
+    }
+
+    /// Holds compositions that are compiled against this catalog to a toolset: others of its tools
+    /// are known and may not be called.
+    pub fn restrict(&mut self, toolset: Toolset) {
+        self.toolset = Some(toolset);
+    }
+
+    /// The toolset that compositions are held to.
+    pub fn toolset(&self) -> Option<&Toolset> {
+        self.toolset.as_ref()
+    }
+
+    /// Every tool, by id.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.tools.values()
+    }
+
+    /// The tool of exactly this id.
+    pub fn get(&self, id: &ToolId) -> Option<&Arc<ToolSpec>> {
+        self.tools.get(id)
+    }
+
+    /// The tool that a composition means by `name`: an id, or a short name that only one tool has.
+    /// A built-in keeps its short name whatever else is called so.
+    pub fn find(&self, name: &str) -> ToolLookup<'_> {
+        if let Some(tool) = self.tools.get(&ToolId::from(name)) {
+            return ToolLookup::Found(tool);
+        }
+        let ids = self.names.get(name).map_or(&[][..], Vec::as_slice);
+        if let [id] = ids {
+            return ToolLookup::Found(&self.tools[id]);
+        }
+        if let Some(builtin) = ids.iter().find(|id| id.namespace() == BUILTIN) {
+            return ToolLookup::Found(&self.tools[builtin]);
+        }
+        if ids.len() > 1 {
+            return ToolLookup::Ambiguous(ids.iter().collect());
+        }
+        ToolLookup::Missing { nearest: self.nearest(name) }
+    }
+
+    fn nearest(&self, name: &str) -> Option<String> {
+        let ids = self.tools.keys().map(ToolId::as_str);
+        if let Some(id) = nearest_name(name, ids) {
+            return Some(id.to_owned());
+        }
+        let short = name.rsplit_once(':').map_or(name, |(_, short)| short);
+        let names = self.names.keys().map(|name| &**name);
+        let found = nearest_name(short, names)
+            .or_else(|| self.names.get_key_value(short).map(|(name, _)| &**name))?;
+        match self.names[found].as_slice() {
+            [id] if id.namespace() != BUILTIN => Some(id.to_string()),
+            _ => Some(found.to_owned()),
+        }
+    }
+}
+
+impl ToolsetBuilder {
+    /// Takes every tool of a catalog.
+    #[must_use]
+    pub fn from_catalog(self, catalog: &Catalog) -> ToolsetBuilder {
+        self.from_tools(catalog.tools().cloned())
+    }
+}
