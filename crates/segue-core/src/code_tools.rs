@@ -1,10 +1,10 @@
-//! A tool of code that calls other tools: what it may call, what that asks, and what its end means.
+//! Tools implemented in code that call other tools, their parts.
 //!
-//! A composition says in its text what it calls. Code does not, so it declares its parts beforehand
-//! and is held to them: nothing else can be called through it. Who runs the code asks here at each
-//! call, and obeys.
+//! A composition lists its calls in its text. Code does not, so a code tool declares its parts and
+//! may call nothing else. The runtime asks this module before each call of a part whether the call
+//! is allowed and whether a person must confirm it, and after a failure what state the parts left.
 //!
-//! Not here: the code, and how a part is called (the runtime's).
+//! Not here: the code itself, and how a part is called (both in the runtime).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,20 +18,20 @@ use crate::run::Failure;
 use crate::tool::{Annotations, Catalog, Impact, ToolLookup, ToolSpec};
 use crate::value::Value;
 
-/// What a tool of code is composed of.
+/// The declared parts of a tool that is implemented in code.
 #[derive(Clone, Debug, Default)]
 pub struct CodeTool {
-    /// Its parts, by the names that it declares.
+    /// Names of the parts, as the tool declares them.
     pub declared_parts: Vec<Arc<str>>,
-    /// Whether one yes covers the tool and all its parts.
+    /// Whether one confirmation covers the tool and all its parts.
     pub atomic: bool,
-    /// The parts, once they were looked up. Nothing else can be called.
+    /// The parts, once resolved. The code can call nothing else.
     pub parts: BTreeMap<ToolId, Arc<ToolSpec>>,
-    /// Whether the code itself may destroy something, beside what its parts do.
+    /// Whether the code itself may destroy data, apart from its parts.
     pub is_destructive: bool,
 }
 
-/// Says of arguments whether a call with them asks a person first.
+/// Decides from a call's arguments whether a person must confirm it.
 #[derive(Clone, Default)]
 pub struct ConfirmWhen(Arc<OnceLock<ConfirmRule>>);
 
@@ -40,19 +40,20 @@ type ConfirmFn = dyn Fn(&Value, &[Arc<str>]) -> bool + Send + Sync;
 #[derive(Clone)]
 struct ConfirmRule {
     asks: Arc<ConfirmFn>,
-    /// Whether a call asks by this alone, whatever the effect of the tool is.
+    /// Whether this rule alone decides, whatever the effect of the tool is.
     is_exact: bool,
 }
 
 impl ConfirmWhen {
-    /// Asks when this is true, and by the effect of the tool.
+    /// Confirms when `asks` returns true, and also when the effect of the tool requires it.
     pub fn new(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> ConfirmWhen {
         let rule = ConfirmRule { asks: Arc::new(move |args, _| asks(args)), is_exact: false };
         ConfirmWhen(Arc::new(OnceLock::from(rule)))
     }
 
-    /// Asks exactly when this is true of arguments, and of what the composition that is run may overwrite
-    /// without asking: the tool may destroy something, and knows with which arguments it does.
+    /// Confirms only when the function returns true for the arguments and for the patterns that the
+    /// composition may overwrite without asking. For a destructive tool that knows which arguments
+    /// destroy data.
     pub fn exact(
         asks: impl Fn(&Value, &[Arc<str>]) -> bool + Send + Sync + 'static,
     ) -> ConfirmWhen {
@@ -60,19 +61,19 @@ impl ConfirmWhen {
         ConfirmWhen(Arc::new(OnceLock::from(rule)))
     }
 
-    /// Whether calls ask by this alone, whatever the effect of the tool is.
+    /// Whether this rule alone decides, whatever the effect of the tool is.
     pub fn is_exact(&self) -> bool {
         self.0.get().is_some_and(|rule| rule.is_exact)
     }
 
-    /// Whether a call with these arguments asks. Code that panics has not said that it does not, and
-    /// code that is missing, because a plan was read from a store, has not either.
+    /// Whether a call with these arguments needs confirmation. It does when the rule panics, and
+    /// when the rule is missing because the plan was read from a store.
     pub fn must_confirm(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
         let Some(rule) = self.0.get() else { return true };
         std::panic::catch_unwind(AssertUnwindSafe(|| (rule.asks)(args, overwrites))).unwrap_or(true)
     }
 
-    /// Goes by the code of the same tool as it is here, where its own is missing.
+    /// Takes the rule of the registered tool when this one has none.
     pub fn bind(&self, here: &ConfirmWhen) {
         if let Some(rule) = here.0.get() {
             let _ = self.0.set(rule.clone());
@@ -86,58 +87,58 @@ impl fmt::Debug for ConfirmWhen {
     }
 }
 
-/// Where a call of a part comes from.
+/// The call that wants to call a part.
 #[derive(Clone, Copy, Debug)]
 pub struct PartCaller<'a> {
-    /// The composed tool.
+    /// The code tool.
     pub tool: &'a ToolSpec,
-    /// The tools that there are, and what they are held to.
+    /// The available tools, and the limits on calling them.
     pub catalog: &'a Catalog,
-    /// Whether a yes covers the parts: see [`covers`].
+    /// Whether a confirmation covers the parts: see [`confirmation_covers_parts`].
     pub covered: bool,
-    /// Whether something is taken back: that is done whatever else is allowed.
+    /// Whether this is a rollback, which runs whatever else is allowed.
     pub is_rollback: bool,
-    /// Calls of parts that this call has made before.
+    /// Calls of parts that this call has already made.
     pub calls_made: usize,
     /// How many it may make.
     pub calls_max: usize,
 }
 
-/// A call of a part that may be made.
+/// A permitted call of a part.
 #[derive(Clone, Debug)]
 pub struct PartCall {
     /// The part.
     pub part: Arc<ToolSpec>,
-    /// Whether a person is asked first.
+    /// Whether a person must confirm it first.
     pub asks: bool,
 }
 
-/// What a call that failed has left behind through its parts.
+/// Side effects that a failed call left through its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartEffect {
-    /// Nothing was changed.
+    /// The parts changed nothing.
     #[default]
     None,
-    /// A part has changed something.
+    /// A part changed something.
     Written,
-    /// A part may have changed something, and nobody knows.
+    /// A part may have changed something; its outcome is unknown.
     Unknown,
 }
 
 impl PartEffect {
-    /// What the end of a part's call leaves behind: it answered, refused, or nothing is known.
+    /// The side effect that a part's call leaves, by how the call ended.
     pub fn of(part: &ToolSpec, end: PartOutcome) -> PartEffect {
         match (part.annotations.impact(), end) {
             (Impact::None | Impact::Reads, _) => PartEffect::None,
-            // A composition that failed may have done a part of its work.
+            // A failed composition may have completed some of its steps.
             (_, PartOutcome::Refused) if part.composition.is_none() => PartEffect::None,
             (_, PartOutcome::Answered | PartOutcome::Refused) => PartEffect::Written,
             (_, PartOutcome::Unknown) => PartEffect::Unknown,
         }
     }
 
-    /// A composed tool's failure in the light of what its parts did. What has changed something is
-    /// not repeated as if nothing had happened, and what nobody knows is in doubt.
+    /// Adjusts a code tool's failure to the side effects of its parts. After a write it is not
+    /// retryable; after an unknown outcome it is in doubt.
     #[must_use]
     pub fn apply_to(self, mut failure: Failure, tool: &ToolSpec) -> Failure {
         match self {
@@ -155,22 +156,22 @@ impl PartEffect {
 /// How the call of a part ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartOutcome {
-    /// With a value.
+    /// It returned a value.
     Answered,
-    /// With a failure after which nothing is in doubt.
+    /// It failed, and the outcome is known.
     Refused,
-    /// Nobody knows.
+    /// Its outcome is unknown.
     Unknown,
 }
 
-/// Whether the yes to a call covers the calls of its parts: when everything is allowed anyway, and
-/// when the tool is atomic. An atomic tool that was called was allowed, or none of its parts asks.
+/// Whether the confirmation of a call covers its parts: when everything is allowed anyway, or when
+/// the tool is atomic. An atomic tool runs only after a confirmation, or when none of its parts
+/// needs one.
 pub fn confirmation_covers_parts(tool: &ToolSpec, all_allowed: bool) -> bool {
     all_allowed || tool.code_tool.as_ref().is_some_and(|composed| composed.atomic)
 }
 
-/// The tool with its parts looked up, and with the effect that follows from them where it says
-/// nothing itself.
+/// Resolves the parts of a tool, and derives its effect from them where the tool declares none.
 pub fn resolve_parts(tool: &ToolSpec, catalog: &Catalog) -> Result<ToolSpec, Failure> {
     let mut tool = tool.clone();
     let Some(mut composed) = tool.code_tool.take() else { return Ok(tool) };
@@ -211,7 +212,7 @@ fn find(name: &str, catalog: &Catalog) -> Result<Arc<ToolSpec>, Failure> {
     }
 }
 
-/// What a composed tool does to the world: what it says of itself, else what its parts do.
+/// The effect of a code tool: its own annotations, else those of its parts.
 fn annotations(own: Annotations, composed: &CodeTool) -> Annotations {
     let parts = || composed.parts.values().map(|part| part.annotations);
     let worst = parts().map(Annotations::impact).max().unwrap_or(Impact::None);
@@ -227,27 +228,28 @@ fn annotations(own: Annotations, composed: &CodeTool) -> Annotations {
     let open_world = parts().any(|part| part.open_world != Some(false));
     Annotations {
         open_world: own.open_world.or(Some(open_world)),
-        // It cannot be better than its parts, whatever it says.
+        // A tool is never safer than its parts, whatever it declares.
         ..if says_nothing || worst > own.impact() { derived } else { own }
     }
 }
 
 impl CodeTool {
-    /// Parts that were declared and not looked up yet.
+    /// Parts that are declared and not yet resolved.
     pub fn new(of: impl IntoIterator<Item = impl Into<Arc<str>>>, atomic: bool) -> CodeTool {
         let declared_parts = of.into_iter().map(Into::into).collect();
         CodeTool { declared_parts, atomic, ..CodeTool::default() }
     }
 
-    /// Whether a call asks because of what the tool does: by itself, or, when one yes covers all,
-    /// through a part. The parts of a tool that is not atomic ask for themselves.
+    /// Whether a call needs confirmation: because of the code itself, or, in an atomic tool,
+    /// because of a part. Parts of a tool that is not atomic are confirmed one by one.
     pub fn must_confirm(&self) -> bool {
         self.is_destructive
             || (self.atomic && self.parts.values().any(|part| part.may_ask_person()))
     }
 }
 
-/// Whether code may call a part with these arguments, and what has to come first.
+/// Checks whether the code may call a part with these arguments, and whether a person must confirm
+/// it.
 pub fn authorize_part_call(
     caller: PartCaller<'_>,
     name: &str,
@@ -272,21 +274,21 @@ pub fn authorize_part_call(
         return Err(Failure::permanent(code, message));
     }
     if made >= max {
-        let message = format!("one call of `{}` may make {max} calls and no more", tool.id);
+        let message = format!("one call of `{}` may make at most {max} calls", tool.id);
         return Err(Failure::permanent(Code::Limit, message));
     }
     check_arguments(&part, args)?;
-    // A composition asks for each of its calls that needs it.
+    // A composition confirms each of its own calls.
     let asks = !covered && part.composition.is_none() && part.must_confirm(args);
     Ok(PartCall { part, asks })
 }
 
-/// Why a part was not called after it asked.
+/// The failure of a part that was not confirmed.
 pub fn not_confirmed_failure(part: &ToolSpec) -> Failure {
     Failure::permanent(Code::Denied, format!("`{}` was not confirmed", part.id))
 }
 
-/// Why a part is not called any more.
+/// The failure of a part that is not called because the run has stopped.
 pub fn run_stopped_failure(part: &ToolSpec) -> Failure {
     let message = format!("the run has stopped: `{}` is not called", part.id);
     Failure::permanent(Code::Cancelled, message)
@@ -308,7 +310,7 @@ fn check_arguments(part: &ToolSpec, args: &Value) -> Result<(), Failure> {
     }
 }
 
-/// Whether a value is what a part says that it returns.
+/// Checks a value against the part's output schema.
 pub fn check_output(part: &ToolSpec, value: &Value) -> Result<(), Failure> {
     let violations = part.output.as_ref().map(|schema| schema.violations(value));
     match violations.unwrap_or_default().first() {
@@ -320,14 +322,14 @@ pub fn check_output(part: &ToolSpec, value: &Value) -> Result<(), Failure> {
     }
 }
 
-/// Every tool that a call may reach through its parts, by id: what a person is told before a yes.
+/// Every tool that a call may reach through its parts, by id, for the confirmation question.
 pub fn reachable_calls(tool: &ToolSpec) -> Vec<DeclaredCall> {
     let mut found = DeclaredCalls::new();
     declare_parts(tool, tool.can_roll_back(), &mut found);
     found.into_values().collect()
 }
 
-/// Adds what a call may reach through parts. Compositions are seen through.
+/// Adds the tools that a call may reach through its parts, including those inside compositions.
 pub(crate) fn declare_parts(tool: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
     let Some(composed) = &tool.code_tool else { return };
     for part in composed.parts.values() {
@@ -351,7 +353,7 @@ fn declare(part: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
     let declared = DeclaredCall {
         tool: part.id.clone(),
         effect,
-        // Code makes them.
+        // The code decides the arguments at run time.
         arguments: Vec::new(),
         asks: part.needs_confirmation(),
         can_roll_back: is_undoable || effect <= Impact::Reads,

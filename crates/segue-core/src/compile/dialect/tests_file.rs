@@ -1,4 +1,4 @@
-//! Tree → [`TestFile`]: the words of files with tests.
+//! Reads test files: tree → [`TestFile`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::tool::{Annotations, ToolSpec};
 use crate::value::Value;
 use crate::view::{RunStatus, StepStatus};
 
-/// How often an answer or a call may count.
+/// The maximum of `times`.
 const TIMES_MAX: u64 = 10_000;
 
-/// Reads the tests that a document holds, with everything that is wrong with them.
+/// Reads the tests of a document, and reports all findings.
 pub(in crate::compile) fn read_tests(
     source: &Source,
     root: &Node,
@@ -250,7 +250,7 @@ fn confirm(reader: &mut DialectReader<'_>, node: &Node) -> MockDecisions {
     }
 }
 
-/// What people answer, by step.
+/// Answers of people, by step.
 fn answers_of(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, MockDecision)> {
     let mut steps = Vec::new();
     for member in node.members() {
@@ -315,7 +315,7 @@ fn expect(
     expect
 }
 
-/// How steps end.
+/// Expected statuses of steps.
 fn steps(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, LocatedName)> {
     let words: Vec<&str> = StepStatus::ALL.iter().map(|status| status.as_str()).collect();
     if object(reader, node, "`steps`").is_none() {
@@ -333,7 +333,7 @@ fn steps(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, Locat
 }
 
 fn expected_call(reader: &mut DialectReader<'_>, node: &Node) -> Option<ExpectedCall> {
-    // A name alone is a call of that tool.
+    // A bare name is a call of that tool.
     if node.as_str().is_some() {
         let (span, tool) = (node.span, name(reader, node));
         let (step, arguments, arguments_include) = (None, None, None);
