@@ -1,4 +1,4 @@
-//! Templates: compositions to start from, with what their authors and their runs say of them.
+//! Templates: compositions to start from, with their metadata and usage statistics.
 
 use std::sync::Arc;
 
@@ -8,103 +8,103 @@ use serde::Serialize;
 use crate::plan::Plan;
 use crate::value::{Map, Value};
 
-/// The namespace under which runs of templates are counted, by their ids, beside the calls of tools. No
-/// source of tools can have this name.
+/// The namespace of usage statistics of templates, by id, beside those of tools. No tool source can
+/// have this name.
 pub const USAGE_NAMESPACE: &str = "(template)";
 
-/// A template, as it was written.
+/// A template, as written.
 #[derive(Clone, Debug)]
 pub struct CompositionTemplate {
-    /// Its id, one of a kind in a library.
+    /// Its id, unique in a library.
     pub id: Arc<str>,
-    /// How people call it.
+    /// Its display name.
     pub name: Arc<str>,
-    /// What it is good for.
+    /// Its purpose.
     pub description: Arc<str>,
-    /// What its author says of it: category, tags, estimated duration and the like.
+    /// Metadata of its author: category, tags, estimated duration and others.
     pub metadata: Value,
-    /// Tools that have to be there, where its author says so.
+    /// Required tools, if its author lists them.
     pub required_tools: Option<Vec<Arc<str>>>,
     /// The version of the language that it needs.
     pub min_version: Option<Arc<str>>,
-    /// The composition, in whatever dialect.
+    /// The composition, in any dialect.
     pub composition: Value,
 }
 
-/// What runs of a template have shown.
+/// Statistics of a template's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageStats {
-    /// Runs that are over.
+    /// Finished runs.
     pub runs: u64,
     /// Those that did not succeed.
     pub failures: u64,
-    /// How long half of them took at most.
+    /// The median duration.
     pub p50_ms: Option<u64>,
 }
 
-/// Where a template comes from.
+/// The origin of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TemplateOrigin {
-    /// It comes with Segue.
+    /// Part of Segue.
     Shipped,
     /// From a file that the configuration names.
     File,
-    /// Somebody put it into the store.
+    /// Added to the store.
     Store,
 }
 
-/// A template as it crosses a surface.
+/// A template as surfaces publish it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateView {
     /// Its id.
     pub id: Arc<str>,
-    /// How people call it.
+    /// Its display name.
     pub name: Arc<str>,
-    /// What it is good for.
+    /// Its purpose.
     pub description: Arc<str>,
-    /// The composition; left out of lists.
+    /// The composition; omitted in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Value>,
-    /// What is known of it.
+    /// Metadata and statistics.
     pub metadata: TemplateMetadata,
-    /// What it needs.
+    /// Requirements.
     pub validation: TemplateValidation,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: TemplateOrigin,
 }
 
-/// What is known of a template.
+/// Metadata and statistics of a template.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateMetadata {
-    /// What kind of work it does.
+    /// Its category.
     pub category: Arc<str>,
-    /// Words to find it by.
+    /// Tags for searching.
     pub tags: Vec<Arc<str>>,
-    /// How long it takes: as measured, else as its author says.
+    /// The duration: as measured, else the author's estimate.
     pub estimated_duration_ms: Option<u64>,
-    /// The share of its runs that succeeded; unknown before the first one.
+    /// The share of its runs that succeeded; absent before the first one.
     pub success_rate: Option<f64>,
-    /// How many runs of it are over.
+    /// The number of finished runs.
     pub usage_count: u64,
-    /// What else its author says.
+    /// Other metadata of its author.
     #[serde(flatten)]
     pub more: Map,
 }
 
-/// What a template needs.
+/// Requirements of a template.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateValidation {
-    /// Tools that have to be there.
+    /// Required tools.
     pub required_tools: Vec<Arc<str>>,
-    /// The version of the language that it needs at least.
+    /// The minimum version of the composition language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_version: Option<Arc<str>>,
 }
 
 impl CompositionTemplate {
-    /// The template for others, with what its runs have shown. Which tools it requires is read off
-    /// its plan where its author does not say.
+    /// The published view, with usage statistics. Required tools are taken from its plan if its
+    /// author does not list them.
     pub fn view(
         &self,
         origin: TemplateOrigin,
@@ -117,7 +117,7 @@ impl CompositionTemplate {
         let category = take("category").and_then(|value| value.as_str().map(Arc::from));
         let tags = take("tags").unwrap_or_default();
         let estimated = take("estimated_duration_ms").and_then(|value| value.as_u64());
-        // Counted, not claimed.
+        // Measured values replace the author's.
         let _ = (take("success_rate"), take("usage_count"));
         let succeeded = usage.runs.saturating_sub(usage.failures);
         let declared = || {
@@ -145,8 +145,8 @@ impl CompositionTemplate {
         }
     }
 
-    /// How well it answers to words: how many of them stand in its name, its tags and its
-    /// description, where a name counts more; nothing when one of them is nowhere.
+    /// The search score: how many words occur in its name, its tags and its description, with more
+    /// weight for the name; `None` if a word occurs nowhere.
     pub fn search_score(&self, words: &[String]) -> Option<u32> {
         let category = self.metadata.get("category").and_then(Value::as_str);
         let tags = self.metadata.get("tags").into_iter().flat_map(texts).chain(category);

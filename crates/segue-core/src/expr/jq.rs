@@ -232,7 +232,9 @@ fn refuse_unbounded(program: &str) -> Result<(), JqError> {
     let term = load::parse(program, |parser| parser.term())
         .ok_or_else(|| wrong(format!("`{program}` is not a jq program")))?;
     match refused_call(&term) {
-        Some(name) => Err(wrong(format!("jq's `{name}` is not allowed here: it may not terminate"))),
+        Some(name) => {
+            Err(wrong(format!("jq's `{name}` is not allowed here: it may not terminate")))
+        }
         None => Ok(()),
     }
 }

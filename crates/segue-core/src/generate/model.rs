@@ -105,7 +105,9 @@ impl TypeModel {
 
     /// A type by its number.
     pub(super) fn get(&self, at: usize) -> &TypeDefinition {
-        self.definitions[at].as_ref().expect("every reserved definition is filled before it is read")
+        self.definitions[at]
+            .as_ref()
+            .expect("every reserved definition is filled before it is read")
     }
 
     /// Whether the result has a member of this name.

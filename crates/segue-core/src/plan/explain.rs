@@ -26,7 +26,7 @@ pub fn rollback_label(rollback: &RollbackView) -> String {
     match rollback {
         RollbackView::NotNeeded | RollbackView::Inside => String::new(),
         RollbackView::Unknown => "cannot be rolled back".to_owned(),
-        RollbackView::Call { tool } => format!("undo: {tool}"),
+        RollbackView::Call { tool } => format!("rollback: {tool}"),
         RollbackView::Impossible { reason } => format!("cannot be rolled back: {reason}"),
     }
 }
@@ -111,9 +111,9 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
             notes.push("after failures only".to_owned());
         }
         notes.extend(step.ways.iter().filter_map(way_words));
-        let undo = rollback_label(&step.rollback);
-        if !undo.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
-            notes.push(undo);
+        let rollback = rollback_label(&step.rollback);
+        if !rollback.is_empty() && !matches!(step.effect, Impact::None | Impact::Reads) {
+            notes.push(rollback);
         }
         if step.confirms {
             let word = if step.confirms_sometimes { "may ask first" } else { "asks first" };

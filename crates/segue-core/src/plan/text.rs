@@ -1,4 +1,4 @@
-//! Text → [`Plan`], for those who have a text.
+//! Text → [`Plan`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::run::Failure;
 use crate::tool::Catalog;
 use crate::value::Value;
 
-/// Compiles a text and plans it; the findings say why there is no plan.
+/// Compiles and plans a text; without a plan, the findings give the reasons.
 pub fn plan_text(
     source: &Source,
     catalog: &Catalog,
@@ -29,7 +29,7 @@ pub fn plan_text(
     }
 }
 
-/// Compiles and plans a composition that a run has made, or says why that cannot be done.
+/// Compiles and plans a composition that a run made, or returns why that fails.
 pub fn plan_composition(
     document: &Value,
     catalog: &Catalog,

@@ -1,11 +1,11 @@
-//! Moments, as they cross a surface.
+//! Timestamps.
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A moment in milliseconds since 1970; written as RFC 3339 only when somebody looks.
+/// A time in milliseconds since 1970; formatted as RFC 3339 only when serialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
@@ -44,7 +44,7 @@ pub fn rfc3339(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Milliseconds since 1970, from RFC 3339; nothing when it is none, or before 1970.
+/// Milliseconds since 1970, from RFC 3339; `None` if it is invalid, or before 1970.
 pub fn parse_rfc3339(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| -> Option<u64> {
         let digits = text.get(from..to)?;
@@ -54,7 +54,7 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
     let marks = is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":");
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    // A leap second is the last moment of its minute.
+    // A leap second counts as the last second of its minute.
     let is_time = hour < 24 && minute < 60 && second <= 60;
     if !marks || !is_time || !(1..=12).contains(&month) || day == 0 {
         return None;
@@ -78,7 +78,7 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
     Some(u64::try_from(utc).ok()? * 1000 + millis)
 }
 
-/// How much later it is in a zone.
+/// The offset of a time zone in seconds.
 fn zone_seconds(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);
@@ -93,7 +93,7 @@ fn zone_seconds(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then(|| sign * i64::from(hours * 3600 + minutes * 60))
 }
 
-/// Year, month, day → days since 1970; nothing before.
+/// Year, month, day → days since 1970; `None` before.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     let year = if month <= 2 { year.checked_sub(1)? } else { year };
     let shifted = if month > 2 { month - 3 } else { month + 9 };

@@ -171,8 +171,10 @@ fn given_names(step: &Step, root: &Node) -> Vec<(Arc<str>, Span)> {
 fn undocumented(composition: &Composition, root: &Node, findings: &mut Vec<Diagnostic>) {
     let documentation = composition.metadata.get("documentation");
     let summary = documentation.and_then(|node| node.get("summary")).and_then(Value::as_str);
-    let is_documented = summary.is_some_and(|summary| !summary.trim().is_empty());
-    if let Some(name) = root.get("name").filter(|_| composition.body.steps.len() > 1 && !is_documented) {
+    let has_summary = summary.is_some_and(|summary| !summary.trim().is_empty());
+    if let Some(name) =
+        root.get("name").filter(|_| composition.body.steps.len() > 1 && !has_summary)
+    {
         let message =
             format!("`{}` has several steps and no `documentation.summary`", composition.name);
         let finding = Diagnostic::hint(Code::Practice, message, name.span)

@@ -74,8 +74,7 @@ fn unused_rollback(step: &Step) -> Option<Diagnostic> {
     if !calls.all(only_reads) {
         return None;
     }
-    let message =
-        format!("`{}` only reads: there is nothing to roll back", call.name);
+    let message = format!("`{}` only reads: there is nothing to roll back", call.name);
     let help = "drop the `rollback`; if the tool changes something after all, say `read_only: false` \
                 for it in the configuration";
     Some(Diagnostic::warning(Code::Unused, message, rollback.name_span).help(help))

@@ -119,7 +119,11 @@ pub(super) fn condition(written: &str, outputs: &Outputs) -> Result<Option<Strin
             (">=", Ok(status)) => status <= 200,
             _ => false,
         };
-        return if is_met { Ok(None) } else { Err(format!("`{written}`: the status is not available")) };
+        return if is_met {
+            Ok(None)
+        } else {
+            Err(format!("`{written}`: the status is not available"))
+        };
     }
     let mut out = Vec::with_capacity(tokens.len());
     for token in &tokens {

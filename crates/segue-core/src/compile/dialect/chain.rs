@@ -293,9 +293,8 @@ fn unknown_target(reader: &mut DialectReader<'_>, next: &Next, targets: &Targets
     let inner = reader.name_in_key(next.span);
     reader.findings.push(match targets.nearest(&next.name) {
         Some(near) => finding.fix(inner, near),
-        None => finding.help(
-            "`next` takes the id, the name or the tool of a step in the same list, or `end`",
-        ),
+        None => finding
+            .help("`next` takes the id, the name or the tool of a step in the same list, or `end`"),
     });
 }
 

@@ -247,7 +247,9 @@ impl ExprWalk<'_, '_> {
                     "output" => {
                         "it is available in `success_when`, `fail_when`, `transform`, `rollback` and `probe`"
                     }
-                    "args" => "it is available in `success_when`, `fail_when`, `rollback` and `probe`",
+                    "args" => {
+                        "it is available in `success_when`, `fail_when`, `rollback` and `probe`"
+                    }
                     _ => "it is available in `fallback` and in `on_failure.default`",
                 };
                 self.error(Code::UnresolvedReference, at, message).help = Some(help.to_owned());

@@ -1,4 +1,4 @@
-//! Stand-ins fit what they stand in for.
+//! Samples match their schemas.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -16,7 +16,7 @@ fn what_the_author_wrote_comes_first() {
     assert_eq!(stand_in(json!({ "type": "integer", "default": 7 })), Some(json!(7)));
     assert_eq!(stand_in(json!({ "type": "string", "examples": ["x"] })), Some(json!("x")));
     assert_eq!(stand_in(json!({ "enum": ["b", "a"] })), Some(json!("b")));
-    // A default that does not fit is no help.
+    // A default that does not match is ignored.
     assert_eq!(stand_in(json!({ "type": "integer", "default": "7" })), Some(json!(0)));
 }
 
@@ -79,7 +79,7 @@ fn references_and_alternatives_are_followed() {
     assert_eq!(stand_in(schema), Some(json!(false)));
 }
 
-/// What cannot be met is said, not guessed; what is endless ends.
+/// An unsatisfiable schema gives no sample; a recursive one ends.
 #[test]
 fn what_cannot_be_made_up_is_said() {
     assert_eq!(stand_in(json!(false)), None);
@@ -92,7 +92,7 @@ fn what_cannot_be_made_up_is_said() {
         "$defs": { "a": { "required": ["b"], "properties": { "b": { "$ref": "#/$defs/a" } } } },
         "type": "object", "required": ["b"], "properties": { "b": { "$ref": "#/$defs/a" } },
     });
-    // An object is not asked for below the first level, so something else may stand there.
+    // Below the first level no object is required, so another value may be there.
     assert!(stand_in(endless).is_some_and(|value| value.is_object()));
 }
 
@@ -137,7 +137,7 @@ fn texts() -> impl Strategy<Value = Json> {
     prop_oneof![lengths, formats, patterns]
 }
 
-/// Schemas that something fits.
+/// Satisfiable schemas.
 fn schemas() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         numbers(),
@@ -180,7 +180,7 @@ fn schemas() -> impl Strategy<Value = Json> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// A schema that something fits has a stand-in, and it fits.
+    /// A satisfiable schema has a sample, and it matches.
     #[test]
     fn stand_ins_fit_random_schemas(schema in schemas(), shared in prop_oneof![numbers(), texts()]) {
         let schema = json!({ "$defs": { "shared": shared }, "allOf": [schema] });
