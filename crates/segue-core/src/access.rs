@@ -78,8 +78,8 @@ impl Right {
     }
 }
 
-/// A set of rights. No right implies another, except that `admin` implies all of them and `read`
-/// implies `metrics`.
+/// A set of rights. No right implies another, except that [`Right::Admin`] implies all of them and
+/// [`Right::Read`] implies [`Right::Metrics`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights(u8);
 
@@ -252,16 +252,16 @@ pub fn is_unexpired(expires_ms: Option<u64>, now_ms: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn somebody(rights: &[Right]) -> Principal {
+    fn principal(rights: &[Right]) -> Principal {
         let rights = rights.iter().copied().collect();
         Principal::new("ada", rights)
     }
 
-    /// D3: a right implies no other, except that `admin` implies all and `read` implies `metrics`.
+    /// D3: a right implies no other, except that `Admin` implies all and `Read` implies `Metrics`.
     #[test]
     fn rights_are_what_was_given() {
         for given in Right::GRANTABLE {
-            let who = somebody(&[*given]);
+            let who = principal(&[*given]);
             for needed in Right::GRANTABLE {
                 let counts = (*given, *needed) == (Right::Read, Right::Metrics);
                 let expected = given == needed || *given == Right::Admin || counts;
@@ -277,7 +277,7 @@ mod tests {
     /// administrator's.
     #[test]
     fn what_is_theirs_is_seen() {
-        let who = somebody(&[Right::Read, Right::Run, Right::Write]);
+        let who = principal(&[Right::Read, Right::Run, Right::Write]);
         let seen = [Some("ada"), Some("bob"), None].map(|owner| who.can_see(owner));
         assert_eq!(seen, [true, false, false]);
         let all = Principal::administrator("the token");
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!((host.toolset.as_deref(), host.may(Right::Compose)), (None, true));
         let author = host.as_author();
         assert_eq!((&*author.name, author.toolset.as_deref()), ("stdio", Some(INLINE)));
-        let held = Principal { toolset: Some("calm".into()), ..somebody(&[Right::Compose]) };
+        let held = Principal { toolset: Some("calm".into()), ..principal(&[Right::Compose]) };
         assert_eq!(held.as_author(), held);
     }
 
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_is_kept_has_an_owner() {
         let owner = |who: Principal| who.caller().owner().map(ToString::to_string);
-        assert_eq!(owner(somebody(&[Right::Admin])).as_deref(), Some("ada"));
+        assert_eq!(owner(principal(&[Right::Admin])).as_deref(), Some("ada"));
         for name in [TOKEN_BEARER, THIS_MACHINE, STDIO] {
             assert_eq!(owner(Principal::administrator(name)), None, "{name}");
         }

@@ -330,21 +330,21 @@ pub fn reachable_calls(tool: &ToolSpec) -> Vec<DeclaredCall> {
 }
 
 /// Adds the tools that a call may reach through its parts, including those inside compositions.
-pub(crate) fn declare_parts(tool: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
+pub(crate) fn declare_parts(tool: &ToolSpec, can_roll_back: bool, found: &mut DeclaredCalls) {
     let Some(composed) = &tool.code_tool else { return };
     for part in composed.parts.values() {
-        declare(part, is_undoable, found);
+        declare(part, can_roll_back, found);
     }
 }
 
-fn declare(part: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
+fn declare(part: &ToolSpec, can_roll_back: bool, found: &mut DeclaredCalls) {
     if found.contains_key(&(false, part.id.clone())) {
         return;
     }
     if let Some(composition) = &part.composition {
         composition.body.walk_calls(&mut |call| {
             if let Some(tool) = &call.tool {
-                declare(tool, is_undoable, found);
+                declare(tool, can_roll_back, found);
             }
         });
         return;
@@ -356,9 +356,9 @@ fn declare(part: &ToolSpec, is_undoable: bool, found: &mut DeclaredCalls) {
         // The code decides the arguments at run time.
         arguments: Vec::new(),
         asks: part.needs_confirmation(),
-        can_roll_back: is_undoable || effect <= Impact::Reads,
+        can_roll_back: can_roll_back || effect <= Impact::Reads,
         is_rollback: false,
     };
     found.insert((false, part.id.clone()), declared);
-    declare_parts(part, is_undoable, found);
+    declare_parts(part, can_roll_back, found);
 }

@@ -37,13 +37,13 @@ struct DryRunRewriter {
 
 impl DryRunRewriter {
     fn composition(&mut self, composition: &Composition) -> Composition {
-        let mut rehearsed = composition.clone();
-        rehearsed.error_handling.rollback_on_failure = false;
-        if rehearsed.error_handling.strategy == Strategy::Rollback {
-            rehearsed.error_handling.strategy = Strategy::FailFast;
+        let mut rewritten = composition.clone();
+        rewritten.error_handling.rollback_on_failure = false;
+        if rewritten.error_handling.strategy == Strategy::Rollback {
+            rewritten.error_handling.strategy = Strategy::FailFast;
         }
-        self.body(&mut rehearsed.body);
-        rehearsed
+        self.body(&mut rewritten.body);
+        rewritten
     }
 
     fn body(&mut self, body: &mut Body) {
@@ -84,10 +84,10 @@ impl DryRunRewriter {
             return known.clone();
         }
         let inner = self.composition(inner);
-        let rehearsed =
+        let rewritten =
             Arc::new(ToolSpec { composition: Some(Arc::new(inner)), ..(*tool).clone() });
-        self.known.insert(address, rehearsed.clone());
-        rehearsed
+        self.known.insert(address, rewritten.clone());
+        rewritten
     }
 }
 

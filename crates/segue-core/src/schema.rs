@@ -27,7 +27,7 @@ const OPERATIONS_PER_VALUE: u64 = 16;
 const OPERATIONS_MAX: u64 = 30_000_000;
 
 /// Operations for listing the violations.
-const OPERATIONS_TELLING: u64 = 20_000;
+const OPERATIONS_VIOLATIONS: u64 = 20_000;
 
 /// Violations reported for one value.
 const VIOLATIONS_MAX: usize = 8;
@@ -145,7 +145,7 @@ impl Schema {
         }
         // Nested alternatives are all listed, each with its path, which costs far more.
         let errors = || compiled.violations(value);
-        compiled.within(OPERATIONS_TELLING + operations, errors).unwrap_or_else(|stop| {
+        compiled.within(OPERATIONS_VIOLATIONS + operations, errors).unwrap_or_else(|stop| {
             whole(format!("it does not fit its schema, and listing the violations failed: {stop}"))
         })
     }

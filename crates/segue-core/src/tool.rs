@@ -319,21 +319,21 @@ impl ToolSpec {
     /// This definition with the current metadata of our own tools: a later version may describe
     /// them better, with the same meaning. The effect of code follows from its parts.
     fn with_current_metadata(&self, now: &ToolSpec) -> ToolSpec {
-        let mut told = self.clone();
+        let mut updated = self.clone();
         let is_ours = self.id.namespace() == BUILTIN;
         if is_ours {
-            told.description = now.description.clone();
+            updated.description = now.description.clone();
         }
         if is_ours || (self.code_tool.is_some() && now.code_tool.is_some()) {
-            told.annotations = now.annotations;
+            updated.annotations = now.annotations;
         }
-        if let (Some(composed), Some(now)) = (&mut told.code_tool, &now.code_tool) {
+        if let (Some(composed), Some(now)) = (&mut updated.code_tool, &now.code_tool) {
             for (id, part) in &mut composed.parts {
                 let still = now.parts.get(id).filter(|now| part.is_compatible_with(now));
                 *part = still.unwrap_or(part).clone();
             }
         }
-        told
+        updated
     }
 }
 

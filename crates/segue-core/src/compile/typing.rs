@@ -16,7 +16,7 @@ use crate::types::{FieldLookup, Type};
 pub(crate) struct Typing<'a> {
     composition: &'a Composition,
     /// Whether a tool without a schema is assumed to return values of the observed shape.
-    by_practice: bool,
+    uses_observed: bool,
     /// By index; a step that could not be read leaves a gap.
     steps: Vec<Option<&'a Step>>,
     known: RefCell<Vec<TypeCacheEntry>>,
@@ -45,7 +45,7 @@ impl<'a> Typing<'a> {
         Typing::with(composition, true)
     }
 
-    fn with(composition: &'a Composition, by_practice: bool) -> Typing<'a> {
+    fn with(composition: &'a Composition, uses_observed: bool) -> Typing<'a> {
         let mut steps = Vec::new();
         let mut state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<TypeCacheEntry>)> =
             BTreeMap::new();
@@ -62,7 +62,7 @@ impl<'a> Typing<'a> {
             steps[at] = Some(step);
         });
         let known = RefCell::new(vec![TypeCacheEntry::Not; steps.len()]);
-        Typing { composition, by_practice, steps, known, known_names: RefCell::default(), state }
+        Typing { composition, uses_observed, steps, known, known_names: RefCell::default(), state }
     }
 
     pub(crate) fn step(&self, index: StepIndex) -> Option<&'a Step> {
@@ -137,7 +137,7 @@ impl<'a> Typing<'a> {
         let declared = call.tool.as_ref().and_then(|tool| tool.output.as_ref());
         match (declared, observed_schema(call)) {
             (Some(schema), _) => schema.ty().clone(),
-            (None, Some(shape)) if self.by_practice => shape.ty(),
+            (None, Some(shape)) if self.uses_observed => shape.ty(),
             _ => Type::Any,
         }
     }

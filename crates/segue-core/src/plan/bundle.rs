@@ -217,7 +217,7 @@ fn resolved_rollbacks(step: &Step) -> impl Iterator<Item = &ResolvedRollback> {
 }
 
 fn rollback_calls(step: &Step) -> impl Iterator<Item = &ToolCall> {
-    resolved_rollbacks(step).filter_map(|undo| match undo {
+    resolved_rollbacks(step).filter_map(|rollback| match rollback {
         ResolvedRollback::Call(call) => Some(call),
         _ => None,
     })
@@ -231,11 +231,12 @@ fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) ->
     };
     let mut meant = None;
     composition.body.walk(&mut |step| {
-        let is_meant = |undo: &&ToolCall| {
-            undo.name == *name || undo.tool.as_ref().is_some_and(|tool| tool.id.shared() == name)
+        let is_meant = |rollback: &&ToolCall| {
+            rollback.name == *name
+                || rollback.tool.as_ref().is_some_and(|tool| tool.id.shared() == name)
         };
-        let undo = rollback_calls(step).find(is_meant);
-        meant = meant.take().or_else(|| undo.and_then(|undo| undo.tool.clone()));
+        let rollback = rollback_calls(step).find(is_meant);
+        meant = meant.take().or_else(|| rollback.and_then(|rollback| rollback.tool.clone()));
     });
     match (meant, catalog.find(name)) {
         (Some(meant), _) => DeclaredRollback::Call {

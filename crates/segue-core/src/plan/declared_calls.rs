@@ -93,18 +93,18 @@ impl Plan {
         let takes_back = takes_back || self.rolls_back_on_failure();
         for planned in &self.steps {
             let step = &planned.step;
-            let mut add = |call: &ToolCall, undo: &ResolvedRollback| {
+            let mut add = |call: &ToolCall, rollback: &ResolvedRollback| {
                 let Some(tool) = &call.tool else { return };
                 if tool.composition.is_none() {
-                    add_call(found, tool, call, undo);
-                    code_tools::declare_parts(tool, can_roll_back(undo), found);
+                    add_call(found, tool, call, rollback);
+                    code_tools::declare_parts(tool, can_roll_back(rollback), found);
                 }
             };
             if let StepKind::Tool(call) = &step.kind {
                 add(call, &step.resolved_rollback);
             }
-            for (call, undo) in step.fallback.iter().zip(&step.fallback_rollbacks) {
-                add(call, undo);
+            for (call, rollback) in step.fallback.iter().zip(&step.fallback_rollbacks) {
+                add(call, rollback);
             }
             if let Some(probe) = &step.probe {
                 add(&probe.call, &ResolvedRollback::NotNeeded);
@@ -156,10 +156,10 @@ impl PlanStep {
     }
 
     fn declare_rollbacks(&self, takes_back: bool, found: &mut DeclaredCalls) {
-        for (candidate, undo) in
+        for (candidate, rollback) in
             (0..).zip(once(&self.step.resolved_rollback).chain(&self.step.fallback_rollbacks))
         {
-            let ResolvedRollback::Call(call) = undo else { continue };
+            let ResolvedRollback::Call(call) = rollback else { continue };
             let mut inside = DeclaredCalls::new();
             match (self.rollback_plans.get(&candidate), &call.tool) {
                 (Some(plan), _) => plan.declare(false, &mut inside),
@@ -204,7 +204,12 @@ impl DeclaredCall {
     }
 }
 
-fn add_call(found: &mut DeclaredCalls, tool: &ToolSpec, call: &ToolCall, undo: &ResolvedRollback) {
+fn add_call(
+    found: &mut DeclaredCalls,
+    tool: &ToolSpec,
+    call: &ToolCall,
+    rollback: &ResolvedRollback,
+) {
     let effect = tool.annotations.impact();
     let declared = found.entry((false, tool.id.clone())).or_insert_with(|| DeclaredCall {
         tool: tool.id.clone(),
@@ -215,9 +220,9 @@ fn add_call(found: &mut DeclaredCalls, tool: &ToolSpec, call: &ToolCall, undo: &
         is_rollback: false,
     });
     declared.add(|| call.parameters.template.to_value());
-    declared.can_roll_back &= effect <= Impact::Reads || can_roll_back(undo);
+    declared.can_roll_back &= effect <= Impact::Reads || can_roll_back(rollback);
 }
 
-fn can_roll_back(undo: &ResolvedRollback) -> bool {
-    matches!(undo, ResolvedRollback::Call(_) | ResolvedRollback::NotNeeded)
+fn can_roll_back(rollback: &ResolvedRollback) -> bool {
+    matches!(rollback, ResolvedRollback::Call(_) | ResolvedRollback::NotNeeded)
 }

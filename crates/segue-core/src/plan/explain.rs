@@ -146,7 +146,7 @@ fn way_words(way: &TransitionView) -> Option<String> {
         (TransitionCause::Success | TransitionCause::Skip, false) => {
             Some(to.map_or_else(|| "then ends".to_owned(), |to| format!("then {to}")))
         }
-        (TransitionCause::Failure, true) => Some("goes on after a failure".to_owned()),
+        (TransitionCause::Failure, true) => Some("continues after a failure".to_owned()),
         (TransitionCause::Failure, false) => Some(to.map_or_else(
             || "ends after a failure".to_owned(),
             |to| format!("after a failure {to}"),

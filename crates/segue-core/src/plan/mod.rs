@@ -112,24 +112,25 @@ impl Plan {
             || self.steps.iter().any(|step| step.nested.values().any(|plan| plan.may_roll_back()))
     }
 
-    fn collect_tools(&self, only_undos: bool, found: &mut PinnedTools) {
+    fn collect_tools(&self, only_rollbacks: bool, found: &mut PinnedTools) {
         let mut add = |tool: &Arc<ToolSpec>| {
             if tool.composition.is_none() {
                 found.insert(tool.id.clone(), tool.clone());
             }
         };
-        if !only_undos {
+        if !only_rollbacks {
             self.tools.values().for_each(&mut add);
         }
         for PlanStep { step, .. } in &self.steps {
-            for undo in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
-                if let ResolvedRollback::Call(ToolCall { tool: Some(tool), .. }) = undo {
+            for rollback in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks)
+            {
+                if let ResolvedRollback::Call(ToolCall { tool: Some(tool), .. }) = rollback {
                     add(tool);
                 }
             }
         }
         for step in &self.steps {
-            step.nested.values().for_each(|plan| plan.collect_tools(only_undos, found));
+            step.nested.values().for_each(|plan| plan.collect_tools(only_rollbacks, found));
             step.rollback_plans.values().for_each(|plan| plan.collect_tools(false, found));
         }
     }
@@ -247,7 +248,7 @@ impl PlanBuilder<'_> {
                 self.pin(call);
             }
             let nested = self.nested(step)?;
-            let undo_plans = self.rollback_plans(step)?;
+            let rollback_plans = self.rollback_plans(step)?;
             self.steps.push(PlanStep {
                 step: step.clone(),
                 body: index,
@@ -258,7 +259,7 @@ impl PlanBuilder<'_> {
                 remaining_ms: 0,
                 effect: Impact::None,
                 nested,
-                rollback_plans: undo_plans,
+                rollback_plans,
             });
             let inner: Result<Vec<BodyIndex>, PlanError> = step
                 .kind
@@ -284,9 +285,9 @@ impl PlanBuilder<'_> {
     }
 
     fn nested(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
-        for undo in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
-            if let ResolvedRollback::Call(undo) = undo {
-                self.pin(undo);
+        for rollback in std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks) {
+            if let ResolvedRollback::Call(rollback) = rollback {
+                self.pin(rollback);
             }
         }
         let mut nested = BTreeMap::new();
@@ -301,10 +302,10 @@ impl PlanBuilder<'_> {
 
     fn rollback_plans(&mut self, step: &Step) -> Result<BTreeMap<u16, Arc<Plan>>, PlanError> {
         let mut plans = BTreeMap::new();
-        for (candidate, undo) in
+        for (candidate, rollback) in
             (0..).zip(std::iter::once(&step.resolved_rollback).chain(&step.fallback_rollbacks))
         {
-            if let ResolvedRollback::Call(call) = undo
+            if let ResolvedRollback::Call(call) = rollback
                 && let Some(plan) = self.plan_of(call)?
             {
                 plans.insert(candidate, plan);

@@ -38,12 +38,13 @@ impl PromptTools {
             catalog.toolset().is_none_or(|toolset| toolset.get(&tool.id).is_some())
         };
         let tools: Vec<&Arc<ToolSpec>> = catalog.tools().filter(allowed).collect();
-        let told: Vec<Value> = tools.iter().map(|tool| describe_tool(tool, catalog)).collect();
-        let costs: Vec<usize> = told.iter().map(|tool| estimate_tokens(&tool.to_json())).collect();
+        let described: Vec<Value> = tools.iter().map(|tool| describe_tool(tool, catalog)).collect();
+        let costs: Vec<usize> =
+            described.iter().map(|tool| estimate_tokens(&tool.to_json())).collect();
         let of = tools.len();
         let mut left = limits.llm_tools_tokens_max;
         if costs.iter().sum::<usize>() <= left {
-            return PromptTools { tools: told, of };
+            return PromptTools { tools: described, of };
         }
         let texts: Vec<String> = tools.iter().map(|tool| found_by(tool)).collect();
         let ranked = SearchIndex::new(texts.iter().map(String::as_str)).ranked(query);
@@ -56,7 +57,7 @@ impl PromptTools {
         }
         chosen.sort_unstable();
         PromptTools {
-            tools: chosen.into_iter().map(|position| told[position].clone()).collect(),
+            tools: chosen.into_iter().map(|position| described[position].clone()).collect(),
             of,
         }
     }
@@ -78,14 +79,14 @@ pub(super) fn correction_message(findings: &[Diagnostic]) -> String {
     let findings: Vec<Value> = findings
         .iter()
         .map(|finding| {
-            let mut told = vec![
+            let mut described = vec![
                 ("code", Value::from(finding.code.as_str())),
                 ("message", Value::from(visible(&finding.message))),
             ];
             if let Some(help) = &finding.help {
-                told.push(("help", Value::from(visible(help))));
+                described.push(("help", Value::from(visible(help))));
             }
-            Value::object(told)
+            Value::object(described)
         })
         .collect();
     let wanted = "the plan cannot be used: answer with the whole plan, corrected, as JSON only";
@@ -101,16 +102,16 @@ fn describe_tool(tool: &ToolSpec, catalog: &Catalog) -> Value {
     let short = tool.id.name();
     let is_clear = matches!(catalog.find(short), ToolLookup::Found(found) if found.id == tool.id);
     let name = if is_clear { short } else { tool.id.as_str() };
-    let mut told = vec![
+    let mut described = vec![
         ("name", Value::from(name)),
         ("description", Value::from(shortened(&visible(&tool.description)))),
         ("effect", Value::from(effect_label(tool.annotations.impact()))),
         ("input", seen(tool.input.json())),
     ];
     if let Some(output) = &tool.output {
-        told.push(("output", seen(output.json())));
+        described.push(("output", seen(output.json())));
     }
-    Value::object(told)
+    Value::object(described)
 }
 
 /// The search text of a tool: its name, which counts twice, its description and its parameters.

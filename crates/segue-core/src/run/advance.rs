@@ -314,10 +314,11 @@ impl TurnBuilder<'_> {
         }
         let step = self.state.step(node).clone();
         let tool = &tool_spec(candidate_call(&step, candidate)).id;
-        let undo = self.state.rollback_to_confirm(node, candidate);
-        let undo = undo.map(|undo| format!(", with `{}` to roll it back,", tool_spec(undo).id));
-        let undo = undo.unwrap_or_default();
-        self.fail(node, denied_failure(format!("`{tool}`{undo} was not confirmed")));
+        let rollback = self.state.rollback_to_confirm(node, candidate);
+        let rollback = rollback
+            .map(|rollback| format!(", with `{}` to roll it back,", tool_spec(rollback).id));
+        let rollback = rollback.unwrap_or_default();
+        self.fail(node, denied_failure(format!("`{tool}`{rollback} was not confirmed")));
     }
 
     /// Stops an activation: nothing new starts, and running steps are asked to end.

@@ -171,8 +171,8 @@ impl TurnBuilder<'_> {
         node: NodeId,
         candidate: u16,
     ) -> Option<Failure> {
-        let undo = self.state.planned(node).untrusted_rollback(candidate)?;
-        self.consent_violation(node, tool_spec(undo))
+        let rollback = self.state.planned(node).untrusted_rollback(candidate)?;
+        self.consent_violation(node, tool_spec(rollback))
     }
 
     /// Whether a call needs confirmation. An atomic composition asks once for all its calls, any

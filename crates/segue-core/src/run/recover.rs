@@ -27,13 +27,13 @@ impl Run {
 
     /// The tools that the run may call when it handles these events. A run that ends calls only
     /// rollback tools, if a rollback follows.
-    pub fn callable_tools(&self, wishes: &[EventKind]) -> PinnedTools {
+    pub fn callable_tools(&self, events: &[EventKind]) -> PinnedTools {
         let root = self.state.activation_of(0);
         let plan = self.state.plan_of(0);
-        let wanted = |is_it: fn(&EventKind) -> bool| wishes.iter().any(is_it);
-        if root.rollback.is_some() || wanted(|wish| matches!(wish, EventKind::RollBack { .. })) {
+        let wanted = |is_it: fn(&EventKind) -> bool| events.iter().any(is_it);
+        if root.rollback.is_some() || wanted(|event| matches!(event, EventKind::RollBack { .. })) {
             plan.rollback_tools()
-        } else if !wanted(|wish| matches!(wish, EventKind::Cancel { .. })) {
+        } else if !wanted(|event| matches!(event, EventKind::Cancel { .. })) {
             plan.callable_tools()
         } else if root.strategy == Strategy::Rollback || plan.may_roll_back() {
             plan.rollback_tools()

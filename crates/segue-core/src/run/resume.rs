@@ -78,8 +78,9 @@ impl TurnBuilder<'_> {
 
     /// A step that a composition rolls back has no call of its own.
     fn is_rolling_back_by_composition(&self, node: NodeId) -> bool {
-        let is_undoing = matches!(self.state.step_state(node).node, NodeState::RollingBack { .. });
-        is_undoing
+        let is_rolling_back =
+            matches!(self.state.step_state(node).node, NodeState::RollingBack { .. });
+        is_rolling_back
             && matches!(self.state.resolved_rollback(node), ResolvedRollback::Call(call) if tool_spec(call).composition.is_some())
     }
 

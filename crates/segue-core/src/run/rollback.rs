@@ -347,9 +347,9 @@ impl TurnBuilder<'_> {
     /// The rollback is finished.
     pub(super) fn finish_rollback(&mut self) {
         let failed = self.any_node(|node| matches!(node, NodeState::RollbackFailed { .. }));
-        let undone = self.any_node(|node| matches!(node, NodeState::RolledBack { .. }));
+        let rolled_back = self.any_node(|node| matches!(node, NodeState::RolledBack { .. }));
         // With nothing to roll back, the run keeps its forward status.
-        if !failed && !undone {
+        if !failed && !rolled_back {
             return self.finish_forward();
         }
         let by_hand = self.state.rollback_asked.is_some();

@@ -456,15 +456,15 @@ impl RunState {
         Ok(())
     }
 
-    fn enter(&mut self, node: NodeId, plan: Arc<Plan>, input: &Value, is_undo: bool) {
+    fn enter(&mut self, node: NodeId, plan: Arc<Plan>, input: &Value, is_rollback: bool) {
         self.learn_input(&plan, input);
         let parent = self.frame(node.frame).activation;
         let around = &self.activations[parent as usize];
         let activation = Activation {
             parent: Some(parent),
             depth: around.depth + 1,
-            is_rollback: is_undo,
-            is_inside_rollback: is_undo || around.is_inside_rollback,
+            is_rollback,
+            is_inside_rollback: is_rollback || around.is_inside_rollback,
             covered_by: around.covered_by,
             ..self.activation(plan, input)
         };
@@ -520,10 +520,10 @@ impl RunState {
         self.mark_runnable(activation);
         self.count_open(activation, |open| *open += 1);
         let unsettled = index(nodes.len());
-        let is_undo = self.body_rolls_back(activation, body);
+        let is_rollback = self.body_rolls_back(activation, body);
         let opened = parent.map(|parent| {
             let record = self.step_state_mut(parent);
-            let frames = if is_undo { &mut record.rollback_frames } else { &mut record.frames };
+            let frames = if is_rollback { &mut record.rollback_frames } else { &mut record.frames };
             frames.push(frame);
             frames.len() - 1
         });

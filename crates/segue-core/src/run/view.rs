@@ -116,7 +116,7 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
     let parts = declared_calls(state, node, candidate);
     let (effect, planned) = (tool.annotations.impact(), state.planned(node));
     // A composition is rolled back by its own steps.
-    let can_be_undone = match tool.composition {
+    let can_roll_back = match tool.composition {
         Some(_) => parts.iter().all(|part| part.can_roll_back),
         None => planned.can_roll_back(candidate),
     };
@@ -124,7 +124,7 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
         tool: tool.id.clone(),
         args,
         effect,
-        can_roll_back: effect <= Impact::Reads || can_be_undone,
+        can_roll_back: effect <= Impact::Reads || can_roll_back,
         parts,
         rollback: state.rollback_to_confirm(node, candidate).map(rollback_call),
     }
@@ -134,18 +134,13 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
 fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     let of = |declared: &DeclaredCall| {
         let DeclaredCall {
-            tool,
-            effect,
-            arguments,
-            can_roll_back: is_undoable,
-            is_rollback: takes_back,
-            ..
+            tool, effect, arguments, can_roll_back, is_rollback: takes_back, ..
         } = declared.clone();
         let with = |arguments| CoveredView {
             tool: tool.shared().clone(),
             effect,
             arguments,
-            can_roll_back: is_undoable,
+            can_roll_back,
             is_rollback: takes_back,
         };
         if arguments.is_empty() {
@@ -155,29 +150,23 @@ fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     };
     match question {
         QuestionKind::Run { calls, .. } => calls.iter().flat_map(of).collect(),
-        QuestionKind::Call {
-            tool,
-            args,
-            effect,
-            can_roll_back: is_undoable,
-            parts,
-            rollback: undo,
-        } => {
+        QuestionKind::Call { tool, args, effect, can_roll_back, parts, rollback } => {
             let own = CoveredView {
                 tool: tool.shared().clone(),
                 effect: *effect,
                 arguments: Some(args.clone()),
-                can_roll_back: *is_undoable,
+                can_roll_back: *can_roll_back,
                 is_rollback: false,
             };
-            let undo = undo.as_ref().map(|RollbackCall { tool, args, effect }| CoveredView {
-                tool: tool.shared().clone(),
-                effect: *effect,
-                arguments: Some(args.clone()),
-                can_roll_back: true,
-                is_rollback: true,
-            });
-            std::iter::once(own).chain(parts.iter().flat_map(of)).chain(undo).collect()
+            let rollback =
+                rollback.as_ref().map(|RollbackCall { tool, args, effect }| CoveredView {
+                    tool: tool.shared().clone(),
+                    effect: *effect,
+                    arguments: Some(args.clone()),
+                    can_roll_back: true,
+                    is_rollback: true,
+                });
+            std::iter::once(own).chain(parts.iter().flat_map(of)).chain(rollback).collect()
         }
         QuestionKind::Approval { .. } | QuestionKind::Doubt { .. } => Vec::new(),
     }
@@ -234,11 +223,11 @@ fn wait_view(question: &Question) -> WaitView {
             covers,
             step,
         },
-        QuestionKind::Call { tool, args, rollback: undo, .. } => WaitView {
-            message: match undo {
+        QuestionKind::Call { tool, args, rollback, .. } => WaitView {
+            message: match rollback {
                 None => format!("may `{tool}` be called?").into(),
-                Some(RollbackCall { tool: undo, args, .. }) => {
-                    let last = format!("and `{undo}` with {args} to roll it back");
+                Some(RollbackCall { tool: rollback, args, .. }) => {
+                    let last = format!("and `{rollback}` with {args} to roll it back");
                     format!("may `{tool}` be called, {last}?").into()
                 }
             },

@@ -140,7 +140,7 @@ fn declared_rollback(
         }
         DeclaredRollback::Call { tool: name, parameters } => {
             match declared_call(name, parameters, call.name_span, catalog) {
-                Ok(undo) => ResolvedRollback::Call(undo),
+                Ok(rollback) => ResolvedRollback::Call(rollback),
                 Err(reason) => {
                     let id = &tool.id;
                     let message =

@@ -137,7 +137,7 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "flow": Words(&["graph", "program"]), "Steps run as soon as their dependencies are done, or one after the other, with jumps; `graph` unless said otherwise.";
     "steps": List(&Of(&STEP)), "What it does.";
     "output": Template, "Its result; every output key with its value unless said otherwise.";
-    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "error_handling": Of(&ERROR_HANDLING), "Error handling.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
 });
 
@@ -176,7 +176,7 @@ record!(pub CHAIN "document" "Tools composed into one tool, step by step, with j
     "max_concurrency": Count, "Branches and items that run at once; 16 unless said otherwise.";
     "guards": Of(&GUARDS), "What it may be made of and may do.";
     "output": Template, "Its result.";
-    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "error_handling": Of(&ERROR_HANDLING), "Error handling.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
 });
 
@@ -190,7 +190,7 @@ record!(pub IMPLEMENTATION "implementation" "How a chain does its work." require
 });
 
 record!(pub COMPOSITE "composite" "The steps of a chain." requires ["steps"] {
-    "steps": List(&Of(&STEP)), "What is done, in order unless a step says what is `next`.";
+    "steps": List(&Of(&STEP)), "The steps, in order unless a step has a `next`.";
 });
 
 record!(pub GUARDS "guards" "What a composition may be made of and may do." requires [] {
@@ -223,7 +223,7 @@ record!(pub SKILL "skill" "Tools called one after the other, in the order of the
 });
 
 record!(pub SKILL_STEP "skill_step" "One step of a skill." requires [] {
-    "id": Id, "Its name, which says when it runs.";
+    "id": Id, "Its name, which decides its order.";
     "ID": Id, "The same.";
     "tool_id": Text, "The tool.";
     "toolId": Text, "The same.";
@@ -253,7 +253,7 @@ record!(pub PLAN "plan" "Tools to call, each after those that it depends on." re
     "tools": List(&Of(&PLAN_TOOL)), "The tools to call.";
     "executionOrder": List(&Text), "Which of several tools that could run goes first.";
     "output": Template, "Its result; the output of every tool unless said otherwise.";
-    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "error_handling": Of(&ERROR_HANDLING), "Error handling.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
 });
 
@@ -322,8 +322,8 @@ record!(pub ARAZZO_WORKFLOW "arazzo_workflow" "One workflow." requires ["workflo
     "description": Text, "What it does.";
     "inputs": Schema, "JSON Schema of its input.";
     "steps": List(&Of(&ARAZZO_STEP)), "What it does.";
-    "successActions": List(&Object), "What follows a success, where a step says nothing.";
-    "failureActions": List(&Object), "What follows a failure, where a step says nothing.";
+    "successActions": List(&Object), "Default actions after a success.";
+    "failureActions": List(&Object), "Default actions after a failure.";
     "parameters": List(&Object), "Parameters of every step.";
     "outputs": Templates, "Its result.";
 });
@@ -356,7 +356,7 @@ record!(pub REQUIRES "requires" "Context that the caller must pass." requires []
     "context": List(&Text), "Keys that the caller's context must carry.";
 });
 
-record!(pub ERROR_HANDLING "error_handling" "What is done about failures." requires [] {
+record!(pub ERROR_HANDLING "error_handling" "Error handling." requires [] {
     "failure_strategy": Words(Strategy::WORDS), "What a failed step means to the run.";
     "rollback_on_failure": Bool, "Whether completed steps are rolled back when the run fails.";
     "max_retries": Count, "Retries of a step that has no number of its own.";
@@ -386,7 +386,7 @@ record!(pub STEP "step" "One step. It has exactly one of the words tool, paralle
     "wait": Either(&[Duration, Template]), "Waits.";
     "expand": Template, "Runs a composition that an earlier step made.";
     "steps": List(&Of(&STEP)), "The steps of a branch of `parallel`.";
-    "depends_on": Either(&[List(&Id), Id]), "Steps that must come first; data says most of it already.";
+    "depends_on": Either(&[List(&Id), Id]), "Steps that must finish first; references to other steps count already.";
     "when": Condition, "Whether to run the step at all.";
     "output_key": Id, "The name of its value.";
     "timeout": Duration, "For one attempt.";
@@ -401,7 +401,7 @@ record!(pub STEP "step" "One step. It has exactly one of the words tool, paralle
     "rollback": Either(&[Of(&ROLLBACK), Words(&["none"])]), "How it is rolled back.";
     "idempotent": Bool, "Whether calling it twice is harmless.";
     "probe": Of(&PROBE), "How to find out whether an unanswered call did its work.";
-    "sensitive": List(&Text), "JSON Pointers to what must never be written down.";
+    "sensitive": List(&Text), "JSON Pointers to values that must never be stored.";
     "fallthrough": Bool, "Whether it is entered in passing although only failures lead to it; a graph has no such thing.";
 });
 
@@ -412,7 +412,7 @@ pub const STEP_KINDS: &[&str] =
 record!(pub LOOP "loop" "Runs steps once per item of an array." requires ["over", "steps"] {
     "over": Template, "The array.";
     "as": Id, "The item's name inside; `item` unless said otherwise.";
-    "steps": List(&Of(&STEP)), "What is done with each item.";
+    "steps": List(&Of(&STEP)), "The steps for each item.";
     "output": Template, "Each item's value; the last step's unless said otherwise.";
     "max_concurrency": Count, "Items at once; 1 unless said otherwise.";
     "max_iterations": Count, "Items at most; more is an error.";
@@ -420,7 +420,7 @@ record!(pub LOOP "loop" "Runs steps once per item of an array." requires ["over"
 });
 
 record!(pub REPEAT "repeat" "Runs steps until a condition holds." requires ["steps", "until", "max_iterations"] {
-    "steps": List(&Of(&STEP)), "What is done each round.";
+    "steps": List(&Of(&STEP)), "The steps of each round.";
     "until": Condition, "When to stop.";
     "max_iterations": Count, "Rounds at most.";
     "delay": Duration, "Between rounds.";
@@ -429,8 +429,8 @@ record!(pub REPEAT "repeat" "Runs steps until a condition holds." requires ["ste
 
 record!(pub CASE "case" "One case of `choose`." requires [] {
     "when": Condition, "The condition.";
-    "steps": List(&Of(&STEP)), "What is done when it holds.";
-    "otherwise": List(&Of(&STEP)), "What is done when no condition holds; last, and alone.";
+    "steps": List(&Of(&STEP)), "The steps when it holds.";
+    "otherwise": List(&Of(&STEP)), "The steps when no condition holds; last, and alone.";
 });
 
 record!(pub APPROVE "approve" "Asks a person." requires ["message"] {
@@ -471,14 +471,14 @@ record!(pub PROBE "probe" "How to find out whether an unanswered call did its wo
 record!(pub ON_SUCCESS "on_success" "What to do with a value." requires [] {
     "map_outputs": Names, "Field of the value → name for later steps.";
     "transform": Templates, "Name for later steps → its value, after `map_outputs`.";
-    "next": Text, "Where a chain goes on: a step, a tool or `end`; a graph has no such thing.";
+    "next": Text, "Where a program continues: a step, a tool or `end`; graphs have no `next`.";
 });
 
 record!(pub ON_FAILURE "on_failure" "What to do with a failure." requires [] {
     "action": Words(&["stop", "retry", "continue"]), "What it means to the run.";
     "max_retries": Count, "With `retry`: how often; 3 unless said otherwise.";
     "continue_on_max_retries": Bool, "With `retry`: whether to go on after the last attempt.";
-    "next": Text, "Where a chain goes on: a step, a tool or `end`; a graph has no such thing.";
+    "next": Text, "Where a program continues: a step, a tool or `end`; graphs have no `next`.";
     "default": Template, "With `continue`: the value that stands in.";
 });
 

@@ -1,5 +1,5 @@
 //! Functions of jq that the library has for its own values only, and those that we do otherwise: regular
-//! expressions of bounded cost, `fromjson` of bounded depth, `join` in one go.
+//! expressions of bounded cost, `fromjson` of bounded depth, `join` in one pass.
 
 use std::cell::RefCell;
 use std::rc::Rc;
